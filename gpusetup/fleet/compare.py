@@ -1,4 +1,4 @@
-"""Compares two records, of two machines or of one machine at two times."""
+"""Compares two records, either of two machines or of one machine at two times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from gpusetup.model.frozen import Frozen
 
 
 class Difference(Frozen):
-    """A fact in which two records differ; a value is null if that record does not have the fact."""
+    """A fact that differs between two records; a value is null if that record does not contain the
+    fact.
+    """
 
     field: str
     first: str | None
@@ -26,28 +28,30 @@ class CompareAnswer(Frozen):
     schema: Literal["gpusetup.compare/1"] = "gpusetup.compare/1"
     first: str
     second: str
-    """What the records are called."""
+    """The names of the two records."""
     only_first: tuple[NodeFinding, ...]
-    """Findings that only the first has."""
+    """Findings that only the first record has."""
     only_second: tuple[NodeFinding, ...]
     differences: tuple[Difference, ...]
-    """The gravest first."""
+    """The most serious differences come first."""
 
     @property
     def matters(self) -> bool:
         """Whether the second record has additional findings, or differs in something that programs
-        depend on."""
+        depend on.
+        """
         if self.only_second:
             return True
         severities = {difference.severity for difference in self.differences}
-        # A note costs no program anything.
+        # Differences that are only notes do not affect programs.
         severities.discard(Severity.NOTE)
         return len(severities) > 0
 
 
 def compare(first: Node, second: Node) -> CompareAnswer:
     """The differences between two records: facts with different values, and findings that only one
-    of them has."""
+    of the records has.
+    """
     differences = []
     for name in {*first.facts, *second.facts}:
         first_value = first.facts.get(name)
@@ -71,9 +75,9 @@ def compare(first: Node, second: Node) -> CompareAnswer:
 
 
 def _gravest_first(difference: Difference) -> tuple[int, str]:
-    """A sort key that puts the most serious differences first, then orders them by field."""
+    """A sort key that puts the most serious differences first, and then sorts by field."""
     gravity = GRAVITY[difference.severity]
-    # Negative, because sorting begins with the smallest.
+    # Negative, because sorting puts the smallest first.
     return -gravity, difference.field
 
 
@@ -84,7 +88,7 @@ def _without(
     common_ids = {finding.id for finding in common_findings}
     different = []
     for finding in findings:
-        # The words may differ: of another GPU, or another figure.
+        # Only the ids are compared, because the titles may name other GPUs or other figures.
         if finding.id not in common_ids:
             different.append(finding)
     return tuple(different)

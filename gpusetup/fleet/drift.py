@@ -1,11 +1,11 @@
 """Finds how a machine differs from most machines of its kind, in its facts and its measured speeds.
 
-Of rates the middle is the median, the spread the median distance from it (MAD), scaled to a normal
-distribution's standard deviation: half of the values may be wild without moving either. A value is
-an outlier if it is slower than the middle by more spreads than a healthy fleet shows once in a
-hundred looks, and by a share that matters.
-Sources: the scaling and the efficiency of the MAD, Rousseeuw and Croux, Alternatives to the Median
-Absolute Deviation, 1993; quantiles of Student's t, Abramowitz and Stegun 26.7.5.
+Measured speeds are compared with their median. Their spread is the median distance from it (MAD),
+scaled to a normal distribution's standard deviation; even if half of the values are wild, neither
+changes much. A value is an outlier if it is slower than the median by a relevant share, and by so
+many spreads that a healthy fleet shows such a value in only one of a hundred checks. Sources: for
+the MAD's scaling and efficiency, Rousseeuw and Croux, Alternatives to the Median Absolute
+Deviation, 1993; for quantiles of Student's t, Abramowitz and Stegun 26.7.5.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
 LEAST_NODES = 3
-"""Nodes that must tell a fact before most of them can be right."""
+"""How many nodes must report a fact before a majority means anything."""
 Kind = tuple[str, ...]
-"""What makes machines comparable: the model of most of their GPUs."""
+"""A kind of machines that can be compared with each other: the model that most of their GPUs have.
+"""
 
 
 class FactDifferences(Frozen):
-    """The facts in which nodes differ from the majority of their kind, and the facts for which
-    there is no majority."""
+    """The facts in which nodes differ from the majority of their kind, and the facts that have no
+    majority.
+    """
 
     drifts: Mapping[str, Sequence[Drift]]
-    """Node -> its differences from the majority."""
+    """Maps each node to its differences from the majority."""
     splits: tuple[FactSplit, ...]
 
 
 def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
-    """Compare the facts of each node with those of all nodes of its kind."""
+    """Compare each node's facts with those of all nodes of the same kind."""
     by_kind: dict[Kind, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -50,7 +52,7 @@ def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
     drifts: dict[str, list[Drift]] = defaultdict(list)
     splits: list[FactSplit] = []
     for kind, nodes_of_kind in compared_nodes.items():
-        # Nodes of other kinds that are compared with this one do not vote on what is usual.
+        # Nodes of other kinds that are compared with this kind have no vote on its usual values.
         voters = by_kind[kind]
         fields: set[str] = set()
         for voter in voters:
@@ -68,7 +70,9 @@ def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
 
 
 def _values_of(field: str, nodes: Iterable[Node]) -> dict[str, str]:
-    """Node -> its value of one fact; nodes whose records do not contain the fact are left out."""
+    """Maps each node to its value of one fact; nodes whose records do not contain the fact are left
+    out.
+    """
     values = {}
     for node in nodes:
         value = value_of(field, node.facts)
@@ -80,7 +84,9 @@ def _values_of(field: str, nodes: Iterable[Node]) -> dict[str, str]:
 def _drifts_in(
     field: str, majority: str, counts: Counter[str], nodes: Iterable[Node]
 ) -> Iterator[tuple[str, Drift]]:
-    """The nodes whose value of one fact differs from the majority's, each with the difference."""
+    """The nodes whose value of one fact differs from the majority's value, each with the
+    difference.
+    """
     for node in nodes:
         value = value_of(field, node.facts)
         if value and value != majority:
@@ -97,13 +103,15 @@ def _drifts_in(
 
 def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> FactSplit:
     """A fact without a majority value, with the nodes that have each value; the most frequent value
-    comes first."""
+    comes first.
+    """
     names_by_value: dict[str, list[str]] = defaultdict(list)
     for name, value in values.items():
         names_by_value[value].append(name)
 
     def most_frequent_first(value: str) -> tuple[int, str]:
-        # Negative, because sorting begins with the smallest; the value makes it reproducible.
+        # Negative, because sorting puts the smallest first. The value is included to make the order
+        # reproducible.
         return -len(names_by_value[value]), value
 
     ordered_values = sorted(names_by_value, key=most_frequent_first)
@@ -116,10 +124,11 @@ def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> FactSplit:
 
 
 def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
-    """Kind of machine -> the kind that its nodes are compared with, usually the same one.
+    """Maps each kind of machine to the kind that its nodes are compared with, usually the same
+    kind.
 
-    Nodes whose GPUs are not seen are no kind if others have some: they are compared with the
-    largest kind.
+    Nodes without visible GPUs do not form a kind if other nodes have GPUs: they are compared with
+    the largest kind.
     """
     references = {}
     for kind in sizes:
@@ -128,22 +137,24 @@ def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
 
 
 def _largest_kind(sizes: Mapping[Kind, int]) -> Kind:
-    """The kind with GPUs to which most nodes belong; () if no node has GPUs."""
+    """The kind with GPUs that has the most nodes; () if no node has GPUs."""
 
     def preference(kind: Kind) -> tuple[bool, int, Kind]:
         has_gpus = bool(kind)
-        # The name makes it reproducible.
+        # The kind itself is included to make the result reproducible.
         return has_gpus, sizes[kind], kind
 
     return max(sizes, key=preference)
 
 
 KIND = "node.kind"
-"""The field of a node whose GPUs no other node has."""
+"""The field of the difference for a node whose GPU model no other node has."""
 
 
 def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
-    """Kind of machine with too few nodes for a comparison -> the names of these nodes."""
+    """Maps each kind of machine that has too few nodes for a comparison to the names of these
+    nodes.
+    """
     by_kind: dict[Kind, list[str]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -152,7 +163,7 @@ def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
     references = compared_with(sizes)
     small_kinds = {}
     for kind, names in by_kind.items():
-        # Such a node may still be compared with nodes of another kind.
+        # Nodes that are compared with another kind are not counted here.
         is_own_reference = references[kind] == kind
         has_too_few = len(names) < LEAST_NODES
         if is_own_reference and has_too_few:
@@ -161,10 +172,11 @@ def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
 
 
 def lone_kinds(nodes: Sequence[Node]) -> dict[str, Drift]:
-    """Node -> a warning that it is the only node of its kind, if another kind has several nodes.
+    """Maps each node that is the only one of its kind to a warning, if another kind has several
+    nodes.
 
-    Such a node is compared with no other, so a wrong GPU would pass unseen. In a
-    fleet of single machines this is no surprise, and nothing is said.
+    Such a node is compared with no other node, so the wrong GPU model would go unnoticed. In a
+    fleet where all machines differ, this is normal and gives no warning.
     """
     counts = Counter(node.kind for node in nodes if node.facts and node.kind)
     if not counts:
@@ -187,23 +199,28 @@ def lone_kinds(nodes: Sequence[Node]) -> dict[str, Drift]:
 
 
 TAKEN_AT = "record.taken_at"
-"""The field of a record that is older than the others."""
+"""The field of the difference for a record that is older than the others."""
 FUTURE = "record.future"
-"""The field of a record that is dated in the future."""
+"""The field of the difference for a record that is dated in the future."""
 LEAST_AGE = timedelta(hours=6)
-"""A `fleet run` on a busy cluster, or a round by hand, may take hours; records of one morning are
-of one age."""
+"""The least age difference that counts. A `fleet run` on a busy cluster, or checking nodes by hand,
+may take hours, so records of one morning count as equally old.
+"""
 AGE_SPREADS = 5
-"""Records that a timer spreads over a day lie within 2 of these spreads, which are the scaled
-median distances: 5 leave room for a day on which the timer was late."""
+"""How many spreads older than the median a record may be. Records that a timer distributes over a
+day differ by at most 2 spreads (scaled median distances); 5 leave room for a day when the timer was
+late.
+"""
 
 
 CLOCK_ERROR = timedelta(minutes=10)
-"""The clocks of a cluster differ by seconds; a record from further ahead has a wrong date."""
+"""A cluster's clocks differ by seconds, so a record from further in the future has a wrong date."""
 
 
 def misdated_records(nodes: Iterable[Node], now: datetime) -> dict[str, Drift]:
-    """Node -> a warning that its record is much older than most, or dated in the future."""
+    """Maps each node to a warning that its record is much older than most records, or dated in the
+    future.
+    """
     taken: dict[str, datetime] = {}
     for node in nodes:
         time = moment(node.taken_at)
@@ -225,7 +242,7 @@ def misdated_records(nodes: Iterable[Node], now: datetime) -> dict[str, Drift]:
 
 
 def _old_records(taken: Mapping[str, datetime]) -> dict[str, Drift]:
-    """Node -> a warning that its record is much older than the others."""
+    """Maps each node to a warning that its record is much older than the others."""
     if len(taken) < LEAST_NODES:
         return {}
     middle = median_low(taken.values())
@@ -235,7 +252,7 @@ def _old_records(taken: Mapping[str, datetime]) -> dict[str, Drift]:
     old: dict[str, Drift] = {}
     for name, time in taken.items():
         age = middle - time
-        # A newer record is only better.
+        # Newer records are fine.
         if age <= oldest_usual_age:
             continue
         old[name] = Drift(
@@ -250,13 +267,14 @@ def _old_records(taken: Mapping[str, datetime]) -> dict[str, Drift]:
 
 
 def _in_words(time: datetime) -> str:
-    """A time as the answer shows it, `2026-11-19 03:00 UTC`."""
+    """A time as it is shown to the user: `2026-11-19 03:00 UTC`."""
     return f"{time:%Y-%m-%d %H:%M} UTC"
 
 
 def newest_of(nodes: Iterable[Node], now: datetime) -> datetime | None:
     """When the newest record was taken, ignoring records dated in the future; None if no record has
-    a date."""
+    a date.
+    """
     latest_plausible = now + CLOCK_ERROR
     plausible_times = []
     for node in nodes:
@@ -267,11 +285,11 @@ def newest_of(nodes: Iterable[Node], now: datetime) -> datetime | None:
 
 
 MOST_HOURS = 72
-"""Below three days the hours matter."""
+"""Time spans below three days are shown in hours."""
 
 
 def span(time: timedelta) -> str:
-    """A time span in hours, or in days from 72 hours on.
+    """A time span as text in hours, or in days from 72 hours on.
 
     >>> span(timedelta(days=1, hours=7)), span(timedelta(days=30))
     ('31 hours', '30 days')
@@ -284,8 +302,8 @@ def span(time: timedelta) -> str:
 
 
 def majority_of(counts: Counter[str]) -> str | None:
-    """The value that more than half of the nodes have; None if there is none or too few nodes
-    report the fact.
+    """The value that more than half of the nodes have; None if there is no such value, or if too
+    few nodes report the fact.
 
     >>> majority_of(Counter({"580": 3, "570": 1})), majority_of(Counter({"580": 2, "570": 2}))
     ('580', None)
@@ -295,33 +313,37 @@ def majority_of(counts: Counter[str]) -> str | None:
         return None
     value, most = counts.most_common(1)[0]
     is_majority = most * 2 > total
-    # Of two halves neither is a majority.
+    # Exactly half of the nodes is not a majority.
     return value if is_majority else None
 
 
 FALSE_ALARMS = 0.01
-"""The chance that a healthy fleet with normally spread rates shows one outlier of a check."""
+"""The chance that one check shows an outlier in a healthy fleet with normally distributed rates."""
 TO_SIGMA = 1.4826
-"""The median distance times this is the standard deviation of a normal distribution."""
+"""Converts the median distance into the standard deviation of a normal distribution."""
 EFFICIENCY = 0.37
-"""The share of a sample that the median distance uses: it is as uncertain as a standard deviation
-of so many fewer values."""
+"""The efficiency of the median distance: it is as uncertain as the standard deviation of a sample
+that is only this fraction as large.
+"""
 LEAST_SPREAD = 0.005
-"""The smallest spread, as a share of the middle: no measurement is finer, even if rates agree
-better."""
+"""The smallest spread, as a fraction of the median. No measurement is more precise than this, even
+if the rates agree better.
+"""
 LEAST_LOSS = 0.05
-"""The smallest loss of speed that counts: nobody exchanges a device for less."""
+"""The smallest relative loss of speed that counts, because nobody would replace a device for less.
+"""
 LEAST_VALUES = 5
-"""The fewest rates that are compared: of fewer, the median distance is too uncertain."""
+"""The fewest rates that are compared; with fewer, the median distance is too uncertain."""
 
 
 RATES = "rates."
-"""How the names of rates begin among the fields in which nodes differ."""
+"""The prefix of rates among the fields in which nodes differ."""
 
 
 def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
-    """Node -> its measured speeds that are too slow compared with the same check, GPU model and
-    unit on other nodes."""
+    """Maps each node to its measured speeds that are too slow, compared with the same check, GPU
+    model and unit on other nodes.
+    """
     groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
     for node in nodes:
         for rate in node.rates:
@@ -342,8 +364,8 @@ def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
 
 
 def _slow_rate(rate: Rate, middle: float, count: int) -> Drift:
-    """A measured speed that is too slow, as a difference from the median of all."""
-    # A device at less than half of the usual speed is broken.
+    """The difference between a speed that is too slow and the median of all speeds."""
+    # A device with less than half of the usual speed counts as broken.
     is_below_half = rate.value < middle / 2
     severity = Severity.ERROR if is_below_half else Severity.WARNING
     return Drift(
@@ -357,7 +379,7 @@ def _slow_rate(rate: Rate, middle: float, count: int) -> Drift:
 
 
 def least_healthy(values: Sequence[float], loss: float) -> float:
-    """The lowest rate that a healthy device may have; it is at least the share `loss` below the
+    """The lowest rate that a healthy device may have; it is at least the fraction `loss` below the
     median.
 
     >>> round(least_healthy([100, 101, 99, 100, 102, 98, 50], 0.05), 1)
@@ -368,7 +390,8 @@ def least_healthy(values: Sequence[float], loss: float) -> float:
     measured_spread = TO_SIGMA * median(distances)
     least_spread = LEAST_SPREAD * middle
     spread = max(measured_spread, least_spread)
-    # Both must say so: further from the others than chance, and by a loss that matters.
+    # Both limits must be exceeded: the distance is larger than chance explains, and the loss
+    # matters.
     by_spread = middle - spreads(len(values)) * spread
     by_loss = middle * (1 - loss)
     least = min(by_spread, by_loss)
@@ -378,18 +401,18 @@ def least_healthy(values: Sequence[float], loss: float) -> float:
 def spreads(count: int) -> float:
     """How many spreads below the median the slowest of `count` healthy values may be.
 
-    A quantile of Student's t, for the spread is estimated from these values themselves.
+    This is a quantile of Student's t, because the spread is estimated from the same values.
 
     >>> round(spreads(64), 1), round(spreads(8000), 1)
     (4.2, 4.7)
     """
-    # The chance of a false alarm is shared by all values.
+    # The allowed chance of a false alarm is divided among all values.
     chance = FALSE_ALARMS / count
     z = -NormalDist().inv_cdf(chance)
-    # The median distance uses only a part of the sample.
+    # The median distance uses only a part of the sample's information.
     freedom = EFFICIENCY * (count - 1)
-    # Student's t as a series in 1 / degrees of freedom around the normal quantile
-    # (Abramowitz and Stegun 26.7.5); its terms are polynomials of the quantile.
+    # Student's t as a series in 1 / degrees of freedom around the normal quantile (Abramowitz and
+    # Stegun 26.7.5); the terms are polynomials of the normal quantile.
     first_order = (z**3 + z) / 4
     second_order = 5 * z**5 + 16 * z**3 + 3 * z
     third_order = 3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z

@@ -1,7 +1,7 @@
-"""The facts by which machines are compared, each as one line of text.
+"""The facts that are compared between machines, each as one line of text.
 
-A fact is what should be the same on machines of one kind. What differs by nature (a temperature, a
-UUID, a bus address, free memory) is none.
+A fact is something that should be the same on machines of one kind. So values that always differ (a
+temperature, a UUID, a bus address, free memory) are not facts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpusetup.model.units import GIB, MIB
 from gpusetup.readings.environment import PREFIXES
 
 ABSENT = "absent"
-"""The value of a package or a variable that the machine does not have."""
+"""The value of a package or variable that the machine does not have."""
 
 
 FACTS: dict[Severity, dict[str, str]] = {
@@ -72,19 +72,20 @@ FACTS: dict[Severity, dict[str, str]] = {
         "gpus.virtualization": "virtualisation",
     },
 }
-"""How grave it is if one machine differs from the others -> the facts that are compared: each one's
-place in a snapshot, and what a person calls it."""
+"""Maps each severity of a difference to the facts that have it. Each fact is given by its path in a
+snapshot and its name for the user.
+"""
 WORDS: dict[str, str] = {}
 for _rows in FACTS.values():
     WORDS |= _rows
 GPU_COUNT, GPU_NAME, GPU_PREFIX = "gpus.count", "gpus.name", "gpus."
 PACKAGES, VARIABLES = "packages.", "environment."
 TORCH_FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
-"""Packages whose difference stops or slows a training of several machines."""
+"""Packages that can stop or slow down a training on several machines if their versions differ."""
 
 
 def facts_of(snapshot: Snapshot) -> dict[str, str]:
-    """Fact -> its value as text, for all facts in a snapshot; unknown facts are left out.
+    """Maps each fact in a snapshot to its value as text; unknown facts are left out.
 
     >>> from gpusetup.model.machine import Gpu
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
@@ -99,7 +100,7 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
         facts[f"{VARIABLES}{variable}"] = value
     known_facts = {}
     for name, fact in facts.items():
-        # What no source told is no fact.
+        # Facts that no source reported are left out.
         if fact is not None:
             known_facts[name] = fact
     return known_facts
@@ -109,7 +110,7 @@ def _fact(name: str, snapshot: Snapshot) -> str | None:
     """The value of one fact in a snapshot; None if it is unknown."""
     if name == GPU_COUNT:
         gpus = snapshot.gpus
-        # None: nobody could ask for GPUs.
+        # None means that the GPUs could not be listed.
         return None if gpus is None else str(len(gpus))
     if not name.startswith(GPU_PREFIX):
         return shown(name, attrgetter(name)(snapshot))
@@ -119,7 +120,7 @@ def _fact(name: str, snapshot: Snapshot) -> str | None:
 
 
 def shown(name: str, value: object) -> str | None:
-    """A value with its unit as the answer shows it; None if it is unknown.
+    """A value with its unit, as it is shown to the user; None if it is unknown.
 
     >>> shown("memory.total_bytes", 80 << 30), shown("gpus.lost", True), shown("os.name", None)
     ('80 GiB', 'yes', None)
@@ -128,14 +129,14 @@ def shown(name: str, value: object) -> str | None:
     """
     if value is None:
         return None
-    # True is a number to Python, so this comes before the numbers.
+    # In Python, True is also a number, so bool must be tested first.
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, tuple):  # instances of MIG
+    if isinstance(value, tuple):  # MIG instances
         return str(len(value)) if value else None
     if not isinstance(value, int | float):
         return str(value)
-    # Rounded: machines of one kind differ by some pages of memory.
+    # Rounded, because machines of one kind differ by a few pages of memory.
     if name.endswith("total_bytes"):
         return size_in_words(value)
     if name.endswith("_watts"):
@@ -146,20 +147,20 @@ def shown(name: str, value: object) -> str | None:
 
 
 def size_in_words(size: float) -> str:
-    """A size in bytes as text, in GiB, or in MiB if it is smaller than 1 GiB.
+    """A size in bytes as text in GiB, or in MiB if it is smaller than 1 GiB.
 
     >>> size_in_words(80 << 30), size_in_words(512 << 20)
     ('80 GiB', '512 MiB')
     """
     if size >= GIB:
         return f"{size / GIB:.0f} GiB"
-    # /dev/shm of a container has 64 MiB.
+    # For example, /dev/shm in a container usually has 64 MiB.
     mebibytes = size / MIB
     return f"{mebibytes:.0f} MiB"
 
 
 def joined(values: Sequence[str | None]) -> str | None:
-    """The values of several GPUs as one text: the common value, or how many GPUs have which.
+    """The values of several GPUs as one text: the common value, or how many GPUs have which value.
     Unknown values are ignored.
 
     >>> joined(["16", "16", "8"]), joined(["on", None, "on"]), joined([None])
@@ -174,7 +175,7 @@ def joined(values: Sequence[str | None]) -> str | None:
         return usual_value
     parts = [f"{usual_count} x {usual_value}"]
     for value, count in counts[1:]:
-        # The usual value needs no GPU indexes: it is that of all the others.
+        # The usual value needs no GPU indexes, because all remaining GPUs have it.
         indexes = [index for index, gpu_value in enumerate(values) if gpu_value == value]
         noun = "GPUs" if count > 1 else "GPU"
         parts.append(f"{count} x {value} ({noun} {ranges(indexes)})")
@@ -185,25 +186,25 @@ OF_SEVERAL_VALUES = re.compile(r"\d{1,4} x (.+?)(?:, \d{1,4} x .*)?", re.DOTALL)
 
 
 def commonest(value: str) -> str:
-    """The value that most GPUs of a node have, read from the node's fact text.
+    """The value that most GPUs of a node have, read from the text of the node's fact.
 
     >>> commonest("7 x NVIDIA L40S, 1 x NVIDIA L4 (GPU 3)"), commonest("NVIDIA L4")
     ('NVIDIA L40S', 'NVIDIA L4')
     """
     values = OF_SEVERAL_VALUES.fullmatch(value)
-    # The most common value comes first in the text.
+    # The text begins with the most common value.
     return values[1] if values else value
 
 
 def words_of(name: str) -> str:
-    """A fact's name as the answer shows it.
+    """A fact's name, as it is shown to the user.
 
     >>> words_of("packages.numpy"), words_of("environment.NCCL_DEBUG"), words_of("os.kernel")
     ('numpy', 'NCCL_DEBUG', 'kernel')
     """
     if name in WORDS:
         return WORDS[name]
-    # A package and a variable are called by their own names.
+    # Packages and variables are shown with their own names.
     short_name = name.removeprefix(PACKAGES)
     return short_name.removeprefix(VARIABLES)
 
@@ -224,12 +225,13 @@ def severity_of(name: str) -> Severity:
 
 
 def value_of(name: str, facts: Mapping[str, str]) -> str | None:
-    """A fact's value; `absent` for a package or variable that the machine lacks; None if the record
-    does not contain the fact."""
+    """A fact's value; `absent` for a package or variable that the machine does not have; None if
+    the record does not contain the fact.
+    """
     if name in facts:
         return facts[name]
     if name.startswith(PACKAGES):
-        # A report of verify lists none.
+        # A report of verify contains no packages.
         lists_packages = any(fact.startswith(PACKAGES) for fact in facts)
         return ABSENT if lists_packages else None
     may_be_absent = name.startswith((VARIABLES, "toolkit."))
@@ -240,15 +242,16 @@ def value_of(name: str, facts: Mapping[str, str]) -> str | None:
 
 
 FREE_DISK = "_free_gib"
-"""How the facts of free disk end: no two nodes have the same."""
+"""The suffix of facts about free disk space, which is never the same on two nodes."""
 OF_THE_NODE = (*PREFIXES, "LD_LIBRARY_PATH", "LD_PRELOAD")
-"""How the variables begin that change what CUDA, NCCL and torch do on a node."""
+"""The prefixes of variables that change what CUDA, NCCL and torch do on a node."""
 
 
 def is_compared(name: str) -> bool:
     """Whether nodes of one kind should agree in this fact.
 
-    PATH, the variables of a Slurm job and the like belong to the shell in which a record was taken.
+    For example, PATH and the variables of a Slurm job are not compared, because they belong to the
+    shell in which the record was taken.
 
     >>> is_compared("environment.NCCL_IB_HCA"), is_compared("environment.SLURM_JOB_GPUS")
     (True, False)
@@ -256,9 +259,9 @@ def is_compared(name: str) -> bool:
     if name.startswith(VARIABLES):
         variable = name.removeprefix(VARIABLES)
         return variable.startswith(OF_THE_NODE)
-    # torch's version is a fact of its own.
+    # torch's version is already a separate fact.
     return name != f"{PACKAGES}torch" and not name.endswith(FREE_DISK)
 
 
 IN_EVERY_SNAPSHOT = "os.name"
-"""A fact of every whole snapshot."""
+"""A fact that every complete snapshot contains."""

@@ -1,9 +1,9 @@
 """Reads a folder of records: snapshots, doctor's JSON, reports of verify and `fleet check`, and
-histories, of this version or an older one.
+histories, from this version or older ones.
 
-Files of one node are put together: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
-and `node7/verify.json`. What is no record of ours is left out and counted; a record that is cut
-off is a node with a problem.
+Files about the same node are merged: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
+and `node7/verify.json`. Files that are not records of gpusetup are skipped and counted; an
+incomplete record becomes a node with a problem.
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
 RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run|history)$")
-"""What a file's name may end with after the node's name, and what a file in a node's folder is
-called."""
+"""Suffixes that may follow the node's name in a file name. In a node's own folder, they are the
+whole file name.
+"""
 MOST_FILES = 200_000
-"""The most files that a folder may have; the records of no cluster are as many."""
+"""The most files that a folder may contain; no real cluster has this many records."""
 MANY_FILES = 2000
 """If there are more files than this, several processes read them."""
 MOST_READERS = 8
-"""The number of processes that read many files."""
+"""How many processes read the files if there are many."""
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
-"""A record is a JSON object, in UTF-8 or as PowerShell writes it; one that is cut off still is, and
-so is a file in which nothing has arrived."""
+"""How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
+and empty files match too.
+"""
 SNAPSHOT_FAMILIES = ("gpusetup.snapshot", "gpusetup.doctor")
 LONGEST_NAME = 256
-"""A node's name must have fewer letters than this; the longest host name has 255."""
+"""A node's name must be shorter than this; the longest possible host name has 255 characters."""
 RATE_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 FAILED = ("failed", "crashed")
 
@@ -60,9 +62,9 @@ class Records(Frozen):
     folder: str | None = None
 
     nodes: tuple[Node, ...]
-    """By name."""
+    """Sorted by name."""
     left_out: tuple[str, ...] = ()
-    """Files that are no records, with the reason."""
+    """Files that are not records, each with the reason."""
 
 
 class _Header(Frozen):
@@ -71,14 +73,15 @@ class _Header(Frozen):
 
 
 class _Run(Frozen):
-    """The part that is read of the file that `fleet run` writes if a node's records are
-    incomplete."""
+    """The part that we read of the file which `fleet run` writes if a node's records are
+    incomplete.
+    """
 
     problem: str
 
 
 class _NodeCheck(Frozen):
-    """The part that is read of a node check's document."""
+    """The part that we read of a record of `fleet check`."""
 
     ok: bool
     reason: str
@@ -86,20 +89,21 @@ class _NodeCheck(Frozen):
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     blind_to: tuple[Source, ...] | None = None
-    """None in the records of older versions."""
+    """The sources that the check could not read; None in records of older versions."""
 
 
 def read_folder(
     folder: Path, reached: Callable[[int, int], None] = lambda done, of: None
 ) -> Records:
     """The records in a folder and its direct subfolders, grouped by node. `reached` is called with
-    the number of files read and the total."""
+    the number of files read so far and the total.
+    """
     records_of: dict[str, list[Node]] = defaultdict(list)
     left_out: list[str] = []
     files = _files(folder)
     with ExitStack() as stack:
         map_files: Any = map
-        # To start processes takes longer than to read a few files.
+        # Starting processes takes longer than reading a few files.
         if len(files) > MANY_FILES:
             pool = stack.enter_context(ProcessPoolExecutor(MOST_READERS))
             map_files = partial(pool.map, chunksize=100)
@@ -121,8 +125,9 @@ def read_folder(
 
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
-    """The node in a file, or a text that says why the file is not a record (an exception would not
-    return from a process pool)."""
+    """The node in a file, or a text that says why the file is not a record. A text is used because
+    an exception would end the whole process pool's `map`.
+    """
     name = name_of(path, folder)
     try:
         return read_record(path, name)
@@ -132,11 +137,12 @@ def _node_or_reason(folder: Path, path: Path) -> Node | str:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The JSON files in a folder and its direct subfolders, sorted by path; BadInput if it is not a
-    folder or has too many files."""
+    """The JSON files in a folder and its direct subfolders, sorted by path. Raises BadInput if it
+    is not a folder or has too many files.
+    """
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder of records")
-    # A file that begins with a dot is one that is being written.
+    # A file whose name begins with a dot is still being written.
     directly = folder.glob("[!.]*.json")
     in_folders = folder.glob("[!.]*/[!.]*.json")
     paths = [*directly, *in_folders]
@@ -147,7 +153,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def name_of(path: Path, folder: Path) -> str:
-    """The node's name according to a file's name or its folder.
+    """The node's name, taken from the file's name or its folder.
 
     >>> here, names = Path("runs"), ("gpu1.json", "gpu1.verify.json", "gpu1/doctor.json")
     >>> [name_of(here / name, here) for name in names]
@@ -155,21 +161,22 @@ def name_of(path: Path, folder: Path) -> str:
     """
     name = RECORD_SUFFIX.sub("", path.stem)
     if not name:
-        # `snapshot.json`: in a folder of its own, which has the node's name, or not.
+        # A file such as `snapshot.json` may be in a folder with the node's name.
         is_in_node_folder = path.parent != folder
         name = path.parent.name if is_in_node_folder else path.stem
     return on_one_line(name)
 
 
 def on_one_line(name: str) -> str:
-    """A name with `?` in place of line breaks, control characters and other unprintable characters.
+    """A name in which `?` replaces line breaks, control characters and other unprintable
+    characters.
 
     >>> on_one_line("gpu1\\ngpu2: passed")
     'gpu1?gpu2: passed'
     """
     letters = []
     for letter in name:
-        # A file can be named anything.
+        # A file name may contain any character.
         is_harmless = letter.isprintable()
         letters.append(letter if is_harmless else "?")
     return "".join(letters)
@@ -181,24 +188,26 @@ class _NoRecord(Exception):
 
 def read_record(path: Path, name: str) -> Node:
     """The node in one file. A file that cannot be read gives a node with a problem instead of
-    facts."""
+    facts.
+    """
     try:
         family, node = _read(path)
     except BadInput as problem:
-        # A broken history says nothing against the node.
+        # A broken history does not mean that the node has a problem.
         if path.stem.endswith("history"):
             raise _NoRecord(problem.message) from problem
         return Node(name=name, problem=problem.message, broken_file=str(path))
     if family in SNAPSHOT_FAMILIES:
         ids = tuple(finding.id for finding in node.findings)
         node = replace(node, snapshot_file=str(path), snapshot_findings=ids)
-    # A node-check says its node's name; a file's name is what a person gave it.
+    # A record of `fleet check` contains the node's name; a file's name was chosen by a user.
     return replace(node, name=node.name or name)
 
 
 def _read(path: Path) -> tuple[str, Node]:
-    """The family of a record's schema (without the version), and the node in it; the name is "" if
-    the record gives none."""
+    """The family of a record's schema (without its version), and the node in it. The node's name is
+    "" if the record contains none.
+    """
     raw = read_bytes(path)
     if not RECORD_START.match(raw):
         raise _NoRecord("this is no record of gpusetup (no JSON object)")
@@ -212,13 +221,15 @@ def _read(path: Path) -> tuple[str, Node]:
     read = READERS[family]
     node = read(raw, path.name)
     name = header.node or ""
-    # A stranger's record could name its node anything.
+    # A record from an unknown source may contain any name.
     is_usable = name.isprintable() and len(name) < LONGEST_NAME
     return family, replace(node, name=name if is_usable else "")
 
 
 def named_record(path: Path) -> Node:
-    """The record in a file that the user named; BadInput if the file is not a record of a node."""
+    """The record in a file that the user named. Raises BadInput if the file is not a record of a
+    node.
+    """
     try:
         node = read_record(path, on_one_line(path.stem))
         if not node.has_record:
@@ -234,7 +245,7 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
     """The node in a snapshot, or in doctor's document, which contains a snapshot."""
     snapshot = parse_snapshot(raw, what)
     facts = facts_of(snapshot)
-    # Some other JSON with a schema of ours.
+    # The file is some other JSON with one of our schemas.
     if snapshot.taken_at is None and not snapshot.readings and not facts:
         raise BadInput(f"{what} says nothing about its machine")
     variables = _as_shared(tuple(snapshot.environment.items()))
@@ -248,10 +259,11 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
 
 
 def _findings_of_snapshot(snapshot: Snapshot) -> tuple[NodeFinding, ...]:
-    """Doctor's findings in a snapshot. Findings that `fleet check` does not look for are marked
-    with the source `snapshot`."""
+    """Doctor's findings in a snapshot. Findings that `fleet check` does not look for get the source
+    `snapshot`.
+    """
     findings = findings_of(snapshot)
-    # Most nodes have none, and to judge thousands of nodes twice takes time.
+    # Most nodes have no findings, and judging thousands of nodes twice takes time.
     if not findings:
         return ()
     ids_of_check = {finding.id for finding in findings_of(snapshot, check_rules())}
@@ -271,16 +283,18 @@ def kind_of(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The facts about environment variables after redaction as in a snapshot, so that redacted and
-    other records can be compared."""
+    """The facts about environment variables, redacted as in a snapshot, so that redacted records
+    can be compared with others.
+    """
     snapshot = Snapshot(environment=dict(environment))
-    # A node-check was not redacted when it was written.
+    # `fleet check` does not redact its records.
     redacted = redact(snapshot)
     return facts_of(redacted)
 
 
 def _from_verify(raw: bytes, what: str) -> Node:
-    """The node in a report of verify: its failed checks as findings, and the measured speeds."""
+    """The node in a report of verify, with its failed checks as findings and the measured
+    speeds."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
     gpu_models = [model for device, model in models.items() if device != "cpu"]
@@ -291,7 +305,7 @@ def _from_verify(raw: bytes, what: str) -> Node:
     problems = []
     for check in failed_checks:
         words = f"{check.name} {check.status} on {check.device}: {check.detail}"
-        # A check may have no detail.
+        # The detail of a check may be empty.
         problems.append(words.rstrip(": "))
     if answer.verdict == "failed" and not failed_checks:
         problems = ["verdict is failed"]
@@ -308,7 +322,7 @@ def _from_verify(raw: bytes, what: str) -> Node:
 def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]:
     """The speeds that verify measured, each with the model of its device."""
     for check in answer.checks:
-        # Only speeds are compared among nodes, not the other figures of verify.
+        # Only speeds are compared between nodes, not the other values of verify.
         is_speed = check.unit in RATE_UNITS and check.status != "skipped"
         if check.value is None or check.unit is None or not is_speed:
             continue
@@ -329,8 +343,9 @@ def _failed_check(problem: str) -> NodeFinding:
 
 
 def _from_node_check(raw: bytes, what: str) -> Node:
-    """The node in a record of `fleet check`, with the findings of older versions in the current
-    form."""
+    """The node in a record of `fleet check`. Findings from older versions are converted to the
+    current form.
+    """
     answer = from_json(raw, _NodeCheck, what=what)
     findings = all_findings(answer.ok, answer.reason, answer.findings)
     current_findings = [in_current_form(finding, answer.taken_at) for finding in findings]
@@ -344,8 +359,9 @@ def _from_node_check(raw: bytes, what: str) -> Node:
 
 
 def _sources_of_check(answer: _NodeCheck) -> tuple[Source, ...]:
-    """The sources that a node check could read. Records of older versions do not say whether the
-    kernel log was among them."""
+    """The sources that a check of a node could read. Records of older versions do not say whether
+    the kernel log was among them.
+    """
     if answer.blind_to is not None:
         return tuple(source for source in OF_A_CHECK if source not in answer.blind_to)
     has_gpus = answer.facts.get(GPU_COUNT, "0") != "0"
@@ -353,10 +369,10 @@ def _sources_of_check(answer: _NodeCheck) -> tuple[Source, ...]:
 
 
 def in_current_form(finding: NodeFinding, taken_at: str | None) -> NodeFinding:
-    """A finding of a node check as the current version writes it.
+    """A finding of `fleet check` in the form that the current version writes.
 
-    Older versions name the GPUs only in the title, do not say that a difference was found by the
-    profile, and leave out the time, which is then that of the whole check (`taken_at`).
+    Older versions name the GPUs only in the title, do not mark differences from the profile, and
+    have no time for each finding; the time of the whole check (`taken_at`) is used instead.
     """
     about = finding.about or gpus_of(finding.title)
     is_of_profile = finding.id == "unlike-profile"
@@ -373,17 +389,18 @@ def _from_history(raw: bytes, what: str) -> Node:
     history = from_json(raw, NodeHistory, what=what)
     since = {}
     for key, time in history.since().items():
-        # Somebody may have edited the file.
+        # A user may have edited the file.
         if moment(time) is not None:
             since[key] = time
     return Node(since=since, has_record=False)
 
 
 def _from_run(raw: bytes, what: str) -> Node:
-    """The node in a file that `fleet run` wrote because the records are incomplete; it has only a
-    problem."""
+    """The node in a file that `fleet run` wrote because the records are incomplete; it only has a
+    problem.
+    """
     run = from_json(raw, _Run, what=what)
-    # The problem is all that it says.
+    # The file contains nothing but the problem.
     problem = run.problem
     return Node(problem=problem)
 
@@ -396,4 +413,4 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
     "gpusetup.run": _from_run,
     "gpusetup.history": _from_history,
 }
-"""Schema -> how it is read."""
+"""Maps each schema to the function that reads it."""

@@ -1,8 +1,8 @@
 """Finds the GPUs that a finding's title names, and shortens their list.
 
-Doctor names each GPU in full, `GPU 4 (00000000:5E:00.0, NVIDIA H100)`. Slurm and
-node-problem-detector cut a reason after some hundred letters, so a list of eight such names would
-leave no room for what is wrong.
+Doctor gives each GPU's full name, `GPU 4 (00000000:5E:00.0, NVIDIA H100)`. Slurm and
+node-problem-detector truncate a reason after a few hundred characters, so a list of eight such
+names would leave no room for the fault itself.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gpusetup.readings.sources import bus_key
 
 BUS_ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
 ONE_GPU = rf"GPU(?: \d{{1,3}}\b)?(?: \({BUS_ADDRESS}(?:, [^()]*)?\))?"
-"""A GPU as doctor writes it: with number and address, or one of the two."""
+"""A GPU in doctor's notation: with its number, its address or both."""
 GPU_LIST = re.compile(rf"(?<![\w-]){ONE_GPU}(?:, {ONE_GPU})*")
 NUMBER = re.compile(r"GPU (\d{1,3})\b")
 ADDRESS = re.compile(BUS_ADDRESS)
 
 
 def gpus_of(title: str) -> tuple[str, ...]:
-    """The GPUs that a title names: the PCI address of each, which does not change if another GPU is
-    lost, otherwise its number.
+    """The GPUs that a title names, by PCI address if it is given (because it does not change if
+    another GPU is lost), otherwise by number.
 
     >>> gpus_of("GPU 4 (00000000:5E:00.0, NVIDIA L4), GPU 5 (00000000:6F:00.0, NVIDIA L4): hot")
     ('0000:5e:00.0', '0000:6f:00.0')
@@ -42,7 +42,7 @@ def gpus_of(title: str) -> tuple[str, ...]:
 
 
 def in_short(title: str) -> str:
-    """A title with a shortened list of GPUs, moved after the words that say what is wrong.
+    """A title with a shortened list of GPUs, which comes after the words that describe the fault.
 
     >>> in_short("GPU 4 (00000000:5E:00.0, NVIDIA L4): memory errors")
     'memory errors: GPU 4 (00000000:5E:00.0)'
@@ -53,7 +53,8 @@ def in_short(title: str) -> str:
     """
     for gpu_list in GPU_LIST.finditer(title):
         short_list = _short_list(gpu_list[0])
-        # A GPU without number and address: the end of its name, or just the word.
+        # This GPU has neither a number nor an address: it is the end of a GPU's name, or just the
+        # word.
         if short_list is None:
             continue
         before = title[: gpu_list.start()]
@@ -66,8 +67,9 @@ def in_short(title: str) -> str:
 
 
 def _short_list(gpu_list: str) -> str | None:
-    """A list of GPUs in short form: one GPU with its address, several by number; None if they have
-    neither."""
+    """A list of GPUs in short form: a single GPU with its address, several GPUs by number; None if
+    they have neither.
+    """
     numbers = [int(number) for number in NUMBER.findall(gpu_list)]
     addresses = ADDRESS.findall(gpu_list)
     if len(numbers) > 1:
@@ -82,7 +84,7 @@ def _short_list(gpu_list: str) -> str | None:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as text, with three or more consecutive ones as a range.
+    """Numbers as text, where three or more consecutive numbers become a range.
 
     >>> ranges([0, 1, 2, 3, 5, 7]), ranges([2, 3]), ranges([4])
     ('0-3, 5, 7', '2, 3', '4')
@@ -107,7 +109,7 @@ GPU_NUMBERS = re.compile(r"\(GPUs? ([\d, -]{1,200})\)")
 
 
 def numbered_gpus(value: str) -> tuple[str, ...]:
-    """The GPUs that a fact's text lists because their value differs from that of most.
+    """The GPUs that a fact's text lists because their value differs from that of most GPUs.
 
     >>> numbered_gpus("6 x 400 W, 2 x 250 W (GPUs 3, 7)"), numbered_gpus("400 W")
     (('GPU 3', 'GPU 7'), ())
@@ -118,7 +120,7 @@ def numbered_gpus(value: str) -> tuple[str, ...]:
     for numbers in GPU_NUMBERS.findall(value):
         for part in numbers.split(","):
             first, _, last = part.strip().partition("-")
-            # A stranger's record may hold anything in brackets.
+            # A record from an unknown source may contain anything in brackets.
             if first.isdecimal() and (last or first).isdecimal():
                 last_number = min(int(last or first), MOST_GPUS)
                 names += [f"GPU {number}" for number in range(int(first), last_number + 1)]
@@ -126,4 +128,4 @@ def numbered_gpus(value: str) -> tuple[str, ...]:
 
 
 MOST_GPUS = 1000
-"""No node has as many GPUs; a range up to here is read."""
+"""The highest GPU number that is read from a range; no node has this many GPUs."""

@@ -1,8 +1,8 @@
-"""Records since when a node has each of its findings, in a small file that `fleet check --history`
-updates.
+"""Records how long a node has had each of its findings, in a small file that `fleet check
+--history` updates.
 
-The file lies in a folder of records, so `fleet show` reads it like any other record. It holds no
-more than each finding's id, severity, words and times.
+The file is in a folder of records, so `fleet show` reads it like any other record. It contains only
+each finding's id, source, severity, title and times, and the GPU or fact that it is about.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 
 MOST_BYTES = 1 << 20
-"""A history has a few kilobytes; a larger file was not written by gpusetup."""
+"""A history has only a few kilobytes, so a larger file was not written by gpusetup."""
 MOST_PAST_FINDINGS = 100
-"""Findings that are over and still kept: months of an unhealthy node's life."""
+"""How many past findings are kept; on an unhealthy node, they cover months."""
 
 
 class FindingHistory(Frozen):
     """A finding about one GPU or the whole node, with the times of the first and the last check
-    that had it."""
+    that reported it.
+    """
 
     id: str
     about: str | None = None
-    """The PCI address of the GPU, or the fact; "" for the whole node. None in older files."""
+    """The GPU's PCI address, or the fact; "" for the whole node. None in older files."""
     source: Source = "driver"
     severity: Severity
     title: str
-    """The words of the last check that had it."""
+    """The title in the last check that reported the finding."""
     first_seen: str
     last_seen: str
     is_over: bool = False
-    """A later check looked and did not have it."""
+    """Whether a later check looked for the finding and did not find it."""
 
     @property
     def key(self) -> FindingKey:
@@ -55,7 +56,7 @@ class NodeHistory(Frozen):
     findings: tuple[FindingHistory, ...] = ()
 
     def since(self) -> Mapping[FindingKey, str]:
-        """Key of each current finding -> the time of the first check that had it."""
+        """Maps the key of each current finding to the time of the first check that reported it."""
         began: dict[FindingKey, str] = {}
         for finding in self.findings:
             if not finding.is_over:
@@ -64,12 +65,13 @@ class NodeHistory(Frozen):
 
 
 def file_name(node: str) -> str:
-    """The file name for a node's history; a name that is not safe as a file name becomes `node`.
+    """The file name for a node's history; a node name that is not safe in a file name becomes
+    `node`.
 
     >>> file_name("gpu07"), file_name("../gpu07")
     ('gpu07.history.json', 'node.history.json')
     """
-    # A host can be named anything, and the name must not lead out of the folder.
+    # A host can have any name, but the file name must not lead out of the folder.
     is_safe = SAFE.fullmatch(node) is not None
     name = node if is_safe else "node"
     return f"{name}.history.json"
@@ -78,8 +80,8 @@ def file_name(node: str) -> str:
 def read_history(text: str, what: str, now: str) -> NodeHistory:
     """The history in a file's text. Raises BadInput if gpusetup did not write the file.
 
-    Times that cannot be read, or that lie after `now`, become `now`: a node's clock may have been
-    wrong, and somebody may have edited the file.
+    Times that cannot be read, or that are later than `now`, become `now`, because a node's clock
+    may have been wrong or a user may have edited the file.
     """
     history = from_json(text, NodeHistory, what=what)
     present = moment(now)
@@ -91,7 +93,7 @@ def read_history(text: str, what: str, now: str) -> NodeHistory:
         is_plausible = first_seen is not None and first_seen <= present
         if not is_plausible:
             finding = replace(finding, first_seen=now)
-        # Older files name the GPUs in the title only.
+        # Older files name the GPUs only in the title.
         subjects = gpus_of(finding.title) if finding.about is None else ()
         for subject in subjects or (finding.about or "",):
             findings.append(replace(finding, about=subject))
@@ -101,17 +103,18 @@ def read_history(text: str, what: str, now: str) -> NodeHistory:
 def updated(
     history: NodeHistory, findings: Iterable[NodeFinding], now: str, sight: Sight
 ) -> NodeHistory:
-    """The history after a check at the time `now` that had these findings.
+    """The history after a check at the time `now` that reported these findings.
 
-    A finding ends only if the check looked where it would have been (`sight`): while the driver
-    hangs, no memory error is over. A finding that ended and comes back begins anew.
+    A finding ends only if the check could have seen it (`sight`); for example, memory errors do not
+    end while the driver hangs. If a finding ends and comes back, its time begins again.
     """
     since = history.since()
     current: dict[FindingKey, FindingHistory] = {}
     for finding in findings:
         for key in keys_of(finding):
             id, about = key
-            # Two findings with one key, such as two messages, are one: the first tells its words.
+            # Findings with the same key, such as two messages, count as one; the first one gives
+            # the title.
             row = FindingHistory(
                 id=id,
                 about=about,
@@ -133,7 +136,7 @@ def updated(
             past.append(replace(earlier, is_over=True))
         else:
             unseen.append(earlier)
-    # The newest are the most useful: old ones go first.
+    # The newest findings are the most useful, so the oldest are dropped.
     for rows in (unseen, past):
         rows.sort(key=lambda finding: finding.last_seen, reverse=True)
     kept = (*current.values(), *unseen[:MOST_PAST_FINDINGS], *past[:MOST_PAST_FINDINGS])
@@ -148,7 +151,7 @@ def moment(text: str | None) -> datetime | None:
     """
     if text is None:
         return None
-    # Python 3.10 does not read the `Z` that our records end with.
+    # Python 3.10 cannot read the `Z` at the end of our times.
     with_offset = f"{text[:-1]}+00:00" if text.endswith("Z") else text
     try:
         time = datetime.fromisoformat(with_offset)

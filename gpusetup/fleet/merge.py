@@ -1,5 +1,6 @@
-"""Merges the records of one node: for each finding, the newest record that could have seen it
-decides."""
+"""Merges the records of one node. For each finding, the newest record that could have seen it
+decides.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ UNDATED = datetime.min.replace(tzinfo=timezone.utc)
 
 
 def merged(records: Sequence[Node]) -> Node:
-    """Several records of one node merged into one; newer records take precedence, and undated ones
-    count as the oldest."""
+    """Several records of one node, merged into one. Newer records take precedence, and undated ones
+    count as the oldest.
+    """
     newest_first = sorted(records, key=_newness, reverse=True)
     node = newest_first[0]
     for older in newest_first[1:]:
@@ -24,7 +26,7 @@ def merged(records: Sequence[Node]) -> Node:
             node,
             taken_at=node.taken_at or older.taken_at,
             kind=node.kind or older.kind,
-            # Of a fact in both the newer record's counts.
+            # If both records contain a fact, the newer record counts.
             facts={**older.facts, **node.facts},
             rates=(*node.rates, *older.rates),
             problem=node.problem or older.problem,
@@ -42,20 +44,22 @@ def merged(records: Sequence[Node]) -> Node:
 
 
 def _newness(record: Node) -> tuple[datetime, bool]:
-    """A sort key that is largest for the newest record; at the same time, a snapshot counts as
-    newer than other records."""
+    """A sort key that is largest for the newest record. If two records have the same time, a
+    snapshot counts as the newer one.
+    """
     has_whole_snapshot = "snapshot" in record.sight.sources
     return _time_of(record), has_whole_snapshot
 
 
 def _time_of(record: Node) -> datetime:
-    """When a record was taken; the earliest possible time if it has no date."""
+    """When a record was taken; the earliest possible time if the record has no date."""
     return moment(record.taken_at) or UNDATED
 
 
 def _findings_that_hold(newest_first: Iterable[Node]) -> list[NodeFinding]:
-    """The findings that no newer record contradicts; each id comes from the newest record that has
-    it."""
+    """The findings that no newer record contradicts. Each id is taken from the newest record that
+    contains it.
+    """
     findings: list[NodeFinding] = []
     newer_records: list[Node] = []
     for record in newest_first:
@@ -69,10 +73,11 @@ def _findings_that_hold(newest_first: Iterable[Node]) -> list[NodeFinding]:
 
 
 def _is_denied(finding: NodeFinding, record: Node, newer: Node) -> bool:
-    """Whether a newer record would have seen a finding of an older one, so that its absence there
+    """Whether a newer record would have seen a finding of an older record, so that its absence
     means that the fault is gone.
 
-    A report of verify has no date: it denies nothing, and nothing denies it.
+    A report of verify has no date, so it cannot contradict other records, nor can they contradict
+    it.
     """
     have_dates = bool(record.taken_at and newer.taken_at)
     if not have_dates or _time_of(newer) <= _time_of(record):

@@ -1,5 +1,6 @@
-"""Chooses the command to run next for a node: one that shows more than the records do, or takes a
-new record."""
+"""Chooses the next command to run for a node. The command shows more than the records do, or takes
+a new record.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +15,22 @@ from gpusetup.fleet.nodes import SAFE, Drift, Node
 from gpusetup.model.finding import Severity
 
 BUS_AND_LOG = 'lspci -nn -d 10de:; sudo dmesg | grep -E "NVRM|Xid|AER|pcieport" | tail -n 40'
-"""Shows which GPUs are on the PCI bus (10de is NVIDIA), and what the kernel says of the others."""
+"""Shows which GPUs are on the PCI bus (10de is NVIDIA), and the kernel's messages about those that
+are missing.
+"""
 VERIFY_AGAIN = "gpusetup verify --level standard"
 RECORDERS = {
     "verify": f"{VERIFY_AGAIN} --json",
     "check": "gpusetup fleet check --json",
     "doctor": "gpusetup doctor --json",
 }
-"""How the name of a record's file ends -> the command that writes such a record."""
+"""Maps the ending of a record's file name to the command that writes such a record."""
 
 
 def next_command(node: Node, drift: Sequence[Drift], folder: str | None = None) -> str | None:
-    """The command to run next for a node; None if the node's name is not safe in a command.
+    """The next command to run for a node; None if the node's name is not safe in a command.
 
-    `folder`: where its record belongs.
+    `folder`: the folder for the node's record.
 
     >>> next_command(Node(name="n1", problem="no record"), (), "records")
     'ssh n1 gpusetup snapshot > records/n1.json'
@@ -51,14 +54,15 @@ def next_command(node: Node, drift: Sequence[Drift], folder: str | None = None) 
 
 def _doctor_knows(node: Node, drift: Iterable[Drift]) -> bool:
     """Whether doctor, run on the node's snapshot file, reports one of the node's most serious
-    findings."""
+    findings.
+    """
     file = node.snapshot_file
-    # A name that steers a terminal is no part of a command.
+    # A name with control characters for a terminal must not become part of a command.
     if file is None or not file.isprintable():
         return False
     ids = {finding.id for finding in node.findings}
     errors = {finding.id for finding in node.findings if finding.severity is Severity.ERROR}
-    # Doctor judges one machine, so it knows of no difference from others.
+    # Doctor judges a single machine, so it cannot report differences from other machines.
     has_grave_difference = any(row.severity is Severity.ERROR for row in drift)
     gravest = errors if errors or has_grave_difference else ids
     return not gravest.isdisjoint(node.snapshot_findings)
@@ -72,7 +76,7 @@ def _is_missing_gpu(finding: NodeFinding) -> bool:
 def _new_record(node: Node, folder: str | None) -> str:
     """The command that takes a node's missing or broken record again."""
     file = node.broken_file
-    # Where a part of the records is there, something hangs on the node.
+    # If some of the records exist, something on the node hangs.
     has_no_record = file is None and not node.facts
     if has_no_record and folder is not None:
         file = str(Path(folder) / f"{node.name}.json")

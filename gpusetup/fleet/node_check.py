@@ -1,9 +1,9 @@
-"""Decides whether a node can take jobs, from doctor's findings and from the differences to its
+"""Decides whether a node can take jobs, based on doctor's findings and on differences from a
 profile.
 
-The profile says what a node of a kind should be like: it is the record that `fleet check --json`
-writes on a sound one. A person deletes from its `facts` what may differ between nodes. A fact that
-a node does not tell is unknown, and fails no node.
+A profile describes what nodes of one kind should be like. It is the record that `fleet check
+--json` writes on a healthy node; the user deletes the `facts` that may differ between nodes. A fact
+that a node does not report counts as unknown, and never makes a node fail.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.probe.node import NodeRecord
 
 HARMLESS_XIDS = ("63", "94")
-"""Numbers of driver events that need no action; `without_harmless` has the source."""
+"""Numbers of driver events that require no action; see `without_harmless` for the source."""
 NVML_NOT_SUPPORTED = "3"
 """NVML's error code for a feature that the GPU does not have (NVML_ERROR_NOT_SUPPORTED)."""
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
-    """Doctor's findings in short form, root causes first, without consequences of other findings
-    and without effects of running jobs.
+    """Doctor's findings in short form, with root causes first. Consequences of other findings and
+    effects of running jobs are left out.
 
-    `rules`: those of a check; None for all.
+    `rules`: use only these rules; None means all rules.
     """
     grave = without_harmless(without_memory_of_jobs(snapshot))
     diagnosis = diagnose(grave, load_catalog(), rules=rules)
@@ -62,13 +62,14 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
 
 def _source_of(finding: Finding) -> Source:
     """The source of a check's finding: `kernel log` if only the kernel's log shows it, otherwise
-    `driver`."""
+    `driver`.
+    """
     sources = {quote.source for quote in finding.evidence}
     return "kernel log" if sources == {"kernel log"} else "driver"
 
 
 def check_rules() -> tuple[Rule, ...]:
-    """The rules that a node check applies: those about the driver and its GPUs."""
+    """The rules that `fleet check` applies: those about the driver and its GPUs."""
     rules_of_files = rules_of(("message_rules", *DRIVER_FILES))
     return (*presence.OF_THE_DRIVER, *rules_of_files)
 
@@ -76,25 +77,25 @@ def check_rules() -> tuple[Rule, ...]:
 def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
     """The snapshot without the used memory of busy GPUs, because a running job is not a fault.
 
-    Memory that is taken on an idle GPU may be left over from a job that is gone. Where no source
-    tells how busy a GPU is, it counts as one that computes.
+    Used memory on an idle GPU may be left over from a job that has ended. If it is unknown how busy
+    a GPU is, it counts as busy.
     """
     gpus = []
     for gpu in snapshot.gpus or ():
         if gpu.utilization_percent != 0:
             gpu = replace(gpu, memory_used_bytes=None)
         gpus.append(gpu)
-    # None: nobody could ask for GPUs.
+    # None means that the GPUs could not be listed.
     return replace(snapshot, gpus=None if snapshot.gpus is None else tuple(gpus))
 
 
 def without_harmless(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without events that are no reason to take a node out of service.
+    """The snapshot without driver events that are no reason to take a node out of service.
 
-    Source: NVIDIA, "Xid Errors", catalog (2025-10): Xid 63 is a row that was remapped or a page
-    that was retired, Xid 94 a memory error that stayed within its program. If a reset is due, or
-    spare rows are used up, NVML says so by itself. An Xid of NVLink 5 (144 to 150) says whether it
-    is fatal.
+    Source: NVIDIA, "Xid Errors", catalog (2025-10): Xid 63 means that a row was remapped or a page
+    retired, Xid 94 that a memory error affected only one program. If a reset is needed or no spare
+    rows are left, NVML reports this separately. The Xids of NVLink 5 (144 to 150) contain the word
+    "nonfatal" if they are harmless.
     """
     grave_events = []
     for event in snapshot.events:
@@ -107,24 +108,24 @@ def _is_harmless(event: Event) -> bool:
     """Whether a driver event needs no action."""
     values = event.values
     if event.kind == "gpu-read-failed":
-        # Such a GPU lacks the feature that was asked for.
+        # The GPU just lacks the feature that the driver was queried for.
         return values.get("code") == NVML_NOT_SUPPORTED
     if event.kind != "xid":
         return False
-    # Xid 154 says what is to be done.
+    # Xid 154 contains the required action.
     needs_nothing = values.get("recovery") == "None"
     is_known = values.get("number") in HARMLESS_XIDS
     return needs_nothing or is_known or "nonfatal" in values
 
 
 MOST_BYTES = 1 << 20
-"""The largest profile that is read."""
+"""The largest profile that is read, in bytes."""
 MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes"}
-"""Facts that an idle card, or an update without consequence, changes."""
+"""Facts that may change while a card is idle, or after a harmless update."""
 
 
 class Profile(Frozen):
-    """The part of a node check's record that serves as a profile for other nodes."""
+    """The part of a record of `fleet check` that serves as a profile for other nodes."""
 
     schema: Literal["gpusetup.node-check/1"]
     ok: bool
@@ -133,14 +134,15 @@ class Profile(Frozen):
 
 
 def read_profile(text: str, what: str) -> dict[str, str]:
-    """The facts of a profile that other nodes must have; BadInput if the file is invalid or its
-    node failed the check."""
+    """The facts of a profile that other nodes must match. Raises BadInput if the file is invalid,
+    or if the node that it describes failed the check.
+    """
     try:
         profile = from_json(text, Profile, what=what)
     except BadInput as problem:
         hint = "`gpusetup fleet check --json > FILE` writes one on a sound node"
         raise BadInput(problem.message, hint=hint) from problem
-    # Other nodes would have to have its fault.
+    # Otherwise, other nodes would be required to have the same fault.
     if not profile.ok:
         raise BadInput(f"{what} is the record of a node that failed: {profile.reason}")
     facts = {}
@@ -162,9 +164,9 @@ def unlike_profile(
     """
     differences = []
     for name, expected_value in expected.items():
-        # A fact that the node does not tell is unknown, and fails no node.
+        # A fact that the node does not report counts as unknown, and never makes the node fail.
         actual = facts.get(name, expected_value)
-        # Half of the disk that the sound node has free is enough.
+        # A node needs only half of the free disk space that the profile's node had.
         is_free_disk = (
             name.endswith(FREE_DISK) and expected_value.isdecimal() and actual.isdecimal()
         )
@@ -177,7 +179,7 @@ def unlike_profile(
             differs = actual != expected_value
         if differs:
             title = f"{words_of(name)} {actual}, expected {expectation}"
-            # Of a fact of some GPUs each GPU has its own history.
+            # If the fact is about some of the GPUs, each of these GPUs has its own history.
             gpus = [f"{name}: {gpu}" for gpu in numbered_gpus(actual)]
             finding = NodeFinding(
                 id="unlike-profile",
@@ -195,24 +197,25 @@ class NodeCheckAnswer(Frozen):
     node: str
     ok: bool
     reason: str
-    """The whole answer in one line."""
+    """A one-line summary of the whole result."""
     taken_at: str | None
     findings: tuple[NodeFinding, ...]
     facts: Mapping[str, str]
     blind_to: tuple[Source, ...] = ()
-    """Where the check could not look: such findings may be there all the same."""
+    """The sources that the check could not read, so that findings from them may exist unnoticed."""
 
 
 def all_findings(
     ok: bool, reason: str, findings: tuple[NodeFinding, ...]
 ) -> tuple[NodeFinding, ...]:
-    """The findings of a check, with one for its reason if it failed without a finding of severity
-    error."""
+    """The findings of a check. If it failed without a finding of severity error, a finding with its
+    reason is added.
+    """
     severities = {finding.severity for finding in findings}
     has_error = Severity.ERROR in severities
     if ok or has_error:
         return findings
-    # So `fleet show` calls the node failed too.
+    # With this finding, `fleet show` also counts the node as failed.
     failure = NodeFinding(id="node-check-failed", severity=Severity.ERROR, title=reason)
     return (*findings, failure)
 
@@ -223,8 +226,9 @@ def check_node(
     expected: Mapping[str, str],
     since: Mapping[FindingKey, str] | None = None,
 ) -> NodeCheckAnswer:
-    """Judge a node. `expected` are the facts in its profile; `since` has the times of earlier
-    findings (None without a history)."""
+    """Judge a node. `expected` contains the facts of its profile; `since` contains the times of
+    earlier findings (None if there is no history).
+    """
     snapshot = record.snapshot
     now = snapshot.taken_at
     facts = {**facts_of(snapshot), **record.facts}
@@ -234,7 +238,7 @@ def check_node(
             finding = dated(finding, since, now)
         findings.append(replace(finding, taken_at=now))
     problems = _problems(findings, now)
-    # A profile that counts GPUs says it by itself, and so does an event of the driver.
+    # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
     expects_gpu = GPU_COUNT in expected
     is_explained = expects_gpu or bool(snapshot.gpus) or bool(snapshot.events)
     if not is_explained:
@@ -243,7 +247,7 @@ def check_node(
     return NodeCheckAnswer(
         node=node,
         ok=not problems,
-        # A GPU's name must not end a line of a log.
+        # A line break in a GPU's name must not split a log line.
         reason=" ".join(text.split()),
         taken_at=now,
         findings=tuple(findings),
@@ -253,14 +257,17 @@ def check_node(
 
 
 HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause != "xid-of-a-program")
-"""The ids of faults that no change of a driver, a profile or a program causes."""
+"""The ids of hardware faults, which are never caused by a change of the driver, the profile or a
+program.
+"""
 
 
 def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
-    """The errors among the findings as parts of the reason, hardware faults first; findings with
-    the same id are joined.
+    """The errors among the findings as parts of the reason, with hardware faults first; findings
+    with the same id are joined.
 
-    Slurm cuts a reason, and its limit for drained nodes asks what the reason begins with.
+    Hardware faults come first because Slurm truncates a reason, and the limit for drained nodes
+    depends on how the reason begins.
     """
     words_by_id: dict[str, list[str]] = {id: [] for id in HARDWARE_FAULTS}
     for finding in findings:
@@ -277,7 +284,7 @@ def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
 def sight_of(record: NodeRecord, expected: Mapping[str, str]) -> Sight:
     """What a check with this record and profile could have seen."""
     facts = {**facts_of(record.snapshot), **record.facts}
-    # A fact that the node does not tell was not compared.
+    # A fact that the node does not report was not compared.
     compared_facts = tuple(name for name in expected if name in facts)
     sources = sources_read(record.snapshot)
     if compared_facts:
@@ -286,7 +293,7 @@ def sight_of(record: NodeRecord, expected: Mapping[str, str]) -> Sight:
 
 
 OF_A_CHECK: tuple[Source, ...] = ("driver", "kernel log", "profile")
-"""Where a check looks, if it can."""
+"""The sources that a check reads if it can."""
 
 
 def _blind_to(sight: Sight) -> tuple[Source, ...]:
@@ -295,9 +302,9 @@ def _blind_to(sight: Sight) -> tuple[Source, ...]:
 
 
 def what_it_is(facts: Mapping[str, str]) -> str:
-    """A healthy node in one line: its GPUs and its driver version."""
+    """A one-line description of a healthy node: its GPUs and its driver version."""
     gpu_count = facts.get(GPU_COUNT, "0")
     gpu_name = facts.get("gpus.name", "GPU")
-    # A driver that is not loaded tells no version.
+    # A driver that is not loaded reports no version.
     driver = facts.get("driver.version", "unknown")
     return f"{gpu_count} x {gpu_name}, driver {driver}"

@@ -9,33 +9,36 @@ from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 
 Source = Literal["driver", "kernel log", "profile", "snapshot", "verify"]
-"""Where a finding comes from: `snapshot` has what only doctor looks at, such as torch."""
+"""Where a finding comes from. `snapshot` means something that only doctor examines, such as torch.
+"""
 
 
 class NodeFinding(Frozen):
-    """A finding about a node, with its GPUs, its source and its dates."""
+    """A finding about a node, with its GPUs, its source and its times."""
 
     id: str
     severity: Severity
     title: str = ""
     root: bool = False
     since: str | None = None
-    """When a check had it for the first time, if the node keeps a history."""
+    """When a check first reported it, if the node keeps a history."""
     last_since: str | None = None
-    """When its last GPU got it, if not all of them got it at once."""
+    """When it appeared on the last of its GPUs, if it did not appear on all of them at once."""
     about: tuple[str, ...] = ()
-    """The PCI addresses of its GPUs, or the fact that is unlike the profile; () for the node."""
+    """The PCI addresses of its GPUs, or the fact that differs from the profile; () for the whole
+    node.
+    """
     source: Source = "driver"
     taken_at: str | None = None
-    """When the record was taken that has it."""
+    """When the record that contains it was taken."""
 
 
 FindingKey = tuple[str, str]
-"""What a history knows a finding by: its id, and one of the GPUs or facts that it is about."""
+"""How a history identifies a finding: by its id, and one of the GPUs or facts that it is about."""
 
 
 def keys_of(finding: NodeFinding) -> tuple[FindingKey, ...]:
-    """A key for each GPU or fact that a finding is about; a single key if it is about the whole
+    """One key for each GPU or fact that a finding is about; a single key if it is about the whole
     node.
 
     >>> keys_of(NodeFinding(id="hot", severity=Severity.ERROR, about=("0000:1a:00.0",)))
@@ -48,8 +51,9 @@ def keys_of(finding: NodeFinding) -> tuple[FindingKey, ...]:
 def dated(
     finding: NodeFinding, since: Mapping[FindingKey, str], now: str | None = None
 ) -> NodeFinding:
-    """The finding with the dates from a node's history; keys that the history lacks get the time
-    `now`."""
+    """The finding with the times from a node's history. Keys that are not in the history get the
+    time `now`.
+    """
     times = [since.get(key, now) for key in keys_of(finding)]
     known_times = sorted(time for time in times if time is not None)
     if not known_times:
@@ -60,8 +64,8 @@ def dated(
 
 
 def since_words(finding: NodeFinding, now: str | None = None) -> str:
-    """` (since DATE)` for a finding that an earlier check already had; "" if it has no date or is
-    new at the time `now`.
+    """` (since DATE)` for a finding that an earlier check already reported; "" if it has no time or
+    is new at the time `now`.
 
     >>> since_words(NodeFinding(id="hot", severity=Severity.ERROR, since="Monday"))
     ' (since Monday)'

@@ -1,4 +1,4 @@
-"""The nodes of a fleet: the content of their records, and lists of node names in Slurm's
+"""The nodes of a fleet: the contents of their records, and lists of node names in Slurm's
 notation."""
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Rate(Frozen):
 
     check: str
     device: str
-    """The device's own name: `cuda:3`."""
+    """The device's torch name, such as `cuda:3`."""
     model: str
-    """The GPU's name: only rates of the same model are compared."""
+    """The GPU's model name. Only rates of the same model are compared."""
     value: float
     unit: str
 
@@ -29,9 +29,9 @@ class Rate(Frozen):
 class Drift(Frozen):
     """A difference between a node and most nodes of its kind, in one field.
 
-    Three fields are not facts of the node: `record.taken_at` if its record is older than those of
-    the others, `record.future` if the record is dated in the future, and `node.kind` if no other
-    node has such GPUs.
+    Three fields are not facts about the node: `record.taken_at` means that its record is older than
+    the others, `record.future` that its record is dated in the future, and `node.kind` that no
+    other node has GPUs of this model.
     """
 
     field: str
@@ -41,23 +41,24 @@ class Drift(Frozen):
     nodes: int
     """How many nodes have the majority's value, or how many devices were compared."""
     of: int
-    """How many nodes or devices there are in all."""
+    """The total number of nodes or devices."""
 
 
 class FactSplit(Frozen):
-    """A fact that has no majority value among the nodes of a kind, so that it is unknown which
-    nodes are right."""
+    """A fact without a majority value among the nodes of a kind, so that it is unknown which nodes
+    are right.
+    """
 
     field: str
     severity: Severity
     gpus: tuple[str, ...]
-    """The model of the GPUs of that kind."""
+    """The GPU model of that kind."""
     values: Mapping[str, tuple[str, ...]]
-    """Each value -> the nodes that have it."""
+    """Maps each value to the nodes that have it."""
 
 
 class Node(Frozen):
-    """A node with the content of its records, or the reason why there are none."""
+    """A node with the contents of its records, or the reason why there are none."""
 
     name: str = ""
     taken_at: str | None = None
@@ -67,30 +68,30 @@ class Node(Frozen):
     findings: tuple[NodeFinding, ...] = ()
     rates: tuple[Rate, ...] = ()
     problem: str | None = None
-    """Why there is no record, or an incomplete one; None if there is a complete one."""
+    """Why the record is missing or incomplete; None if it is complete."""
     since: Mapping[FindingKey, str] = {}
     """Maps a finding to the time when a check first reported it, according to the node's
     history."""
     snapshot_file: str | None = None
-    """The file of the node's snapshot, which doctor can read again."""
+    """The file with the node's snapshot, which doctor can read again."""
     snapshot_findings: tuple[str, ...] = ()
-    """The ids of the findings that doctor finds in that file."""
+    """The ids of doctor's findings for that file."""
     broken_file: str | None = None
-    """The file of a record that cannot be read."""
+    """The file of a record that could not be read."""
     sight: Sight = Sight(sources=())
-    """Which sources the record could read."""
+    """What the record could have seen."""
     has_record: bool = True
-    """False if only a history is stored, which has no facts about the node."""
+    """False if there is only a history, which contains no facts about the node."""
 
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""A host name that needs no quoting in a command."""
+"""Matches host names that need no quoting in a command."""
 MOST_NAMES = 100_000
-"""More nodes than any cluster has: a longer list is a typing error, and would fill the memory."""
+"""No cluster has this many nodes. A longer list is a typing error, and would fill the memory."""
 
 
 NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
-"""18 digits fit into 64 bits; longer numbers are split, which sorts them well enough."""
+"""18 digits fit into 64 bits. Longer numbers are split, which sorts them well enough."""
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:
@@ -101,7 +102,7 @@ def natural(name: str) -> tuple[tuple[str, int], ...]:
     """
     pieces = []
     for text, digits in NAME_PIECE.findall(name):
-        # The end of a name may have no number.
+        # The last piece of a name may have no number.
         number = int(digits or 0)
         pieces.append((text, number))
     return tuple(pieces)
@@ -116,7 +117,8 @@ def slurm_list(names: Iterable[str]) -> str:
     families: dict[tuple[str, int, str], list[NumberRange]] = defaultdict(list)
     for name in sorted(names, key=natural):
         prefix, digits, suffix = _split_at_number(name)
-        # `gpu9` and `gpu09` differ: only numbers with the same count of digits form a range.
+        # Only numbers with equally many digits form a range, because `gpu9` and `gpu09` are
+        # different nodes.
         family = families[prefix, len(digits), suffix]
         last_range = family[-1] if family else None
         if last_range and digits and last_range.is_before(digits):
@@ -142,22 +144,21 @@ class NumberRange(Frozen):
     def is_before(self, digits: str) -> bool:
         """Whether a number directly follows the last number of this range."""
         next_number = int(self.last) + 1
-        # The caller only compares numbers with the same count of digits.
+        # The caller only compares numbers with equally many digits.
         return int(digits) == next_number
 
     def __str__(self) -> str:
         first, last = self.first, self.last
-        # A range of a single number is written as the number.
+        # A range with a single number is written as that number.
         if first == last:
             return first
         return f"{first}-{last}"
 
 
 def _split_at_number(name: str) -> tuple[str, str, str]:
-    """A name split into prefix, last number and suffix; without a number, all of it is the
-    prefix."""
+    """A name split into prefix, last number and suffix; a name without a number is all prefix."""
     parts = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
-    # A line break, or a number with too many digits.
+    # The name contains a line break, or a number with too many digits.
     if parts is None:
         return name, "", ""
     prefix = parts[1]
@@ -166,8 +167,8 @@ def _split_at_number(name: str) -> tuple[str, str, str]:
 
 
 def expanded(text: str) -> tuple[str, ...]:
-    """The names in a list of nodes as Slurm writes it, each once; UsageError if it is not one, or
-    if it names more than MOST_NAMES nodes.
+    """The names in a list of nodes in Slurm's notation, without duplicates. Raises UsageError if
+    the text is not such a list, or if it names more than MOST_NAMES nodes.
 
     >>> expanded("gpu[09-11,13],login")
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
@@ -183,7 +184,7 @@ def expanded(text: str) -> tuple[str, ...]:
                     raise UsageError(f"{text[:80]!r} names more than {MOST_NAMES:,} nodes")
     except ValueError as problem:
         raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE) from problem
-    # Two commas in a row have an empty name between them.
+    # Between two consecutive commas there is an empty name.
     names.pop("", None)
     has_stray_bracket = any("[" in name or "]" in name for name in names)
     if has_stray_bracket or not names:
@@ -192,13 +193,13 @@ def expanded(text: str) -> tuple[str, ...]:
 
 
 def _names_of_part(part: str) -> Iterator[str]:
-    """The names in one part of a list, which is a name or a form like `gpu[09-11]`.
+    """The names in one part of a list, which is a name or has a form like `gpu[09-11]`.
 
     Raises ValueError if the brackets contain something other than numbers and ranges.
     """
     prefix, bracket, after_bracket = part.partition("[")
     numbers_text, _, suffix = after_bracket.partition("]")
-    # Without brackets the prefix is the whole name.
+    # Without brackets, the prefix is the whole name.
     numbers: Iterable[str] = ("",)
     if bracket and after_bracket:
         numbers = _numbers(numbers_text)
@@ -210,14 +211,14 @@ WRITE = "write gpu[001-016],login1"
 
 
 def _numbers(inside: str) -> Iterator[str]:
-    """The numbers in the brackets (`08-10,7` has 08, 09, 10 and 7), one after the other, so that
-    the caller can stop.
+    """Yields the numbers in the brackets one at a time, so that the caller can stop (`08-10,7`
+    contains 08, 09, 10 and 7).
 
-    Raises ValueError for a piece that is neither a number nor a rising range.
+    Raises ValueError for a piece that is neither a number nor an ascending range.
     """
     for piece in inside.split(","):
         first, _, last = piece.strip().partition("-")
-        # All numbers of a range have as many digits as its first one.
+        # All numbers in a range have as many digits as the first one.
         width = len(first)
         first_number = int(first)
         last_number = int(last or first)

@@ -1,9 +1,10 @@
-"""Writes the result of a node check as metrics for the textfile collector of Prometheus'
+"""Writes the result of `fleet check` as metrics for the textfile collector of Prometheus'
 node_exporter.
 
-Only numbers, ids of findings, the GPU's model and the driver's version: no names of hosts, users or
-folders, no UUIDs, and no words of a finding. node_exporter adds the node's own label.
-Source: Prometheus, "Exposition formats" (text format 0.0.4); node_exporter, "Textfile Collector".
+The metrics contain only numbers, ids of findings, the GPU's model and the driver's version. They
+contain no names of hosts, users or folders, no UUIDs, and no titles of findings. node_exporter adds
+the label of the node itself. Source: Prometheus, "Exposition formats" (text format 0.0.4);
+node_exporter, "Textfile Collector".
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from gpusetup.fleet.history import moment
 from gpusetup.fleet.node_check import NodeCheckAnswer
 
 FILE_SUFFIX = ".prom"
-"""node_exporter reads only files that end so."""
+"""node_exporter only reads files with this suffix."""
 
 Labels = Mapping[str, str]
 
 
 def metrics(answer: NodeCheckAnswer, now: float) -> str:
-    """The metrics of a node check, in Prometheus' text format. `now` is the time of the check in
-    seconds since 1970."""
+    """The metrics of one check, in Prometheus' text format. `now` is the time of the check in
+    seconds since 1970.
+    """
     counts: Counter[tuple[str, str]] = Counter()
     since: dict[tuple[str, str], float] = {}
     for finding in answer.findings:
@@ -32,7 +34,7 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
         counts[key] += 1
         began = moment(finding.since)
         if began is not None:
-            # Of several findings with one id the oldest counts.
+            # If several findings have the same id, the oldest one counts.
             seconds = began.timestamp()
             since[key] = min(seconds, since.get(key, seconds))
     return "".join(
@@ -88,7 +90,7 @@ def _metric(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) 
         lines.append(_sample(name, labels, value))
     if len(lines) == heading_length:
         return ""
-    # The format asks for a newline after the last line too.
+    # The format requires a newline after the last line too.
     text = "\n".join(lines)
     return f"{text}\n"
 
@@ -113,9 +115,10 @@ def _sample(name: str, labels: Labels, value: float) -> str:
 
 
 def escaped(text: str) -> str:
-    """A label's value, escaped for Prometheus' text format, without line breaks and control
-    characters."""
+    """A label's value, escaped for Prometheus' text format and without line breaks or control
+    characters.
+    """
     printable = on_one_line(text)
-    # The backslash first: the other escape brings one.
+    # Escape backslashes first, because the other replacement adds some.
     without_backslashes = printable.replace("\\", r"\\")
     return without_backslashes.replace('"', r"\"")

@@ -1,4 +1,4 @@
-"""Builds the answer of `fleet show`: one row for each node, the worst first."""
+"""Builds the result of `fleet show`: one row per node, with the worst nodes first."""
 
 from __future__ import annotations
 
@@ -31,37 +31,42 @@ COST_SPEED = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
     *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
 )
-"""Warnings that cost speed now: a node that has one is not sound, however many others have it."""
+"""Warnings about something that costs speed now. A node with one of them is not healthy, even if
+many other nodes have it too.
+"""
 
 Status = Literal["failed", "differs", "degraded", "undecided", "ok"]
-"""`degraded`: slower than it could be, as most of the others are; `undecided`: in one of its facts
-no value has a majority, so nobody can say whether the node is right."""
+"""`degraded`: slower than it could be, but so are most other nodes. `undecided`: one of its facts
+has no majority value, so it is unknown whether the node is right.
+"""
 
 
 class NodeAnswer(Frozen):
     name: str
     status: Status
     problem: str | None = None
-    """Why there is no whole record."""
+    """Why its record is missing or incomplete."""
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
     drift: tuple[Drift, ...] = ()
     next: str | None = None
-    """The command that says more of a node that failed or has a warning, or that takes the record
-    which is missing."""
+    """For a node that failed or has a warning, the command that shows more; for a missing record,
+    the command that takes it.
+    """
 
 
 class Uncompared(Frozen):
-    """A kind of machine with too few nodes for a comparison, and these nodes."""
+    """A kind of machine that has too few nodes for a comparison, with these nodes."""
 
     gpus: tuple[str, ...]
-    """The models of their GPUs."""
+    """The GPU models of these nodes."""
     nodes: tuple[str, ...]
 
 
 class Common(Frozen):
-    """A finding that most nodes have, of the whole fleet or of one kind, so that it does not set a
-    node apart."""
+    """A finding that most nodes have, of the whole fleet or of one kind, so that it does not
+    distinguish a node.
+    """
 
     id: str
     severity: Severity
@@ -69,13 +74,14 @@ class Common(Frozen):
     nodes: int
     of: int
     gpus: tuple[str, ...] = ()
-    """The models of the GPUs of that kind; empty if most nodes of the whole fleet have it."""
+    """The GPU models of that kind; empty if most nodes of the whole fleet have the finding."""
 
     def is_of(self, node: Node) -> bool:
-        """Whether the finding was counted over the nodes to which this one belongs: the whole fleet
-        or its kind."""
+        """Whether this node belongs to the nodes among which the finding is common: the whole fleet
+        or one kind.
+        """
         is_of_whole_fleet = not self.gpus
-        # Else it is of one kind.
+        # Otherwise, the finding is common in one kind only.
         return is_of_whole_fleet or self.gpus == node.kind
 
 
@@ -83,38 +89,39 @@ class Exclude(Frozen):
     """The failed nodes, in the form that schedulers need to exclude them."""
 
     slurm: str = ""
-    """An option of sbatch and srun; empty if no node failed."""
+    """An option for sbatch and srun; empty if no node failed."""
     names: tuple[str, ...] = ()
-    """For Ray and Kubernetes, by their own names of nodes."""
+    """The names of the nodes, as Ray and Kubernetes need them."""
 
 
 class FleetAnswer(Frozen):
     schema: Literal["gpusetup.fleet/1"] = "gpusetup.fleet/1"
     nodes: tuple[NodeAnswer, ...]
-    """The worst first, then by name."""
+    """The worst nodes first, then sorted by name."""
     common: tuple[Common, ...] = ()
     exclude: Exclude = Exclude()
     left_out: tuple[str, ...] = ()
-    """Files of the folder that are no records."""
+    """Files in the folder that are not records."""
     not_asked: Mapping[str, str] = {}
-    """Nodes that `fleet run` left alone -> why."""
+    """Maps each node that `fleet run` skipped to the reason."""
     uncompared: tuple[Uncompared, ...] = ()
-    """Nodes of which nobody can say whether they are like the others."""
+    """Nodes that cannot be compared with others."""
     splits: tuple[FactSplit, ...] = ()
-    """Facts of which no value has a majority, the gravest first."""
+    """Facts that have no majority value, with the most serious first."""
     newest_record: str | None = None
     """When the newest record was taken."""
     age: str | None = None
-    """How long ago that was, if it is more than a day."""
+    """How long ago the newest record was taken, if more than a day."""
 
 
 OLD = timedelta(days=1)
-"""A round of records is judged on the day on which it is taken."""
+"""A set of records is usually judged on the day when it was taken."""
 
 
 def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAnswer:
     """Judge a fleet by its records. `expected` names nodes that should have a record; a node
-    without one fails."""
+    without one fails.
+    """
     recorded = {node.name for node in records.nodes}
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
@@ -124,7 +131,7 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
     undecided = _nodes_in(compared_facts.splits)
     rows = []
     for node in nodes:
-        # A finding of most nodes of its kind tells no node from the others.
+        # A finding that most nodes of a kind have does not distinguish a node.
         common_ids = {finding.id for finding in common_findings if finding.is_of(node)}
         row = _row(node, differences[node.name], common_ids, records.folder)
         if row.status == "ok" and node.name in undecided:
@@ -159,7 +166,7 @@ def _nodes_in(splits: Iterable[FactSplit]) -> set[str]:
 
 
 def _gravest_split_first(split: FactSplit) -> tuple[int, str]:
-    """A sort key that puts the most serious facts first, then orders them by name."""
+    """A sort key that puts the most serious facts first, and then sorts by name."""
     return -GRAVITY[split.severity], split.field
 
 
@@ -167,12 +174,13 @@ def all_differences(
     nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
 ) -> dict[str, list[Drift]]:
     """Maps each node to its differences from the others: `fact_drifts`, slow rates, its kind, and
-    the date of its record."""
+    the date of its record.
+    """
     differences: dict[str, list[Drift]] = defaultdict(list)
     for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():
             differences[name].extend(rows)
-    # A node has at most one of each of these.
+    # A node has at most one difference of each of these two types.
     for drift_by_node in (lone_kinds(nodes), misdated_records(nodes, now)):
         for name, drift in drift_by_node.items():
             differences[name].append(drift)
@@ -186,8 +194,8 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
     """The findings that more than half of the nodes have, of the whole fleet or of one kind of
     machine.
 
-    On nodes whose GPUs are all divided (MIG), the finding about that is no difference, although
-    the rest of the fleet has other GPUs.
+    For example, if the GPUs of all nodes of a kind are divided (MIG), the finding about it is not a
+    difference, even if the rest of the fleet has other GPUs.
     """
     of_all = _common_among(nodes)
     ids_of_all = {row.id for row in of_all}
@@ -203,8 +211,9 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
 
 
 def _common_among(nodes: Sequence[Node]) -> list[Common]:
-    """The findings that more than half of these nodes have, most frequent first; [] if there are
-    too few nodes."""
+    """The findings that more than half of these nodes have, with the most frequent first; [] if
+    there are too few nodes.
+    """
     counts: Counter[str] = Counter()
     examples: dict[str, NodeFinding] = {}
     for node in nodes:
@@ -232,10 +241,10 @@ def _common_among(nodes: Sequence[Node]) -> list[Common]:
 def _row(
     node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
 ) -> NodeAnswer:
-    """A node's row of the answer, with its status, differences and next command."""
+    """A node's row in the result, with its status, differences and next command."""
     findings = []
     for finding in node.findings:
-        # A finding with a date has it from its own record, others from the node's history.
+        # If a finding has no time from its own record, use the node's history.
         findings.append(finding if finding.since else dated(finding, node.since))
     status = _status(node, drift, common_ids)
     next_step = None
@@ -253,15 +262,16 @@ def _row(
 
 
 def _gravest_difference_first(difference: Drift) -> tuple[int, str]:
-    """A sort key that puts the most serious differences first, then orders them by field."""
+    """A sort key that puts the most serious differences first, and then sorts by field."""
     return -GRAVITY[difference.severity], difference.field
 
 
 def _next_of(
     node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
 ) -> str | None:
-    """The command that shows more about a node than the answer; None if the node has only minor
-    differences in facts."""
+    """The command that shows more about a node than the result does; None if the node has only
+    minor differences in facts.
+    """
     findings = []
     for finding in node.findings:
         is_uncommon_warning = finding.severity is Severity.WARNING and finding.id not in common_ids
@@ -274,8 +284,9 @@ def _next_of(
 
 
 def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
-    """The status of a node: `failed` after an error, `differs` after a difference or an uncommon
-    warning, `degraded` if it is slow, otherwise `ok`."""
+    """A node's status: `failed` after an error, `differs` after a difference or an uncommon
+    warning, `degraded` if it is slow, otherwise `ok`.
+    """
     severities = {finding.severity for finding in node.findings}
     severities |= {row.severity for row in drift}
     if node.problem or Severity.ERROR in severities:
@@ -284,14 +295,14 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
     uncommon = [id for id in warnings if id not in common_ids]
     if drift or uncommon:
         return "differs"
-    # Slow is slow, also if all others are.
+    # A slow node counts as slow even if all others are slow too.
     costs_speed = not warnings.isdisjoint(COST_SPEED)
     return "degraded" if costs_speed else "ok"
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """A sort key that puts the nodes with the worst status first, then orders them by name."""
-    # The type lists the worst status first.
+    """A sort key that puts the nodes with the worst status first, and then sorts by name."""
+    # `Status` lists the worst status first.
     statuses: tuple[Status, ...] = get_args(Status)
     badness = statuses.index(row.status)
     name_key = natural(row.name)
@@ -300,7 +311,8 @@ def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 def excluded(names: Iterable[str]) -> Exclude:
     """The nodes to keep out of jobs, in the form that schedulers need; names that are not safe in a
-    command are left out."""
+    command are left out.
+    """
     usable_names = []
     for name in names:
         # The names become part of a command.

@@ -1,18 +1,18 @@
-"""Writes the programs that Slurm runs on each node; each is a short shell script around `fleet
+"""Writes the programs that Slurm runs on each node. Each is a short shell script around `fleet
 check`.
 
-A node is drained after two failed checks in a row, and resumed after two good ones, but only if the
-reason is still one that gpusetup gave. A node that somebody else took out of service is left alone.
+A node is drained after two failed checks in a row, and resumed after two successful ones, but only
+if its reason is still one that gpusetup set. A node that someone else took out of service is left
+alone.
 
-The brake: at most a share of a partition is drained, because a profile that is out of date fails
-every node at once. Faults of the hardware have a share of their own, which such a profile cannot
-fill. The count lives in slurmctld, in the reasons of its own nodes: it outlives
-reboots, needs no shared folder, and is what `sinfo -R` shows. slurmctld also dates each reason with
-one clock, so nodes that fail in the same moment agree which of them are within the limit.
+There is a limit: at most a given share of a partition is drained, because an outdated profile would
+fail every node at once. Hardware faults have a separate share, which such a profile cannot use up.
+The count is kept by slurmctld, in the reasons of its own nodes: so it survives reboots, needs no
+shared folder, and is visible in `sinfo -R`. slurmctld also dates all reasons with the same clock,
+so nodes that fail at the same moment agree on which of them are within the limit.
 
-slurmctld writes only `Prolog error` into the reason of a node whose prolog failed: if the health
-program's own check fails too, it puts its reason there.
-Sources: slurm.conf(5), scontrol(1), sinfo(1), Slurm's Prolog and Epilog Guide (22.05 to 25.05).
+For a node whose prolog failed, slurmctld only writes `Prolog error` into the reason. If the health
+program's own check fails too, it replaces that text with its own reason.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from gpusetup.fleet.node_check import HARDWARE_FAULTS
 from gpusetup.model.frozen import Frozen
 
 IN_CONF = re.compile(r"/[\w./+@:,=~-]*")
-"""A path that slurm.conf can hold: its values end at a space, and `#` begins a comment."""
+"""Matches paths that slurm.conf can contain: its values end at a space, and `#` begins a comment.
+"""
 DRAIN_LIMIT = re.compile(r"[0-9]{1,6}|(?:[0-9]{1,2}|100)%")
-"""A number of nodes, or a share of a partition's nodes."""
+"""Matches a number of nodes, or a percentage of a partition's nodes."""
 DEFAULT_DRAIN_LIMIT = "20%"
-"""Sick nodes are a few percent of a cluster; a rack of eight among 64 is 13 %. What fails more
-nodes at once is usually a change that somebody made."""
+"""Usually only a few percent of a cluster are faulty; a rack of eight nodes among 64 is 13 %. If
+more nodes fail at once, the cause is usually a deliberate change.
+"""
 
 SETTINGS = """\
 # Slurm sets no PATH for its programs.
@@ -198,25 +200,25 @@ class SlurmSetup(Frozen):
     """The settings of the programs that Slurm runs on each node."""
 
     folder: str
-    """Where they lie: the same path on each node."""
+    """The folder of the programs, which has the same path on each node."""
     python: str
-    """The Python on the nodes that has gpusetup."""
+    """The Python with gpusetup on the nodes."""
     profile: str | None = None
     drain_at_most: str = DEFAULT_DRAIN_LIMIT
-    """A share of a partition, `20%`, or a number of nodes."""
+    """A percentage of a partition, such as `20%`, or a number of nodes."""
     prometheus: str | None = None
     """A file on each node for the metrics of the health program's check."""
     history: str | None = None
     """A folder for the history of the health program's findings."""
     scontrol_folder: str | None = None
-    """Where Slurm's commands lie, if this machine has them."""
+    """The folder of Slurm's commands, if this machine has them."""
     slurm_conf: str | None = None
-    """The file of SLURM_CONF, if Slurm's configuration does not lie in its usual place."""
+    """The path in SLURM_CONF, if Slurm's configuration is not in its usual place."""
 
 
 def files(setup: SlurmSetup) -> dict[str, str]:
-    """File name -> content of the files that `fleet slurm` writes: two programs, and lines to add
-    to slurm.conf.
+    """Maps file names to the contents of the files that `fleet slurm` writes: two programs, and
+    lines to add to slurm.conf.
 
     Raises UsageError for a folder that slurm.conf cannot name.
     """
@@ -227,7 +229,8 @@ def files(setup: SlurmSetup) -> dict[str, str]:
             hint="a path of letters, digits and ./+@:,=~_- only, as /etc/slurm/gpusetup",
         )
     profile = ("--profile", setup.profile) if setup.profile else ()
-    # Only the health program keeps files: two writers would take turns.
+    # Only the health program writes these files, because two programs would overwrite each other's
+    # results.
     records: tuple[str, ...] = ()
     if setup.prometheus:
         records += ("--prometheus", setup.prometheus)
@@ -243,7 +246,7 @@ def files(setup: SlurmSetup) -> dict[str, str]:
 
 
 def _slurm_conf_lines(slurm_conf: str | None) -> tuple[str, ...]:
-    """The shell lines that set SLURM_CONF; none if Slurm's configuration is in its usual place."""
+    """The shell lines that set SLURM_CONF; empty if Slurm's configuration is in its usual place."""
     if slurm_conf is None:
         return ()
     return (

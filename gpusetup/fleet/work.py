@@ -1,7 +1,7 @@
 """The work for each node of a fleet, and how its output becomes records.
 
 A node runs three commands of gpusetup one after the other, each of which prints one JSON document
-on stdout. Anything else there (a greeting, a module's message) is passed over.
+on stdout. Other output on stdout (a greeting, a module's message) is ignored.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gpusetup.system.processes import Output
 
 LEVELS = ("quick", "standard", "stress")
 LIMIT_SECONDS = {"quick": 300.0, "standard": 1200.0, "stress": 600.0}
-"""How long a node may take for all three."""
+"""How many seconds a node may take for all three commands."""
 RECORDS = ("node-check", "snapshot", "verify")
-"""The documents that a node gives, by their schemas."""
+"""The documents that a node returns, by the names of their schemas."""
 RUN_SCHEMA = "gpusetup.run/1"
 """The schema of a file that says why a node's records are missing."""
 LONGEST_PROBLEM = 400
@@ -34,17 +34,19 @@ class NodeWork(Frozen):
     """The settings of the work that each node does."""
 
     python: str
-    """The interpreter on the nodes that has gpusetup."""
+    """The Python interpreter with gpusetup on the nodes."""
     target: str | None = None
-    """The interpreter whose torch is proven; None: gpusetup on the node chooses."""
+    """The interpreter whose torch is tested; None means that gpusetup chooses one on the node."""
     level: str = "quick"
     device: str = "auto"
     limit: float = LIMIT_SECONDS["quick"]
-    """Seconds for all that a node does."""
+    """The time limit in seconds for everything that a node does."""
 
 
 SAVED_SECONDS = 30.0
-"""How much earlier than the node verify gives up, so that it says what hangs."""
+"""How many seconds before the node's time limit verify gives up, so that it can still report what
+hangs.
+"""
 
 
 def script(work: NodeWork) -> str:
@@ -67,7 +69,7 @@ def script(work: NodeWork) -> str:
         (*gpusetup, "fleet", "check", "--json"),
         (*gpusetup, "snapshot", "--json", *target),
         (*gpusetup, "verify", *target, *verify_options),
-        # What the commands found is in their answers.
+        # The commands' output already contains what they found.
         ("exit", "0"),
     )
     return "; ".join(map(join, lines))
@@ -79,7 +81,7 @@ def ssh_command(work: NodeWork) -> str:
     >>> ssh_command(NodeWork(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"
     """
-    # The login shell may be one that reads a script otherwise (fish, tcsh).
+    # The login shell may have another syntax (fish, tcsh).
     quoted_script = quote(script(work))
     return f"sh -c {quoted_script}"
 
@@ -87,11 +89,12 @@ def ssh_command(work: NodeWork) -> str:
 SCHEMA_NAME = re.compile(r"gpusetup\.([a-z-]+)/\d+")
 
 
-# --- what came back
+# --- the output of a node
 
 
 def documents(text: str) -> dict[str, Document]:
-    """Schema name (without version) -> gpusetup's JSON document of that schema in a node's output.
+    """Maps each schema name (without its version) to gpusetup's JSON document of that schema in a
+    node's output.
 
     >>> output = 'Welcome {to} n1\\n{"schema": "gpusetup.verify/1", "verdict": "passed"}\\nbye'
     >>> documents(output)["verify"]["verdict"]
@@ -100,7 +103,7 @@ def documents(text: str) -> dict[str, Document]:
     decoder = json.JSONDecoder()
     by_schema: dict[str, Document] = {}
     for line_start in re.finditer(r"^\{", text, re.MULTILINE):
-        # A greeting may begin with a brace too, and JSON of a stranger may be nested too deeply.
+        # A greeting may also begin with a brace, and foreign JSON may be nested too deeply.
         with contextlib.suppress(ValueError, RecursionError):
             document, _ = decoder.raw_decode(text, line_start.start())
             schema_text = str(document.get("schema"))
@@ -111,7 +114,7 @@ def documents(text: str) -> dict[str, Document]:
 
 
 def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
-    """Why a node's records are incomplete; None if all three are there.
+    """Why a node's records are incomplete; None if all three exist.
 
     >>> gone = Output(argv=("ssh",), exit=255, stderr="ssh: connect to host n1: No route to host")
     >>> problem_of(gone, {})
@@ -120,7 +123,8 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
     missing = [kind for kind in RECORDS if kind not in by_schema]
     if not missing:
         return None
-    # In order of how much each knows: our own wait, gpusetup's refusal, whatever stderr has last.
+    # In the order of how much they explain: our own timeout, gpusetup's error, the last lines of
+    # stderr.
     reason = output.problem or _refusal(by_schema) or _last_lines(output)
     short_reason = reason[:LONGEST_PROBLEM]
     names = ", ".join(missing)
@@ -142,7 +146,7 @@ def _refusal(by_schema: Mapping[str, Document]) -> str:
 def _last_lines(output: Output) -> str:
     """The last two distinct lines of stderr, or the exit status if stderr is empty."""
     stripped_lines = (line.strip() for line in output.stderr.splitlines())
-    # A dict keeps each line once, where it came first.
+    # A dict keeps each line only once, at its first position.
     lines = dict.fromkeys(filter(None, stripped_lines))
     last_two = [*lines][-2:]
     if not last_two:
@@ -151,9 +155,10 @@ def _last_lines(output: Output) -> str:
 
 
 def write_records(folder: Path, node: str, output: Output) -> str | None:
-    """Write a node's records into the folder; returns why they are incomplete, or None.
+    """Write a node's records into the folder. Returns why they are incomplete, or None.
 
-    A node without whole records gets a file that says why, so that the folder tells it later too.
+    If records are missing, a file with the reason is also written, so that the folder still shows
+    it later.
     """
     # The name becomes part of a path.
     if not SAFE.fullmatch(node):
@@ -164,7 +169,7 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     if problem:
         records["run"] = {"schema": RUN_SCHEMA, "problem": problem}
     for kind, document in records.items():
-        # The file's name is the node's: what the node calls itself may be redacted.
+        # The file name identifies the node; the name in the document may be redacted.
         nameless = {key: value for key, value in document.items() if key != "node"}
         text = json.dumps(nameless)
         path = folder / f"{node}.{kind}.json"

@@ -1,7 +1,7 @@
 """Watches GPUs: takes samples, summarises them, and gives a verdict on the run with its evidence.
 
-`memory_report()` and `TrainingMonitor` are for the inside of a training;
-everything else serves the command.
+`memory_report()` and `TrainingMonitor` are called from inside a training script; everything else
+serves the command `gpusetup monitor`.
 """
 
 from gpusetup.monitor.training import TrainingMonitor, memory_report

@@ -1,5 +1,7 @@
-"""The tuning guide's advice for a GPU that is busy less than half of the time: larger batch, more
-loader workers, mixed precision. Pure functions."""
+"""The acceleration guide's advice for a GPU that is busy less than half of the time: a larger
+batch, more loader workers, mixed precision. (It is one of the published tuning guides that
+docs/how-to/tune.md names.) Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ MIXED = re.compile(
 
 
 class GuideAdvice(NamedTuple):
-    """One of the tuning guide's three pieces of advice, the verdicts or causes that it helps with,
-    and a test whether the run can still use it."""
+    """One of the acceleration guide's three pieces of advice, the verdicts or causes that it helps
+    with, and a test whether the run can still use it.
+    """
 
     text: str
     helps: tuple[str, ...]
@@ -32,11 +35,12 @@ class GuideAdvice(NamedTuple):
 
 
 def has_room(subject: Subject) -> bool:
-    """Whether every GPU has enough free memory for a larger batch; a GPU whose memory is unknown
-    counts as empty."""
+    """Whether every GPU has enough free memory for a larger batch; a GPU with unknown memory counts
+    as empty.
+    """
     fullest = 0.0
     for gpu in subject.run.gpus:
-        # A GPU whose memory is not told counts as empty.
+        # Unknown memory counts as empty.
         memory_share = or_zero(gpu.memory.p95)
         fullest = max(fullest, memory_share)
     return fullest < MEMORY_HIGH
@@ -63,14 +67,16 @@ ADVICE = (
     GuideAdvice(MIXED_PRECISION, ("launch-bound",), has_no_mixed_precision),
 )
 SHORT_PIECES = ("bursty/short-pieces", "input-starved/short-pieces")
-"""Work in short pieces, whose cause nobody saw: each of the three may help."""
+"""Verdicts for work in short pieces of unknown cause: any of the three pieces of advice may help.
+"""
 
 
 def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> tuple[str, ...]:
-    """The guide's advice that helps against this verdict and cause, without what the command
+    """The guide's advice that helps against this verdict and cause, except for what the command
     already does.
 
-    It is empty unless the run is a training, or of unknown kind.
+    Empty if the run is known to be something other than a training, or if the verdict is about the
+    whole run.
     """
     if subject is None or subject.run.kind not in ("training", ""):
         return ()
@@ -80,7 +86,7 @@ def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> 
     sentences = []
     for row in ADVICE:
         helps = not names.isdisjoint(row.helps)
-        # Each of the three may help if nobody saw the cause.
+        # With short pieces of unknown cause, any of the three may help.
         is_candidate = helps or whole_cause in SHORT_PIECES
         if is_candidate and row.fits(subject):
             sentence = row.text.format(workers=workers)

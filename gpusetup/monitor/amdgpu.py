@@ -1,7 +1,7 @@
-"""Samples of AMD GPUs from the files of the amdgpu driver in /sys. Reads the machine.
+"""Samples of AMD GPUs from the amdgpu driver's files in /sys. Reads the machine.
 
-They are what `amd-smi` reads too, need no rights and no tools, and cost no process. Source: Linux,
-Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst.
+`amd-smi` reads the same files. Reading them directly needs no special rights, no tools and no extra
+process. Source: Linux, Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ HERTZ = 1_000_000
 
 
 class AmdGpu(Polled):
-    """Samples from the amdgpu driver's files of each card, which are read once per sample."""
+    """Samples from the files that the amdgpu driver provides for each card, read once per
+    sample."""
 
     name: SourceName = "amdgpu"
 
@@ -36,7 +37,7 @@ def open_amdgpu(interval: float, system: System | None = None) -> AmdGpu:
     readers: list[Callable[[], GpuSample]] = []
     for card in cards:
         folder = f"{FOLDER}/{card.bus_id}"
-        # The graphics of a processor without the file computes nothing that is watched.
+        # A card without this file, such as some integrated graphics, cannot be watched.
         if number(system, f"{folder}/gpu_busy_percent") is None:
             continue
         name = gpu_of(system, card, targets).name
@@ -51,8 +52,9 @@ def reader(system: System, folder: str, index: int, name: str) -> Callable[[], G
     sensors = [f"{folder}/hwmon/{entry}" for entry in list_or_empty(system, f"{folder}/hwmon")]
 
     def sensor(*files: str) -> int | None:
-        """The value of the first of these sensor files that the card has; None if it has none.
-        Cards differ in their sensors."""
+        """The value of the first of these sensor files that exists, because cards have different
+        sensors; None if none exists.
+        """
         for file in files:
             for place in sensors:
                 value = number(system, f"{place}/{file}")
@@ -71,7 +73,7 @@ def reader(system: System, folder: str, index: int, name: str) -> Callable[[], G
             memory_busy_percent=None if memory_busy is None else float(memory_busy),
             memory_used_bytes=number(system, f"{folder}/mem_info_vram_used"),
             memory_total_bytes=number(system, f"{folder}/mem_info_vram_total"),
-            # The second sensor is the hottest spot of the chip, the first its edge.
+            # The second sensor measures the chip's hottest spot, the first one its edge.
             temperature_celsius=scaled(sensor("temp2_input", "temp1_input"), MILLIDEGREES),
             power_watts=scaled(sensor("power1_average", "power1_input"), MICROWATTS),
             power_limit_watts=scaled(sensor("power1_cap"), MICROWATTS),

@@ -1,5 +1,6 @@
-"""Texts and commands against clocks that are slowed down: cooling, supply, power limits and set
-clocks. They name every GPU that needs the same. Pure functions."""
+"""Texts and commands that help against lowered clocks: cooling, power supply, power limits and
+locked clocks. They name every GPU that needs the same fix. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +14,21 @@ from gpusetup.monitor.throttling import is_laptop
 
 
 def alike(situation: Situation) -> list[Subject]:
-    """The GPUs with the same verdict; none if the verdict is about the whole run."""
+    """The GPUs with the same verdict; empty if the verdict is about the whole run."""
     subject = situation.subject
     return equally_judged(subject) if subject else []
 
 
 def labels_of(subjects: list[Subject], separator: str = ",") -> str:
-    """The indexes of these GPUs, as `nvidia-smi -i` reads them; a question mark without a GPU."""
+    """The indexes of these GPUs in the form that `nvidia-smi -i` accepts; a question mark if there
+    are none.
+    """
     labels = [subject.gpu.label for subject in subjects]
     return separator.join(labels) or UNKNOWN
 
 
 def several_words(situation: Situation, before: str) -> str:
-    """Words such as ` of GPU 0, 1` if the machine has several GPUs; otherwise "", as the GPU is
-    clear."""
+    """Words such as ` of GPU 0, 1` if the machine has several GPUs; "" if it has only one."""
     if len(situation.run.gpus) < 2:
         return ""
     return f" {before} GPU {labels_of(alike(situation), ', ')}"
@@ -36,7 +38,7 @@ def details(sections: str) -> Command:
     """The command that prints these sections of `nvidia-smi -q` for the GPUs that need the fix."""
 
     def command(situation: Situation) -> str:
-        # With one GPU there is nothing to choose.
+        # With only one GPU, `-i` is not needed.
         if len(situation.run.gpus) < 2:
             return f"nvidia-smi -q -d {sections}"
         return f"nvidia-smi -i {labels_of(alike(situation))} -q -d {sections}"
@@ -48,19 +50,20 @@ def details(sections: str) -> Command:
 
 
 def cool(situation: Situation) -> str:
-    """Advice against heat, with the GPUs that are too hot."""
+    """Advice against heat, naming the GPUs that are too hot."""
     place = several_words(situation, "of")
     cooling = f"the cooling{place}" if place else "the GPU's cooling"
     return f"Improve {cooling}: check fans, dust, airflow and neighbouring cards"
 
 
 def check_the_supply(situation: Situation) -> str:
-    """Advice against the brake of a power supply: what all GPUs have in common if all of them
-    brake, otherwise the cables of those that do."""
+    """Advice against the power supply's brake signal: if all GPUs brake, check what they share;
+    otherwise check the cables of those that brake.
+    """
     braking = alike(situation)
     all_brake = len(braking) == len(situation.run.at_work)
     if len(braking) > 1 and all_brake:
-        # One bad cable slows one card down.
+        # One bad cable would slow down only one card.
         return (
             f"All {len(braking)} GPUs brake, so look at what they share: the server's power "
             "supplies (has one failed?) and its power limit or power capping in the BMC"
@@ -73,7 +76,7 @@ def check_the_supply(situation: Situation) -> str:
 
 
 def limit_words(situation: Situation) -> str:
-    """The end of an advice: how one sees that the GPU gets too little power."""
+    """The second half of an advice sentence: why the GPU seems to get too little power."""
     subject = situation.subject
     if subject is None or subject.power_limit_watts is None:
         return "something outside the GPU holds its clocks far down"
@@ -81,13 +84,13 @@ def limit_words(situation: Situation) -> str:
 
 
 def plug_it_in(situation: Situation) -> str:
-    """Advice for a laptop whose GPU gets too little power."""
+    """Advice for a laptop GPU that gets too little power."""
     words = limit_words(situation)
     return f"Connect the charger and choose the performance mode: {words}"
 
 
 def look_outside(situation: Situation) -> str:
-    """Advice for a server whose GPU gets too little power: where outside the GPU to look."""
+    """Advice for a server GPU that gets too little power: where to look outside the GPU."""
     return (
         "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
         f"limits in the firmware: {limit_words(situation)}"
@@ -95,7 +98,8 @@ def look_outside(situation: Situation) -> str:
 
 
 def set_limits(subjects: list[Subject], watts_of: Callable[[Subject], float | None]) -> str:
-    """The commands that set the power limit of each of these GPUs, one for each number of watts."""
+    """The commands that set each GPU's power limit, one command for each different number of
+    watts."""
     by_watts: dict[str, list[Subject]] = {}
     for subject in subjects:
         watts = whole(watts_of(subject))
@@ -107,17 +111,18 @@ def set_limits(subjects: list[Subject], watts_of: Callable[[Subject], float | No
 
 
 def raise_the_limit(situation: Situation) -> str:
-    """The commands that set the power limit of each GPU to what the card could draw (its rated or
-    maximum limit)."""
+    """The commands that raise each GPU's power limit to the highest value that the card supports
+    (its rated or maximum limit).
+    """
     return set_limits(alike(situation), lambda subject: subject.could_draw)
 
 
 def higher_limit(situation: Situation) -> str:
-    """Advice to raise the power limit, with the current limit and the higher one in watts."""
+    """Advice to raise the power limit, with the current and the higher limit in watts."""
     limits = {whole(subject.power_limit_watts) for subject in alike(situation)}
     possible = {whole(subject.could_draw) for subject in alike(situation)}
     place = several_words(situation, "on")
-    # The limit may have been lowered because the cooling is weak.
+    # The limit may have been lowered on purpose, because the cooling is weak.
     condition = "if the cooling allows it"
     if len(limits) > 1 or len(possible) > 1:
         return f"Raise the power limit{place} to what each card is rated at, {condition}"
@@ -127,8 +132,9 @@ def higher_limit(situation: Situation) -> str:
 
 
 def restore_the_power(situation: Situation) -> str:
-    """Advice for a power limit that fell during the run: the charger or profile of a laptop, or
-    what sets limits on a server."""
+    """Advice for a power limit that fell during the run: on a laptop, check charger and power
+    profile; on a server, find out what lowered the limit.
+    """
     subject = situation.subject
     fall = subject.gpu.power_limit_fall if subject else None
     second = whole(fall.second if fall else None)
@@ -145,8 +151,9 @@ def restore_the_power(situation: Situation) -> str:
 
 
 def limit_from_before(situation: Situation) -> str:
-    """The commands that set each power limit to what it was before it fell; on a laptop, where it
-    cannot be set, the command that shows it."""
+    """The commands that set each power limit back to its value before the fall. On a laptop, where
+    it cannot be set, the command that shows the limits.
+    """
     subject = situation.subject
     if subject and is_laptop(subject.gpu.name):
         return details("POWER,PERFORMANCE")(situation) or ""
@@ -154,16 +161,16 @@ def limit_from_before(situation: Situation) -> str:
 
 
 def limit_before_the_fall(subject: Subject) -> float | None:
-    """The power limit in watts from before it fell; None if it did not."""
+    """The power limit in watts before it fell; None if it did not fall."""
     fall = subject.gpu.power_limit_fall
     return None if fall is None else fall.before_watts
 
 
-# --- set clocks -----------------------------------------------------------------------------------
+# --- locked clocks --------------------------------------------------------------------------------
 
 
 def find_the_lock(situation: Situation) -> str:
-    """Advice for clocks that are low for a reason that the driver does not give."""
+    """Advice for clocks that are low although the driver reports no reason."""
     place = several_words(situation, "of")
     return (
         f"Find out what slows the clocks{place} down. If `nvidia-smi -lgc` locked them, reset "
@@ -172,17 +179,17 @@ def find_the_lock(situation: Situation) -> str:
 
 
 def unlock(situation: Situation) -> str:
-    """The command that resets clocks that `nvidia-smi -lgc` locked."""
+    """The command that unlocks clocks locked with `nvidia-smi -lgc`."""
     return f"sudo nvidia-smi -i {labels_of(alike(situation))} -rgc"
 
 
 def reset(situation: Situation) -> str:
-    """Advice for clocks that somebody set."""
+    """Advice for clocks that a user has set."""
     return f"Reset the clocks{several_words(situation, 'of')}"
 
 
 def reset_clocks(situation: Situation) -> str:
-    """The commands that reset both application clocks and locked clocks."""
+    """The commands that reset both the application clocks and the locked clocks."""
     application_clocks = f"sudo nvidia-smi -i {labels_of(alike(situation))} -rac"
-    # The driver does not report which of the two was set.
+    # The driver does not report which of the two were set.
     return f"{application_clocks}; {unlock(situation)}"

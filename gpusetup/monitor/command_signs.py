@@ -1,5 +1,6 @@
-"""Signs about the command: its processes, its machine and its kind of program. The signs of the GPU
-are in another file. Pure functions."""
+"""Signs about the command: its processes, its machine and its kind of program. (`signs.py` has
+those about the GPU.) Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from gpusetup.monitor.work import Work, at_least, below, or_zero
 
 @Sign
 def watched(subject: Subject) -> bool:
-    """Whether the processes of the command were watched too."""
-    # Without them nobody knows what the GPU waits for.
+    """Whether the command's processes were watched too."""
+    # Without them it is unknown what the GPU waits for.
     busiest_cpu = subject.work.busiest_cpu
     return busiest_cpu is not None
 
@@ -24,7 +25,7 @@ def watched(subject: Subject) -> bool:
 def core_full(subject: Subject) -> bool:
     """Whether the command's busiest process (apart from loader workers) keeps a core busy nearly
     all the time."""
-    # Python computes on one core: below this mark its process has time to wait.
+    # Python code runs on one core, so a process below this threshold spends some time waiting.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
 
@@ -32,8 +33,10 @@ def core_full(subject: Subject) -> bool:
 @Sign
 def many_threads(subject: Subject) -> bool:
     """Whether the command's busiest process (apart from loader workers) computes with several
-    threads."""
-    # An optimizer on the CPU does that, or a tokenizer; Python alone fills one core.
+    threads.
+    """
+    # For example, an optimizer on the CPU or a tokenizer does so; Python code by itself fills only
+    # one core.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.MANY_THREADS)
 
@@ -42,25 +45,28 @@ def many_threads(subject: Subject) -> bool:
 def works_between_steps(subject: Subject) -> bool:
     """Whether the command's busiest process computes at least part of the time, as it does while it
     prepares the next step."""
-    # Below this mark it only waits, and nothing tells for what.
+    # Below this threshold it only waits, and there is no sign of what it waits for.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.RESTING_CPU)
 
 
 SOME = 0.5
-"""Of a mean count: half of the samples or more have at least one."""
+"""For a mean count: at least half of the samples have one or more."""
 
 
 @Sign
 def workers(subject: Subject) -> bool:
-    """Whether the command has DataLoader workers: at least 0.5 on average over the samples."""
-    # A mean: they start and end with each epoch unless they are persistent.
+    """Whether the command has DataLoader workers (at least 0.5 on average over all samples)."""
+    # The mean may be below 1, because workers that are not persistent start and end with each
+    # epoch.
     worker_count = subject.work.workers
     return worker_count >= SOME
 
 
 WORKER_FULL = 75.0
-"""Percent of a core: a worker that also waits for the queue's lock and copies its batch."""
+"""In percent of a core. A busy worker stays below 100, because it also waits for the queue's lock
+and copies its batch.
+"""
 
 
 @Sign
@@ -74,7 +80,7 @@ def workers_full(subject: Subject) -> bool:
 def helpers(subject: Subject) -> bool:
     """Whether the command's other processes (neither the busiest one nor loader workers) use more
     than one core."""
-    # More than one core: a logger or a metrics thread stays below it.
+    # The threshold is one core, because a logger or a metrics thread uses less.
     helpers_cpu = subject.work.helpers_cpu
     return at_least(helpers_cpu, marks.HELPER_CPU)
 
@@ -82,17 +88,18 @@ def helpers(subject: Subject) -> bool:
 @Sign
 def cores_used_up(subject: Subject) -> bool:
     """Whether the command uses nearly all the CPU that its affinity and quota allow."""
-    # A quota holds back in slices of 100 ms, so the mean stays below 100 %.
+    # A quota pauses processes in slices of 100 ms, so even at the limit the mean stays below 100 %.
     cpu_share = subject.cpu_share
     return at_least(cpu_share, marks.CPU_USED_UP)
 
 
 @Sign
 def fewer_cores(subject: Subject) -> bool:
-    """Whether a quota or an affinity gives the command fewer cores than the machine has; false if
-    the machine's cores are unknown."""
+    """Whether a quota or CPU affinity gives the command fewer cores than the machine has; false if
+    the machine's core count is unknown.
+    """
     usable_cores = or_zero(subject.run.cores)
-    # 0 where no sample tells of the machine: then nothing is said.
+    # 0 if no sample contains the machine's core count.
     machine_cores = or_zero(subject.run.host_cores)
     return usable_cores < machine_cores
 
@@ -100,25 +107,29 @@ def fewer_cores(subject: Subject) -> bool:
 @Sign
 def machine_full(subject: Subject) -> bool:
     """Whether the machine's CPU is used up, no matter by which programs."""
-    # Without a command this is all that can be said of the CPU.
+    # If no command is watched, this is all that is known about the CPU.
     host_share = subject.work.host_share
     return at_least(host_share, marks.CPU_USED_UP)
 
 
 OTHERS_USE_MUCH = 30.0
-"""Percent of the machine's cores that others than the command use."""
+"""How much CPU other programs must use to matter, in percent of the machine's cores."""
 
 
 NO_CPU_LEFT = 90.0
-"""Percent of the machine's cores in use: a process that wants more has to wait."""
+"""In percent of the machine's cores: if more than this is in use, a process that wants more CPU has
+to wait.
+"""
 
 
 LONG_WAIT = 25.0
-"""Percent of a core: the command's threads wait for it a quarter of the time, or one more."""
+"""In percent of one core: 25 means that one thread waits for a core a quarter of the time."""
 WANTED_CPU = 70.0
-"""Percent of a core that its threads used or waited for."""
+"""In percent of one core: how long the command's threads used a core or waited for one."""
 WAIT_SHARE = 20.0
-"""Percent of what the command wanted of the CPU: with less, the neighbours cost it little."""
+"""In percent of the CPU time that the command wanted. If it waited for less than this share, other
+programs cost it little.
+"""
 
 
 def waits_for_a_core(work: Work) -> bool | None:
@@ -128,13 +139,15 @@ def waits_for_a_core(work: Work) -> bool | None:
         return None
     waits_long = work.cpu_wait >= LONG_WAIT
     waits_much = at_least(work.cpu_wait_share, WAIT_SHARE)
-    # If for much of the time no thread wants a core, the command waits for something else.
+    # If the command's threads rarely want a core, it waits for something else.
     wanted = or_zero(work.cpu) + work.cpu_wait
     return waits_long and waits_much and wanted >= WANTED_CPU
 
 
 MOSTLY_WAITS = 50.0
-"""Percent of what the command wanted of the CPU: it waited longer for a core than it computed."""
+"""In percent of the CPU time that the command wanted: above this, it waited longer for a core than
+it computed.
+"""
 
 
 def lacks_cpu_most(work: Work) -> bool:
@@ -144,13 +157,13 @@ def lacks_cpu_most(work: Work) -> bool:
 
 
 RESTING_WORKER = 20.0
-"""Percent of a core: a loader worker below it does not compute, it waits."""
+"""In percent of a core: a loader worker below this mostly waits."""
 
 
 def workers_wait(work: Work) -> bool:
     """Whether there are DataLoader workers that hardly compute."""
     has_workers = work.workers >= SOME
-    # None: they used no CPU at all.
+    # None means that the workers used no CPU at all.
     return has_workers and or_zero(work.worker_cpu) < RESTING_WORKER
 
 
@@ -165,13 +178,14 @@ def others_full(subject: Subject) -> bool:
     """Whether other programs use up the machine's CPU so that the command has to wait for it."""
     work = subject.work
     none_is_left = at_least(work.host_share, NO_CPU_LEFT)
-    # If the command itself uses nearly all, the others are no cause.
+    # If the command itself uses nearly all the CPU, the other programs are not the cause.
     others_use_much = at_least(subject.others_share, OTHERS_USE_MUCH)
     if not (none_is_left and others_use_much):
         return False
     misses_it = waits_for_a_core(work)
     if misses_it is None:
-        # Nobody knows what it wanted: a disk, or workers that rest, explain the waiting too.
+        # It is unknown whether the command waited for a core. A disk or resting workers would also
+        # explain its waiting.
         return not (blocked(subject) or reads(subject) or workers_wait(work))
     return misses_it
 
@@ -179,7 +193,7 @@ def others_full(subject: Subject) -> bool:
 @Sign
 def reads(subject: Subject) -> bool:
     """Whether the command reads more from a disk than code and logs would need."""
-    # From the disk alone: what the page cache answers costs no waiting.
+    # Only reads from the disk count, because reads from the page cache cause no waiting.
     read_rate = subject.work.read_rate
     return at_least(read_rate, marks.READ_RATE)
 
@@ -187,7 +201,7 @@ def reads(subject: Subject) -> bool:
 @Sign
 def blocked(subject: Subject) -> bool:
     """Whether processes of the command are blocked, waiting for a disk or a network file system."""
-    # State D: also how a process waits for a network file system.
+    # State D also occurs while a process waits for a network file system.
     blocked_processes = subject.work.blocked
     return at_least(blocked_processes, SOME)
 
@@ -195,7 +209,7 @@ def blocked(subject: Subject) -> bool:
 @Sign
 def receives(subject: Subject) -> bool:
     """Whether the machine receives more over the network than logs and metrics would need."""
-    # Of the whole machine: no system tells it by process.
+    # The rate is for the whole machine, because no system reports it per process.
     network_rate = subject.work.network_rate
     return at_least(network_rate, marks.NETWORK_RATE)
 
@@ -203,10 +217,11 @@ def receives(subject: Subject) -> bool:
 @Sign
 def swaps(subject: Subject) -> bool:
     """Whether the machine seems to swap: its memory is full, and its disks both read and write a
-    lot."""
+    lot.
+    """
     work = subject.work
     memory_full = at_least(subject.run.host_memory, marks.MEMORY_TIGHT)
-    # Both ways: a data set that is read makes no writes.
+    # Both directions count, because reading a data set causes no writes.
     disk_reads = at_least(work.disk_read_rate, marks.READ_RATE)
     disk_writes = at_least(work.disk_write_rate, marks.READ_RATE)
     return memory_full and disk_reads and disk_writes
@@ -216,7 +231,7 @@ def swaps(subject: Subject) -> bool:
 def computes_in_pauses(subject: Subject) -> bool:
     """Whether the command's busiest process keeps a core busy while the GPU pauses."""
     paused = subject.gpu.parts.paused
-    # It never paused.
+    # The GPU never paused.
     if paused is None:
         return False
     return at_least(paused.busiest_cpu, marks.CORE_FULL)
@@ -226,22 +241,24 @@ def computes_in_pauses(subject: Subject) -> bool:
 def writes_in_pauses(subject: Subject) -> bool:
     """Whether the command writes as much as a checkpoint needs while the GPU pauses."""
     paused = subject.gpu.parts.paused
-    # It never paused.
+    # The GPU never paused.
     if paused is None:
         return False
     return at_least(paused.write_rate, marks.WRITE_RATE)
 
 
 SAMPLES_OF_A_TURN = 2
-"""A step that waits for data is much shorter than two samples."""
+"""A single step that waits for data is much shorter than two samples."""
 
 
 @Sign
 def in_turns(subject: Subject) -> bool:
-    """Whether the GPU alternates: fully busy for a while, then idle for two or more samples."""
+    """Whether the GPU alternates between being fully busy for a while and being idle for two or
+    more samples.
+    """
     running = subject.work.running_part
     quiet = subject.work.quiet_part
-    # It does one of the two all the time.
+    # The GPU is always busy or always idle.
     if running is None or quiet is None:
         return False
     is_full = running.utilization >= marks.BUSY
@@ -250,10 +267,9 @@ def in_turns(subject: Subject) -> bool:
 
 
 def beside_the_busiest(work: Work) -> float:
-    """The CPU use of all processes of the command except the busiest one, in percent of one
-    core."""
+    """The CPU use of all the command's processes except the busiest one, in percent of one core."""
     whole_cpu = or_zero(work.cpu)
-    # The busiest is the process that trains.
+    # The busiest process is the one that trains.
     busiest_cpu = or_zero(work.busiest_cpu)
     return whole_cpu - busiest_cpu
 
@@ -263,7 +279,8 @@ def others_compute_in_turn(subject: Subject) -> bool:
     """Whether processes other than the busiest one compute while the GPU is idle, and rest while
     the GPU works.
 
-    A pool that evaluates does so; loader workers work ahead while the GPU computes.
+    For example, a process pool that evaluates does this. Loader workers do not: they work ahead
+    while the GPU computes.
     """
     running = subject.work.running_part
     quiet = subject.work.quiet_part
@@ -271,7 +288,7 @@ def others_compute_in_turn(subject: Subject) -> bool:
         return False
     cpu_in_gaps = beside_the_busiest(quiet)
     cpu_at_work = beside_the_busiest(running)
-    # A quarter: the workers of the training may go on a little.
+    # A quarter is allowed, because the training's loader workers may still compute a little.
     rests_at_work = cpu_at_work <= cpu_in_gaps / 4
     computes_in_gaps = cpu_in_gaps >= marks.HELPER_CPU
     return computes_in_gaps and rests_at_work
@@ -279,13 +296,14 @@ def others_compute_in_turn(subject: Subject) -> bool:
 
 @Sign
 def main_computes_in_turn(subject: Subject) -> bool:
-    """Whether the busiest process keeps a core busy while the GPU is idle, without loader workers
-    and reading little."""
+    """Whether the busiest process keeps a core busy while the GPU is idle, with no loader workers
+    and little reading.
+    """
     quiet = subject.work.quiet_part
-    # With workers it is them that the process waits for.
+    # If there are workers, the process waits for them instead.
     if quiet is None or workers(subject):
         return False
-    # What reads prepares data, which is no evaluation.
+    # A process that reads a lot is preparing data, not evaluating.
     reads_little = below(quiet.input_rate, marks.READ_RATE)
     fills_a_core = at_least(quiet.busiest_cpu, marks.CORE_FULL)
     return fills_a_core and reads_little
@@ -297,7 +315,7 @@ evaluates_on_the_cpu = in_turns & (others_compute_in_turn | main_computes_in_tur
 @Sign
 def failed(subject: Subject) -> bool:
     """Whether the command ended with an error; false if its exit code is unknown."""
-    # None: nobody told how it ended.
+    # None means that it is unknown how the command ended.
     exit_code = subject.run.exit
     return bool(exit_code)
 
@@ -306,17 +324,18 @@ def failed(subject: Subject) -> bool:
 def enough_workers(subject: Subject) -> bool:
     """Whether the command already has as many loader workers as are useful for all its GPUs."""
     workers_per_gpu = useful_workers(subject.run)
-    # Each rank has a loader of its own.
+    # Each rank has its own loader.
     useful_for_all_gpus = workers_per_gpu * subject.together
     return subject.work.workers >= useful_for_all_gpus
 
 
 @Sign
 def over_the_network(subject: Subject) -> bool:
-    """Whether the command's data come over the network: the rate received is high, and the disk
-    rate is less than half of it."""
+    """Whether the command's data comes over the network: the receive rate is high, and the disk
+    rate is less than half of it.
+    """
     work = subject.work
-    # The machine's disks also serve what the page cache reads ahead for the command.
+    # The machine's disk rate also includes what the page cache reads ahead for the command.
     disk_rate = work.disk_read_rate
     if disk_rate is None:
         disk_rate = work.read_rate
@@ -325,14 +344,15 @@ def over_the_network(subject: Subject) -> bool:
     return receives(subject) and comes_from_elsewhere
 
 
-# --- what kind of program it is -------------------------------------------------------------------
+# --- the kind of program --------------------------------------------------------------------------
 
 
 def of_kind(*kinds: str) -> Sign:
     """A sign that the program is of one of these kinds, such as `server` (see `programs.py`)."""
 
     def is_of_kind(subject: Subject) -> bool:
-        # By the command's words, else by the names of the processes on the GPU.
+        # The kind is judged by the command line or, failing that, by the names of the processes on
+        # the GPU.
         return subject.kind in kinds
 
     return Sign(is_of_kind)
@@ -352,27 +372,28 @@ no_training = no_loader | of_kind("inference")
 def reads_nothing(subject: Subject) -> bool:
     """Whether the command reads almost nothing, not even from the page cache; false if this is
     unknown."""
-    # All read calls: a data set in the page cache costs the process time too.
+    # All read calls count, because reading a data set from the page cache also takes time.
     input_rate = subject.work.input_rate
     return below(input_rate, marks.READ_RATE)
 
 
 @Sign
 def copies_nothing(subject: Subject) -> bool:
-    """Whether no more data go to the GPU over PCIe than kernel launches need; false if the rate is
-    unknown."""
-    # Batches of a data set that lies in the process's memory show here alone.
+    """Whether no more data goes to the GPU over PCIe than kernel launches need; false if the rate
+    is unknown.
+    """
+    # Batches from a data set in the process's own memory are visible only here.
     rate_to_card = subject.work.pcie_in
     return below(rate_to_card, marks.PCIE_LAUNCHES)
 
 
 nothing_comes_in = reads_nothing & copies_nothing & ~simulation
-"""Neither the process nor the card receives data that a loader could be behind with."""
+"""Neither the process nor the card receives data, so no loader can be too slow."""
 
 
 @Sign
 def leaves_gpus_unused(subject: Subject) -> bool:
     """Whether the command is a training that leaves GPUs of the machine unused."""
-    # Whether the other GPUs are for it is a question that the step asks.
+    # We cannot know whether the training may use these GPUs, so the next step asks the user.
     has_unused_gpus = len(subject.run.unused_gpus) > 0
     return training(subject) and has_unused_gpus

@@ -1,5 +1,6 @@
-"""The course of a GPU's run over time: where its process ended or started again, phases of less
-work that come back, and a steady rhythm of work and rest. Pure functions."""
+"""The course of a GPU's run over time: when its process ended or started again, recurring phases of
+less work, and a steady rhythm of work and rest. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -13,65 +14,75 @@ from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.work import Moment, is_quiet, or_zero, percentile
 
 RECENT_SAMPLES = 5
-"""Samples before memory is freed in which its peak is looked for: cleaning up may take some."""
+"""How many samples we look back for the peak before memory was freed, because cleaning up may take
+several samples.
+"""
 LEAST_PHASE_SECONDS = 10.0
-"""No batch takes so long; a stretch of this length is a phase of the program."""
+"""No batch takes this long, so a stretch of at least this length is a phase of the program."""
 SMOOTHING = 5
-"""Samples of a moving median: one sample more or less busy neither begins nor ends a phase."""
+"""The window of a moving median, in samples. It is so long that a single busy or idle sample
+neither begins nor ends a phase.
+"""
 LENGTH_SPREAD = 2.0
-"""Phases of one kind differ less than by this factor in length."""
+"""Phases of the same kind differ in length by less than this factor."""
 LEAST_CYCLES = 8
-"""Fewer turns of work and rest may be steady by chance."""
+"""With fewer cycles of work and rest, their steadiness may be chance."""
 LEAST_PHASES = 3
-"""Two phases have one distance, which shows no regularity."""
+"""Two phases have only one distance between them, which cannot show regularity."""
 LEAST_STEADY_PART = 0.8
-"""Between its phases a GPU works at least at this part of its usual level, in 90 % of the
-samples."""
+"""Between slow phases, the GPU works at this fraction of its usual level or more, in 90 % of the
+samples.
+"""
 PERIOD_SPREAD = 0.2
-"""Standard deviation of the time from phase to phase, as a part of its mean: an epoch of a fixed
-number of steps varies less."""
+"""The largest standard deviation of the time between phases, as a fraction of its mean. Epochs with
+a fixed number of steps vary less.
+"""
 UNEVEN_CYCLES = 0.4
-"""Standard deviation of the cycles, as a part of their mean. Requests that come at random reach 0.6
-and more; a training behind its loader reaches 0.3, because some batches take longer to load."""
+"""The largest standard deviation of the cycle length that counts as regular, as a fraction of its
+mean. Requests that arrive at random reach 0.6 and more; a training that waits for its loader
+reaches 0.3, because some batches take longer to load.
+"""
 LEAST_WORK_IN_A_CYCLE = 15.0
-"""Percent of the time: what works less does so on request, or for a person."""
+"""In percent of the time. A GPU that works less than this serves requests or an interactive user.
+"""
 LONGEST_CYCLE_SECONDS = 25.0
-"""Several batches that are loaded ahead and used up take so long together; what takes longer is a
-phase of the program."""
+"""Loading several batches ahead and using them up may take this long. A longer cycle is a phase of
+the program.
+"""
 CONSTANT_MEMORY = 5.0
-"""Points of memory by which a training that waits for its next batch varies."""
+"""By how many percentage points memory may vary while a training waits for its next batch."""
 SAMPLES_OF_A_LEAK = 8
-"""Fewer samples do not show that memory grows all the time."""
+"""Fewer samples cannot show that memory grows all the time."""
 
 
 class ProcessEnd(NamedTuple):
-    """The moment at which a GPU's memory was freed, because the process on it ended."""
+    """The moment when a GPU's memory was freed because its process ended."""
 
     second: float
     peak: float | None
-    """How full the memory was just before, in percent; None if its size is unknown."""
+    """How full the memory was just before, in percent; None if the memory size is unknown."""
     back_after: float | None
-    """Seconds until a process held memory again; None if none did."""
+    """How many seconds later a process used memory again; None if none did."""
 
 
 class SlowPhases(NamedTuple):
-    """Phases in which a GPU works much less, which come back between phases of full work."""
+    """Recurring phases in which a GPU works much less, between phases of full work."""
 
     times: int
     seconds: float
-    """The usual length of one."""
+    """The usual length of a phase, in seconds."""
     period: float
-    """The usual time from the beginning of one to the beginning of the next, in seconds."""
+    """The usual time from the start of one phase to the start of the next, in seconds."""
     share: float
-    """The percentage of the time that they take."""
+    """The percentage of the time that the phases take."""
     utilization: float
-    """The mean utilisation in them, in percent."""
+    """The mean utilisation during the phases, in percent."""
     full_utilization: float
-    """The mean utilisation between them, in percent."""
+    """The mean utilisation between the phases, in percent."""
 
 
 class Stretch(NamedTuple):
-    """Neighbouring samples that belong together."""
+    """Consecutive samples that belong together."""
 
     since: float
     seconds: float
@@ -82,7 +93,7 @@ class Stretch(NamedTuple):
 
 
 def process_ends(rows: Sequence[Moment]) -> list[ProcessEnd]:
-    """The moments at which the GPU's memory was freed, with the time until it was in use again."""
+    """The moments when the GPU's memory was freed, each with the time until it was used again."""
     known_rows = [row for row in rows if tells_its_memory(row.gpu)]
     if not known_rows:
         return []
@@ -107,21 +118,22 @@ def process_ends(rows: Sequence[Moment]) -> list[ProcessEnd]:
 
 
 def tells_its_memory(gpu: GpuSample) -> bool:
-    """Whether a sample has the memory that the GPU's processes hold."""
-    # Memory that is shared with the CPU is never free, and a lost GPU tells nothing.
+    """Whether a sample shows how much memory the processes on the GPU use."""
+    # Memory shared with the CPU is never empty, and a lost GPU reports nothing.
     return gpu.memory_used_bytes is not None and not gpu.memory_is_unified and not gpu.lost
 
 
 def most_free_bytes(first: GpuSample) -> float:
-    """The bytes in use up to which no process holds the GPU: those of the driver or, on a card with
-    a desktop, about those of the first sample."""
+    """How many bytes may be in use while no process uses the GPU: the driver's share or, on a card
+    with a desktop, about as much as in the first sample.
+    """
     first_bytes = or_zero(first.memory_used_bytes)
     first_share = or_zero(first.memory_percent)
-    # Before the training starts, a desktop's programs are all that is in memory.
+    # Before the training starts, only the desktop's programs are in memory.
     is_desktop_alone = is_quiet(first) and first_share < marks.DESKTOP_MEMORY
     if not is_desktop_alone:
         return marks.EMPTY_MEMORY
-    # 10 % more, because what a desktop holds varies.
+    # Allow 10 % more, because the desktop's memory varies.
     return max(marks.EMPTY_MEMORY, first_bytes * 1.1)
 
 
@@ -132,8 +144,9 @@ QUARTERS = 4
 
 
 def grows_all_the_time(shares: Sequence[float], least_growth: float = marks.LEAK_GROWTH) -> bool:
-    """Whether memory grew by `least_growth` points or more over the run, and in each quarter of
-    it."""
+    """Whether memory grew by at least `least_growth` percentage points over the run, and in every
+    quarter of the run.
+    """
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
     last = len(shares) - 1
@@ -143,7 +156,8 @@ def grows_all_the_time(shares: Sequence[float], least_growth: float = marks.LEAK
         quarters.append(shares[min(last, position)])
     growth = quarters[-1] - quarters[0]
     steps = [later - earlier for earlier, later in pairwise(quarters)]
-    # An even growth has a quarter of it in each quarter of the run; a third of that is asked for.
+    # With even growth, each quarter of the run has a quarter of the total. We require a third of
+    # that.
     least_step = growth / 12
     grows_in_each = min(steps) >= least_step
     return growth >= least_growth and grows_in_each
@@ -159,13 +173,13 @@ def slow_phases(rows: Sequence[Moment]) -> SlowPhases | None:
     uses = smoothed([or_zero(row.gpu.utilization_percent) for row in rows])
     full_use = percentile(uses, 90)
     low_mark = full_use - marks.USE_DIFFERENCE
-    # The work between them has to be full, or they are no exception.
+    # If the GPU is not fully busy between the phases, they are not exceptional.
     if full_use < marks.BUSY:
         return None
     is_low = [use < low_mark for use in uses]
     long_stretches = []
     for stretch in stretches_of(rows, is_low):
-        # The last may be cut off by the end of the recording.
+        # The last stretch may be cut off by the end of the recording.
         is_whole = stretch.rows[-1] is not rows[-1]
         if stretch.seconds >= LEAST_PHASE_SECONDS and is_whole:
             long_stretches.append(stretch)
@@ -175,20 +189,22 @@ def slow_phases(rows: Sequence[Moment]) -> SlowPhases | None:
         return None
     usual_length = median(lengths)
     usual_period = median(periods)
-    # What fills half of a period is no phase between work.
+    # A phase that takes half of the period is not an interruption of the work.
     if usual_length * 2 >= usual_period:
         return None
     low_rows = [row for stretch in long_stretches for row in stretch.rows]
     full_rows = rows_between(rows, long_stretches)
     is_a_drop = mean_use(full_rows) - mean_use(low_rows) >= marks.USE_DIFFERENCE
-    # A short cycle of work and rest, smoothed, also has longer stretches of less work by chance.
+    # After smoothing, a short cycle of work and rest may also show longer stretches of less work by
+    # chance.
     if not is_a_drop or not is_steady(full_rows):
         return None
     return SlowPhases(
         times=len(lengths),
         seconds=usual_length,
         period=usual_period,
-        # Not of the recording, which may begin or end anywhere in a period.
+        # The share is computed from one period, because the recording may begin or end anywhere in
+        # a period.
         share=usual_length / usual_period * 100,
         utilization=mean_use(low_rows),
         full_utilization=mean_use(full_rows),
@@ -210,8 +226,8 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 
 def stretches_of(rows: Sequence[Moment], chosen: Sequence[bool]) -> list[Stretch]:
-    """The stretches of neighbouring rows that are chosen; each lasts until the next row that is
-    not."""
+    """The stretches of consecutive chosen rows; each lasts until the next row that is not
+    chosen."""
     stretches = []
     positions = range(len(rows))
     for is_chosen, group in groupby(positions, lambda position: chosen[position]):
@@ -228,7 +244,7 @@ def stretches_of(rows: Sequence[Moment], chosen: Sequence[bool]) -> list[Stretch
 
 
 def rows_between(rows: Sequence[Moment], phases: Sequence[Stretch]) -> list[Moment]:
-    """The samples before the last of these phases that are in none of them."""
+    """The samples outside these phases, up to the start of the last phase."""
     in_phases = {id(row) for phase in phases for row in phase.rows}
     last_phase = phases[-1]
     return [row for row in rows if id(row) not in in_phases and row.seconds < last_phase.since]
@@ -252,7 +268,7 @@ def are_even(periods: Sequence[float]) -> bool:
 
 
 def are_alike(figures: Sequence[float]) -> bool:
-    """Whether these figures differ little, as those of phases that a program repeats.
+    """Whether these values are similar, like those of phases that a program repeats.
 
     >>> are_alike([40, 41, 39]), are_alike([10, 12, 60])
     (True, False)
@@ -273,14 +289,15 @@ def mean_use(rows: Sequence[Moment]) -> float:
 
 
 def rhythm(rows: Sequence[Moment]) -> float | None:
-    """The seconds of one turn of work and rest, if work and rest take turns steadily and memory
-    stays the same; None otherwise."""
+    """The length of one cycle of work and rest in seconds, if the two alternate steadily and memory
+    stays the same; None otherwise.
+    """
     uses = [or_zero(row.gpu.utilization_percent) for row in rows]
     if not uses or not memory_is_constant(rows):
         return None
     if fmean(uses) < LEAST_WORK_IN_A_CYCLE:
         return None
-    # Half of the work's level divides work from rest.
+    # Half of the level at work separates work from rest.
     mark = percentile(uses, 95) / 2
     beginnings = []
     for before, after in pairwise(rows):
@@ -310,16 +327,16 @@ def memory_is_constant(rows: Sequence[Moment]) -> bool:
 
 
 def loading(rows: Sequence[Moment]) -> int:
-    """The number of first samples with stray kernels only, before the GPU works most of the time; 0
-    if there are none.
+    """How many samples at the start show only stray kernels, before the GPU works most of the time;
+    0 if there are none.
 
-    Loading a checkpoint and compiling run a small kernel now and then.
+    While a program loads a checkpoint or compiles, it runs a small kernel now and then.
     """
     uses = [or_zero(row.gpu.utilization_percent) for row in rows]
     begin = 0
     while begin < len(uses) and uses[begin] < marks.STRAY_USE:
         begin += 1
     later_uses = [use for use in uses[begin:] if use > marks.QUIET]
-    # A GPU that never works much does not start late: it works little.
+    # A GPU that never works much is not a late starter: it simply works little.
     works_much = bool(later_uses) and fmean(later_uses) >= marks.LOW
     return begin if works_much else 0

@@ -33,14 +33,15 @@ def restarted(subject: Subject) -> bool:
 def ended_when_full(subject: Subject) -> bool:
     """Whether the GPU's memory was full each time before a process on it ended."""
     ends = subject.gpu.process_ends
-    # A run that a person stopped in between may end with any memory, so most of them are enough.
+    # A user may have stopped one of the runs at any memory level, so it is enough if most of them
+    # ended full.
     full_ends = [end for end in ends if at_least(end.peak, marks.MEMORY_TIGHT)]
     return len(full_ends) * 2 > len(ends)
 
 
 @Sign
 def fills_soon(subject: Subject) -> bool:
-    """Whether memory that grows is full before the run has gone on for as long again."""
+    """Whether memory grows so fast that it will be full before the run's length has doubled."""
     memory = subject.gpu.memory
     if memory.full_in is None:
         return False
@@ -54,8 +55,9 @@ def power_limit_fell(subject: Subject) -> bool:
 
 
 def host_memory_fills(run: WatchedRun) -> bool:
-    """Whether the machine's memory grew all the time, and is nearly full or will be before the run
-    has gone on for as long again."""
+    """Whether the machine's memory grew all the time, and is nearly full or will be full before the
+    run's length has doubled.
+    """
     growth = run.host_memory_growth
     if growth is None:
         return False
@@ -70,15 +72,16 @@ def fills_the_host(subject: Subject) -> bool:
 
 @Sign
 def slows_down_regularly(subject: Subject) -> bool:
-    """Whether long phases of much less work come back regularly and take a tenth of the time."""
+    """Whether long phases of much less work recur regularly and take a tenth of the time or
+    more."""
     phases = subject.gpu.slow_phases
-    # Less is what evaluation and checkpoints cost in most trainings.
+    # In most trainings, evaluation and checkpoints cost less than this.
     return phases is not None and phases.share >= marks.SLOW_PHASES_SHARE
 
 
 @Sign
 def works_in_slow_phases(subject: Subject) -> bool:
-    """Whether the GPU works in its phases of less work, and not just runs stray kernels."""
+    """Whether the GPU really works in its slow phases, rather than only running stray kernels."""
     phases = subject.gpu.slow_phases
     if phases is None:
         return False
@@ -87,17 +90,22 @@ def works_in_slow_phases(subject: Subject) -> bool:
 
 @Sign
 def works_in_turns(subject: Subject) -> bool:
-    """Whether work and rest of some seconds take turns steadily, while memory stays the same."""
+    """Whether work and rest alternate steadily, in cycles of some seconds, while memory stays the
+    same.
+    """
     return subject.gpu.rhythm is not None
 
 
 MOST_OF_THE_MOMENTS = 80.0
-"""Percent: GPUs that hand a batch on to each other overlap for a moment now and then."""
+"""In percent of the samples. The limit is below 100, because GPUs that pass a batch on to each
+other overlap for a moment now and then.
+"""
 
 
 @Sign
 def takes_turns_with_others(subject: Subject) -> bool:
-    """Whether nearly always exactly one of the GPUs works, each for a part of the time."""
+    """Whether nearly always exactly one of the GPUs works, and each of them works part of the
+    time."""
     team = subject.run.team(subject.gpu)
     if len(team) < 2:
         return False
@@ -117,7 +125,7 @@ def takes_turns_with_others(subject: Subject) -> bool:
 
 
 def ended_with_full_memory(subject: Subject) -> str:
-    """The sentence for a process that ran out of memory and was started again."""
+    """A sentence for a process that ran out of memory and was started again."""
     ends = subject.gpu.process_ends
     peaks = [or_zero(end.peak) for end in ends]
     return (
@@ -127,7 +135,7 @@ def ended_with_full_memory(subject: Subject) -> str:
 
 
 def ended_and_started(subject: Subject) -> str:
-    """The sentence for processes that ended and started again for an unknown reason."""
+    """A sentence for processes that ended and started again for an unknown reason."""
     ends = subject.gpu.process_ends
     return (
         f"the process on GPU {subject.gpu.label} ended and freed its memory {times(len(ends))} "
@@ -137,19 +145,20 @@ def ended_and_started(subject: Subject) -> str:
 
 
 MOST_ENDS_NAMED = 4
-"""Seconds that one line names."""
+"""How many ends of processes one sentence lists."""
 
 
 def seconds_of_ends(subject: Subject) -> str:
-    """When the processes on a GPU ended, as `at second 80, 180`."""
+    """When the processes on a GPU ended, for example `at second 80, 180`."""
     seconds = [whole(end.second) for end in subject.gpu.process_ends]
     more = ", …" if len(seconds) > MOST_ENDS_NAMED else ""
     return f"at second {', '.join(seconds[:MOST_ENDS_NAMED])}{more}"
 
 
 def slower_phases(subject: Subject) -> str:
-    """How often and for how long the GPU works less, with its mean utilisation; a question mark if
-    it has no such phases."""
+    """A sentence on how often the slow phases come, how long they last, and how little the GPU
+    works in them; a question mark if it has none.
+    """
     phases = subject.gpu.slow_phases
     body = subject.gpu.parts.body
     if phases is None or body is None:
@@ -165,7 +174,7 @@ def slower_phases(subject: Subject) -> str:
 
 
 def in_turns(subject: Subject) -> str:
-    """The sentence for a GPU that works and rests in turns of some seconds."""
+    """A sentence for a GPU that alternates between work and rest in cycles of some seconds."""
     cycle = or_zero(subject.gpu.rhythm)
     whole_run = subject.gpu.parts.body
     use = whole(whole_run.utilization if whole_run else None)
@@ -176,7 +185,7 @@ def in_turns(subject: Subject) -> str:
 
 
 def one_after_the_other(subject: Subject) -> str:
-    """The sentence for GPUs of which one works while the others wait."""
+    """A sentence for GPUs that work one at a time while the others wait."""
     labels = ", ".join(gpu.label for gpu in subject.run.team(subject.gpu))
     use = whole(subject.work.utilization)
     return (
@@ -186,8 +195,9 @@ def one_after_the_other(subject: Subject) -> str:
 
 
 def host_is_behind(subject: Subject) -> str:
-    """The sentence for a GPU that works a steady part of the time, in pieces shorter than a
-    sample."""
+    """A sentence for a GPU that is busy for a steady part of the time, in pieces shorter than a
+    sample.
+    """
     work = subject.work
     return (
         f"{worked(subject)}, evenly (p5 {whole(work.utilization_p5)} %, "
@@ -197,7 +207,7 @@ def host_is_behind(subject: Subject) -> str:
 
 
 def fall_of_the_limit(subject: Subject) -> str:
-    """From when the power limit was lower, with the watts and clocks before and after."""
+    """A sentence on when the power limit fell, with watts and clocks before and after."""
     fall = subject.gpu.power_limit_fall
     if fall is None:
         return UNKNOWN
@@ -212,8 +222,9 @@ def fall_of_the_limit(subject: Subject) -> str:
 
 
 def host_memory_words(run: WatchedRun) -> str:
-    """How fast the machine's memory grows, when it is full, and that this may be a leak; a question
-    mark if it does not grow."""
+    """A sentence on how fast the machine's memory grows and when it will be full, with the
+    suspicion of a leak; a question mark if it does not grow.
+    """
     growth = run.host_memory_growth
     if growth is None:
         return UNKNOWN
@@ -229,10 +240,10 @@ def host_memory_words(run: WatchedRun) -> str:
 
 
 def host_memory_will_be_full(subject: Subject) -> str:
-    """The same words for a GPU of the run."""
+    """`host_memory_words` for the run that this GPU belongs to."""
     return host_memory_words(subject.run)
 
 
 def leak_words(subject: Subject) -> str:
-    """How fast memory grows, and that this may be a leak."""
+    """How fast the GPU's memory grows, with the suspicion of a leak."""
     return f"{memory_will_be_full(subject)}; a leak?"

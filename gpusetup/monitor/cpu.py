@@ -1,9 +1,9 @@
-"""The verdict on a run without a watched GPU, from what the command and the machine did. Pure
+"""The verdict on a run without a watched GPU, based on what the command and the machine did. Pure
 functions.
 
-On a machine without a GPU the training runs on the CPU. If the GPU is of another maker, gpusetup
-cannot read how busy it is. So these verdicts are only about the CPU, the loader, the disk and the
-network.
+On a machine without a GPU, the training runs on the CPU. With a GPU from another maker, gpusetup
+may be unable to read how busy it is. So these verdicts are only about the CPU, the loader, the disk
+and the network.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ class CpuCase(NamedTuple):
 
 def main_waits(work: Work) -> bool:
     """Whether the command's busiest process often waits; False if unknown."""
-    # Python computes on one core, so a process that never waits fills a core.
+    # Python code runs on one core, so a process that never waits fills one core.
     busiest_cpu = work.busiest_cpu
     return below(busiest_cpu, marks.CORE_FULL)
 
 
 def memory_full(run: WatchedRun, work: Work) -> bool:
-    """Whether memory was so full that the next allocation makes the machine swap or kills a
-    process."""
-    # The highest value of the run: one such moment is enough.
+    """Whether memory was so full that the next allocation could make the machine swap or kill a
+    process.
+    """
+    # The run's highest value is used, because one full moment is enough.
     memory_share = run.host_memory
     return at_least(memory_share, marks.MEMORY_TIGHT)
 
 
 COMPUTES = 10.0
-"""Percent of a core: a command that uses less hardly needs the CPU that others use."""
+"""In percent of a core. A command that uses less than this hardly needs the CPU that others use."""
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
@@ -66,12 +67,12 @@ def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
     others_cpu = machine_cpu - own_cpu
     others_share = others_cpu / run.host_cores if run.host_cores else None
     computes = at_least(work.cpu, COMPUTES)
-    # The same limits as in the verdicts on a run with a GPU.
+    # These are the same limits as in the verdicts on a run with a GPU.
     no_cpu_is_left = at_least(work.host_share, NO_CPU_LEFT)
     others_use_much = at_least(others_share, OTHERS_USE_MUCH)
     needs_more_cpu = waits_for_a_core(work)
-    # Older recordings lack the waiting for a core. Then a busy disk or waiting workers are the
-    # more likely cause.
+    # Older recordings do not contain the time spent waiting for a core. In that case a busy disk or
+    # waiting workers are the more likely cause.
     if needs_more_cpu is None:
         needs_more_cpu = not (waits_for_a_disk(run, work) or workers_wait(work))
     return computes and no_cpu_is_left and others_use_much and needs_more_cpu
@@ -80,7 +81,7 @@ def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
 def waits_for_resting_workers(run: WatchedRun, work: Work) -> bool:
     """Whether the process waits for loader workers that hardly compute, because they wait for
     storage or the network themselves."""
-    # Workers that get no core hardly compute either: that is another verdict.
+    # Workers that get no core hardly compute either, but that is another verdict.
     return main_waits(work) and workers_wait(work) and not lacks_cpu_most(work)
 
 
@@ -92,7 +93,9 @@ def workers_are_behind(run: WatchedRun, work: Work) -> bool:
 
 
 def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
-    """Whether the process waits, and a disk is busy or blocks its processes."""
+    """Whether the process waits while it reads a lot from a disk, or some of its processes are
+    blocked by one.
+    """
     reads = at_least(work.read_rate, marks.READ_RATE)
     # Processes that wait for a network file system are in state D ("blocked") too.
     is_blocked = at_least(work.blocked, SOME)
@@ -108,22 +111,23 @@ def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
 
 
 def reads_over_the_network(work: Work) -> bool:
-    """Whether the data comes over the network rather than from a disk: more than twice as many
-    bytes, as from a network file system or an object store."""
+    """Whether the data comes over the network rather than from a disk: the machine receives more
+    than twice as many bytes as the command reads from disks.
+    """
     receives = at_least(work.network_rate, marks.NETWORK_RATE)
     return receives and or_zero(work.read_rate) < or_zero(work.network_rate) / 2
 
 
 def rests(run: WatchedRun, work: Work) -> bool:
     """Whether all processes of the command together hardly compute."""
-    # A training that only polls a queue stays below this.
+    # A training that only polls a queue stays below this limit.
     whole_cpu = work.cpu
     return below(whole_cpu, marks.RESTING_CPU)
 
 
 def all_cores_compute(run: WatchedRun, work: Work) -> bool:
     """Whether the command uses all cores that it may use; False if their number is unknown."""
-    # Its affinity and its quota limit them; without these, all cores of the machine count.
+    # CPU affinity and the quota limit them; without such limits, all cores of the machine count.
     usable_cores = or_zero(run.usable_cores)
     usable_percent = usable_cores * 100
     share = percent(work.cpu, usable_percent)
@@ -131,7 +135,7 @@ def all_cores_compute(run: WatchedRun, work: Work) -> bool:
 
 
 def has_more_cores(run: WatchedRun) -> bool:
-    """Whether the machine has more cores than a quota or an affinity gives the command."""
+    """Whether the machine has more cores than a quota or CPU affinity gives the command."""
     usable_cores = or_zero(run.usable_cores)
     machine_cores = or_zero(run.host_cores)
     return usable_cores < machine_cores
@@ -139,14 +143,16 @@ def has_more_cores(run: WatchedRun) -> bool:
 
 def one_core_computes(run: WatchedRun, work: Work) -> bool:
     """Whether the busiest process computes without waiting."""
-    # It may use several threads. Whether they fill all cores is an earlier case in CASES.
+    # The process may use several threads; an earlier case in CASES handles threads that fill all
+    # cores.
     busiest_cpu = work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
 
 
 def wait_words(work: Work) -> str:
-    """The end of a sentence: how long the command's threads waited for a core; empty if that is
-    unknown."""
+    """The end of a sentence, saying how long the command's threads waited for a core; empty if that
+    is unknown.
+    """
     if work.cpu_wait_share is None:
         return ""
     return f"; its threads waited for a core {whole(work.cpu_wait_share)} % of their time"
@@ -155,7 +161,8 @@ def wait_words(work: Work) -> str:
 def cpu_words(run: WatchedRun, work: Work) -> str:
     """The beginning of most sentences here: how much CPU the command used, in percent of one core.
 
-    The number of cores is left out if it is unknown, as in a recording without the machine.
+    The number of cores is left out if it is unknown, as in a recording that lacks the machine's
+    figures.
     """
     cpu_used = f"the command used {whole(work.cpu)} % CPU"
     cores = run.usable_cores
@@ -263,16 +270,17 @@ CASES: tuple[CpuCase, ...] = (
         ("see-where-it-waits",),
     ),
 )
-"""The first case whose proof holds gives the verdict."""
+"""The first case whose `proof` returns true gives the verdict."""
 
 
 def judged_without_gpu(run: WatchedRun) -> Judgement:
-    """The verdict on a run without a watched GPU; without a verdict if no command was watched long
-    enough."""
+    """The verdict on a run without a watched GPU. `verdict` is None if no command was watched, or
+    not for long enough.
+    """
     work = run.since_start
     if run.machine is None:
         return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))
-    # Rates of a command need two samples of it.
+    # A command's rates need two samples.
     if work is None or work.cpu is None:
         was_watched = run.machine.cpu is not None
         command = "the command ended too soon to be judged" if was_watched else "no command"

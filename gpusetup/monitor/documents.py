@@ -1,7 +1,7 @@
 """The documents that `monitor --json` prints: one sample per line, and a summary at the end.
 
-What no source told is null. Percentages run from 0 to 100; CPU percentages count cores, so that
-400 is four of them.
+A value that no source reported is null. Percentages run from 0 to 100, except that CPU percentages
+are per core: 400 means four full cores.
 """
 
 from __future__ import annotations
@@ -40,40 +40,43 @@ class ProcessUse(Frozen):
     memory_bytes: int | None = None
     kind: Literal["compute", "graphics", "both"] | None = None
     sm_percent: float | None = None
-    """The share of the GPU's multiprocessors that it used just now (NVML: process utilisation)."""
+    """The share of the GPU's multiprocessors that the process used most recently (NVML: process
+    utilisation).
+    """
 
 
 class GpuSample(Frozen):
-    """One GPU at one moment; None stands for a value that the source does not report."""
+    """One GPU at one moment; None means that the source does not report the value."""
 
     index: int
     name: str | None = None
     uuid: str | None = None
     utilization_percent: Figure = None
-    """The share of the last moment during which some kernel ran."""
+    """The share of the last sampling period in which at least one kernel ran."""
     memory_busy_percent: Figure = None
     """The share of time during which the GPU's memory was read or written (NVML:
     utilization.memory)."""
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
     memory_is_unified: bool = False
-    """The GPU has no memory of its own (GB10, Jetson), so these are the figures of the machine's
-    memory."""
+    """Whether the GPU shares the machine's memory (GB10, Jetson); then the memory figures are those
+    of the machine.
+    """
     temperature_celsius: Figure = None
     power_watts: Figure = None
     power_limit_watts: Figure = None
     power_limit_default_watts: Figure = None
-    """The power limit that the maker rated the card at."""
+    """The card's rated power limit, as set by its maker."""
     power_limit_max_watts: Figure = None
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None
-    """Of the link as it is now, one way."""
+    """The maximum in one direction, with the link's current generation and width."""
     pcie_generation: Count = None
-    """Of the link as it is now: at rest it falls to 1, to save power."""
+    """The link's current generation. It drops to 1 while the GPU is idle, to save power."""
     pcie_generation_max: Count = None
     pcie_width: Count = None
-    """Lanes of the link as it is now."""
+    """The link's current number of lanes."""
     pcie_width_max: Count = None
     nvlink_rx_bytes_per_second: Figure = None
     nvlink_tx_bytes_per_second: Figure = None
@@ -83,11 +86,11 @@ class GpuSample(Frozen):
     clock_memory_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
     ecc_uncorrected: Count = None
-    """Errors of its memory that could not be corrected, since the driver was loaded."""
+    """How many uncorrectable memory errors have occurred since the driver was loaded."""
     retired_pending: bool | None = None
-    """Faulty memory is replaced by spare memory at the next reset."""
+    """Whether spare memory will replace faulty memory at the next reset."""
     remap_failed: bool | None = None
-    """No spare memory was left for a faulty place."""
+    """Whether faulty memory could not be replaced, because no spare memory was left."""
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None
@@ -101,9 +104,9 @@ class GpuSample(Frozen):
 
 
 class TreeSample(Frozen):
-    """What the command's processes together used since the previous sample.
+    """What the command's processes used together since the previous sample.
 
-    The first sample has none: it is the baseline.
+    The first sample of a recording has no `TreeSample`, because it only takes the baseline.
     """
 
     processes: int
@@ -122,12 +125,13 @@ class TreeSample(Frozen):
     """How many cores the command may use, according to its affinity and cgroup quota."""
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
-    """Those that sleep without interruption, which is how one waits for a disk (state D)."""
+    """The number of processes in uninterruptible sleep (state D), which usually wait for a disk."""
     cpu_wait_percent: Figure = None
-    """How long its threads were ready to run and no core was free, together: 100 is one of them all
-    the time (Linux alone tells it)."""
+    """How long its threads were ready to run but had no free core, summed over threads: 100 means
+    one thread all the time. Only Linux reports this.
+    """
     gpu_processes: Count = None
-    """The number of processes that hold a watched GPU; in a distributed job these are the ranks."""
+    """The number of processes that use a watched GPU; in a distributed job these are the ranks."""
 
 
 class HostSample(Frozen):
@@ -164,8 +168,9 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
-    """The figures of one GPU from its first work on until its process ended, or for the whole run
-    if it never worked."""
+    """One GPU's figures from its first work until its process ended, or for the whole run if it
+    never worked.
+    """
 
     index: int
     name: str | None = None
@@ -182,12 +187,12 @@ class GpuSummary(Frozen):
     """Maps each throttle reason to the share (0 to 1) of the working samples in which it slowed
     down the clocks."""
     working_share: Figure = None
-    """The share of the samples in which the GPU worked, without start-up and pauses."""
+    """The share of the samples in which the GPU worked, not counting start-up and pauses."""
     lost_at: str | None = None
 
 
 class TreeSummary(Frozen):
-    """The figures of the command's processes together, over the whole run."""
+    """The figures of all the command's processes together, over the whole run."""
 
     samples: int
     cpu_percent: Spread | None = None
@@ -230,7 +235,7 @@ class EpochTimes(Frozen):
 
 class NextStep(Frozen):
     id: str = ""
-    """The id of its row in the table of steps, such as `more-workers`."""
+    """The step's id in the table of next steps, such as `more-workers`."""
     text: str
     command: str | None = None
 
@@ -245,13 +250,17 @@ class Summary(Frozen):
     evidence: str
     next: NextStep | None = None
     advice: tuple[str, ...] = ()
-    """The ordered advice, if utilisation is below half."""
+    """The acceleration guide's advice in order of importance, if utilisation is below 50 %."""
     notes: tuple[str, ...] = ()
-    """Everything else that exceeds a threshold."""
+    """Notes on everything else that exceeds a threshold."""
     source: str | None = None
-    """`nvml`, `nvidia-smi` or `machine` (no GPU), or the kind of a recording."""
+    """Where the samples come from: `nvml`, `nvidia-smi`, `machine` (no GPU) and so on, or the kind
+    of a recording.
+    """
     not_watched: str | None = None
-    """Why a better source was not used: `NVML: Driver Not Loaded; nvidia-smi: not found`."""
+    """Why a better source was not used, for example `NVML: Driver Not Loaded; nvidia-smi: not
+    found`.
+    """
     seconds: float = 0.0
     samples: int = 0
     epochs: EpochTimes | None = None

@@ -1,9 +1,9 @@
-"""Measures how long the epochs of a training take by reading its output. Pure functions.
+"""Measures how long a training's epochs take by reading its output. Pure functions.
 
-A training prints its epochs in many ways: `Epoch 3/10`, `Epoch [3/100] - Train Loss: 0.2`, a bar
+Programs print their epochs in many ways: `Epoch 3/10`, `Epoch [3/100] - Train Loss: 0.2`, a bar
 `Epoch 3:  45%|████`, a dictionary `{'loss': 0.5, 'epoch': 0.52}`, a table with a column `epoch`.
-All have the word and a number that grows; the time between two numbers is that of the epochs
-between them, wherever in the epoch they are printed.
+All contain the word and a number that grows. The time between two such numbers is how long the
+epochs between them took, no matter where in the epoch they are printed.
 """
 
 from __future__ import annotations
@@ -15,39 +15,41 @@ from typing import NamedTuple
 from gpusetup.monitor.documents import EpochTimes
 
 LONGEST_LINE = 4000
-"""Bytes of a line that are looked at; what is longer is no line of progress."""
+"""How many bytes of a line are read; a longer line does not report progress."""
 LINE_END = re.compile(rb"[\r\n]+")
 MOST_EPOCHS = 100_000
 LEAST_EPOCHS = 0.05
-"""Of an epoch: a shorter part says little about a whole one."""
+"""The least part of an epoch that is enough, because a shorter part says little about a whole
+epoch.
+"""
 WHOLE_EPOCH = 0.99
 LEAST_COLUMNS = 3
-"""A line with fewer words is no heading of a table."""
+"""A line with fewer words cannot be a table's heading."""
 CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-"""Colours and movements of a terminal (ECMA-48), and titles of its window."""
+"""Terminal control sequences: colours and cursor movements (ECMA-48), and window titles."""
 
 NUMBER = r"(?P<number>\d{1,6}(?![\d])(?:\.\d+)?)"
 EPOCH = re.compile(
-    r"(?<![\w.-])epochs?\b(?:\(\w+\))?"  # not num_epochs, max-epochs; mmengine: Epoch(train)
+    r"(?<![\w.-])epochs?\b(?:\(\w+\))?"  # skips num_epochs, max-epochs; mmengine: Epoch(train)
     r"['\"]?[ \t]*(?:no\.?|number)?[ \t]*[:=#|]*[ \t]*['\"]?[\[(]?[ \t]*"  # 'epoch': 3, Epoch: [3]
     + NUMBER
-    + r"(?![\d.]*\s*(?:%|s\b|sec|min|h\b|ms\b))"  # a share or a duration
+    + r"(?![\d.]*\s*(?:%|s\b|sec|min|h\b|ms\b))"  # no percentage or duration
     r"(?P<rest>.*)",
     re.IGNORECASE,
 )
 BAR_OF_EPOCHS = re.compile(
     r"\bepochs?\b[ \t]*:?[ \t]*\d{1,3}%\|[^|]*\|[ \t]*" + NUMBER + r"/\d+", re.I
 )
-"""tqdm over the epochs: `Epochs:  30%|███       | 3/10 [00:15<00:35,  5.00s/it]`."""
+"""A tqdm bar over the epochs: `Epochs:  30%|███       | 3/10 [00:15<00:35,  5.00s/it]`."""
 WITHIN = re.compile(
     r"^(?:/\d+)?[\])]?[ \t]*[:,|-]*[ \t]*"
     r"(?:(?P<percent>\d{1,3})%\||[\[(][ \t]*(?P<done>\d+)/(?P<all>\d+)(?=[\]) ]))"
 )
-"""What part of the epoch is done: a bar `:  45%|`, or batches `[ 450/1000]`."""
+"""How much of the epoch is done: a bar `:  45%|`, or batches `[ 450/1000]`."""
 COUNTS = re.compile(
     r"\b(?:num(?:ber)?|total|max(?:imum)?|all|for|of|n)[ \t_-]*(?:of[ \t]+)?$", re.I
 )
-"""Words before `epochs` that make it a count of all."""
+"""Words before `epochs` which show that the number is the total."""
 
 
 class EpochReader:
@@ -56,18 +58,17 @@ class EpochReader:
 
     def __init__(self) -> None:
         self._pending = b""
-        # Where a table has its column of epochs.
+        # The index of the `epoch` column, if the output is a table.
         self._column: int | None = None
-        # The highest epoch of this training so far.
+        # The highest epoch number of this training so far.
         self._last: PrintedEpoch | None = None
         self._spans: list[EpochSpan] = []
 
     def feed(self, data: bytes, seconds: float) -> None:
-        """Read the next bytes of the output, which were printed this many seconds after the
-        start."""
+        """Read the next bytes of the output, printed this many seconds after the start."""
         text = self._pending + data
         *lines, self._pending = LINE_END.split(text)
-        # A bar is drawn with a carriage return before it: what is pending is a line too.
+        # Bars put a carriage return before the text, so an unfinished line counts as a line too.
         for line in (*lines, self._pending):
             beginning = line[:LONGEST_LINE]
             self._read(beginning, seconds)
@@ -75,11 +76,11 @@ class EpochReader:
 
     def _read(self, line: bytes, seconds: float) -> None:
         """Record the epoch that a line of output contains, if any."""
-        # Most lines of a program speak of no epoch: look closer at those alone that may.
+        # Most lines are not about epochs, so only look closer at those that may be.
         is_below_heading = self._column is not None
         if not is_below_heading and b"epoch" not in line.lower():
             return
-        # Other bytes than UTF-8 are none of ours to complain about.
+        # The output may contain bytes that are not UTF-8.
         decoded = line.decode("utf-8", "replace")
         text = CONTROL.sub("", decoded)
         epoch = epoch_in(text)
@@ -89,11 +90,12 @@ class EpochReader:
             self._note(epoch, seconds)
 
     def _in_table(self, text: str) -> float | None:
-        """The epoch in a row of a table with an `epoch` column, as fastai and Ultralytics print it;
-        None for any other line."""
+        """The epoch in a row of a table that has an `epoch` column, as fastai and Ultralytics print
+        it; None for any other line.
+        """
         words = text.split()
         lower_words = [word.lower() for word in words]
-        # A heading has no numbers, and a column of epochs has others beside it.
+        # A heading contains no numbers, and the table has other columns besides `epoch`.
         has_numbers = any(word[0].isdigit() for word in words)
         is_wide = len(words) >= LEAST_COLUMNS
         if "epoch" in lower_words and is_wide and not has_numbers:
@@ -109,17 +111,18 @@ class EpochReader:
         return float(match[1])
 
     def _note(self, epoch: float, seconds: float) -> None:
-        """Record that an epoch number was printed at this second; a number that is not higher than
-        the last is ignored, unless a new training began."""
+        """Record that an epoch number was printed at this second. A number that is not higher than
+        the previous one is ignored, unless a new training began.
+        """
         last = self._last
         printed = PrintedEpoch(epoch, seconds)
         if last is None or epoch < last.epoch - 1:
-            # The first one, or another training began (the next fold, the next run).
+            # This is the first number, or another training began (such as the next fold).
             self._last = printed
             return
         if epoch <= last.epoch:
             return
-        # A hostile program may print numbers for ever.
+        # A hostile program may print numbers without end.
         if len(self._spans) < MOST_EPOCHS:
             span = EpochSpan(epoch - last.epoch, seconds - last.seconds)
             self._spans.append(span)
@@ -148,8 +151,7 @@ class EpochReader:
 
 
 def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
-    """Join consecutive spans until each covers at least one whole epoch; an incomplete rest is
-    dropped.
+    """Join consecutive spans until each covers at least one whole epoch; drop an incomplete rest.
 
     >>> halves = [EpochSpan(0.5, 3.0), EpochSpan(0.5, 5.0)]
     >>> [tuple(span) for span in whole_epochs([*halves, EpochSpan(1.0, 7.0), EpochSpan(0.2, 9.0)])]
@@ -160,7 +162,7 @@ def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
     for span in spans:
         epochs += span.epochs
         seconds += span.seconds
-        # Parts that were printed rounded may add up to a little less than one.
+        # Fractions that were printed rounded may add up to slightly less than one.
         if epochs >= WHOLE_EPOCH:
             yield EpochSpan(epochs, seconds)
             epochs = 0.0
@@ -187,7 +189,7 @@ def epoch_in(text: str) -> float | None:
     if match is None:
         return None
     words_before = text[: match.start()]
-    # `Num Epochs = 3` is a count of all.
+    # In `Num Epochs = 3` the number is the total.
     if COUNTS.search(words_before):
         return None
     epoch = float(match["number"])
@@ -198,7 +200,7 @@ def epoch_in(text: str) -> float | None:
         percent_done = min(100, int(part["percent"]))
         return epoch + percent_done / 100
     all_batches = int(part["all"])
-    # `0/0`: a loader without a length.
+    # A loader without a length prints `0/0`.
     if not all_batches:
         return epoch
     done_batches = min(int(part["done"]), all_batches)

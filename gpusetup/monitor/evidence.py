@@ -1,6 +1,6 @@
-"""The sentences that explain a verdict with the figures of one GPU. Pure functions.
+"""The sentences that explain a verdict with one GPU's figures. Pure functions.
 
-A figure that no source told is a question mark.
+A figure that no source reported is shown as a question mark.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def loaders(count: float) -> str:
     >>> loaders(1.2), loaders(4)
     ('1 loader worker', '4 loader workers')
     """
-    # The count is a mean over the run, and shown rounded.
+    # The count is a mean over the run, so it is rounded.
     is_one = round(count) == 1
     noun = "loader worker" if is_one else "loader workers"
     return f"{count:.0f} {noun}"
 
 
 def loaders_and_their_cpu(work: Work) -> str:
-    """The number of loader workers and the CPU that each uses, as words."""
+    """Words for the number of loader workers and how much CPU each of them uses."""
     workers = loaders(work.workers)
     # `worker_cpu` is None if the workers used no CPU at all.
     cpu = whole(or_zero(work.worker_cpu))
@@ -82,25 +82,29 @@ def loaders_and_their_cpu(work: Work) -> str:
 
 
 def worked(subject: Subject) -> str:
-    """The beginning of most sentences: how much of the time the GPU worked."""
+    """The beginning of most sentences, saying how much of the time the GPU worked."""
     label = subject.gpu.label
     utilization = whole(subject.work.utilization)
     sentence = f"GPU {label} worked {utilization} % of the time"
     parts = subject.gpu.parts
-    # This figure may leave the pauses out, while the table of figures counts them.
+    # The figure may exclude pauses, although the table of figures includes them; then the sentence
+    # has to say so.
     leaves_pauses_out = subject.work is parts.work and parts.pause_share >= 1
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
 def kernels_ran(subject: Subject) -> str:
-    """How much of the time kernels ran, for a GPU that only looks busy: they may have waited."""
+    """How much of the time kernels ran. Used for a GPU that only looks busy, because its kernels
+    may have waited.
+    """
     utilization = whole(subject.work.utilization)
     return f"kernels ran {utilization} % of the time"
 
 
 def at_power(subject: Subject) -> str:
-    """The end of a sentence, such as ` at 83 % of the power limit`; empty if the power or its limit
-    is unknown."""
+    """The end of a sentence, such as ` at 83 % of the power limit`; "" if the power or its limit is
+    unknown.
+    """
     power_share = subject.work.power_share
     if power_share is None:
         return ""
@@ -108,13 +112,14 @@ def at_power(subject: Subject) -> str:
 
 
 def over_the_links(subject: Subject) -> str:
-    """A sentence with the time that kernels ran and the rates over NVLink, PCIe and the network, as
-    far as they are known."""
+    """A sentence on how much of the time kernels ran, with the known rates over NVLink, PCIe and
+    the network.
+    """
     work = subject.work
     sentence = f"{kernels_ran(subject)}{at_power(subject)}"
     rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
     for link, rate in rates.items():
-        # A link without traffic, or with an unknown rate, is not named.
+        # A link without traffic, or with an unknown rate, is left out.
         if rate:
             gigabytes = f"{rate / 1e9:.1f} GB/s"
             sentence += f", {gigabytes} over {link}"
@@ -122,7 +127,9 @@ def over_the_links(subject: Subject) -> str:
 
 
 def over_the_host_link(subject: Subject) -> str:
-    """How much went over PCIe in each direction, and how much the link can carry."""
+    """A sentence on how much data went over PCIe in each direction, and how much the link can
+    carry.
+    """
     work = subject.work
     to_card = or_zero(work.pcie_in)
     from_card = or_zero(work.pcie_out)
@@ -135,7 +142,7 @@ def over_the_host_link(subject: Subject) -> str:
 
 
 def lanes(subject: Subject) -> str:
-    """How many of its lanes the PCIe link uses, and how much these can carry."""
+    """How many of its lanes the PCIe link uses, and how much they can carry."""
     gpu = subject.gpu
     words = f"its PCIe link uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes"
     limit = gpu.link_limit
@@ -145,13 +152,14 @@ def lanes(subject: Subject) -> str:
 
 
 def over_few_lanes(subject: Subject) -> str:
-    """The sentence for a GPU whose PCIe link has lost most of its lanes."""
+    """A sentence for a GPU whose PCIe link has lost most of its lanes."""
     return f"{worked(subject)}, and {lanes(subject)}: data reach the GPU slowly"
 
 
 def computed_on_the_host(subject: Subject) -> str:
-    """The sentence for a training that computes part of each step on the CPU, such as an offloaded
-    optimizer."""
+    """A sentence for a training that computes part of each step on the CPU, such as an offloaded
+    optimizer.
+    """
     work = subject.work
     cpu = whole(work.busiest_cpu)
     gigabytes = f"{or_zero(work.pcie_rate) / 1e9:.1f} GB/s"
@@ -162,7 +170,7 @@ def computed_on_the_host(subject: Subject) -> str:
 
 
 def in_collectives(subject: Subject) -> str:
-    """The sentence for GPUs that wait for each other in collective operations."""
+    """A sentence for GPUs that wait for each other in collective operations."""
     gpus = subject.together
     if not subject.run.launched:
         return (
@@ -199,8 +207,9 @@ def nothing_slows_it_down(subject: Subject) -> str:
 
 
 def sm_clock(subject: Subject) -> str:
-    """Words for the SM clock in percent of its maximum, or of the highest clock in this run if the
-    maximum is unknown."""
+    """The SM clock in percent of its maximum or, if that is unknown, of the highest clock in this
+    run.
+    """
     work = subject.work
     clock = whole(work.clock_share)
     if work.clock_most:
@@ -209,8 +218,9 @@ def sm_clock(subject: Subject) -> str:
 
 
 def throttled(subject: Subject, figures: str = "") -> str:
-    """The sentence for throttled clocks: the reason, how often it applied and how low the clock
-    was; `figures` are inserted in it."""
+    """A sentence for throttled clocks, saying why, how often and how much; `figures` is inserted
+    into it.
+    """
     throttle = subject.throttle
     if throttle is None:
         return UNKNOWN
@@ -222,14 +232,15 @@ def throttled(subject: Subject, figures: str = "") -> str:
 
 
 def throttled_by_heat(subject: Subject) -> str:
-    """The sentence for a GPU that is throttled by heat, with its temperature."""
+    """A sentence for a GPU that is throttled by heat, with its temperature."""
     heat = whole(subject.gpu.heat)
     return throttled(subject, f", at {heat} °C")
 
 
 def throttled_by_a_lowered_limit(subject: Subject) -> str:
-    """The sentence for a GPU that is throttled by a lowered power limit, with that limit and the
-    rated one."""
+    """A sentence for a GPU that is throttled by a lowered power limit, with the lowered limit and
+    the rated one.
+    """
     limit = whole(subject.power_limit_watts)
     rated = whole(subject.gpu.power_default)
     figures = f", at {limit} W of the rated {rated} W"
@@ -237,8 +248,9 @@ def throttled_by_a_lowered_limit(subject: Subject) -> str:
 
 
 def throttled_with_power_left(subject: Subject) -> str:
-    """The sentence for a GPU that is throttled below its power limit, with the power that it drew
-    and the limit."""
+    """A sentence for a GPU that is throttled although it draws less than its power limit, with its
+    power and the limit.
+    """
     watts = subject.work.power_watts
     limit = subject.power_limit_watts
     figures = ""
@@ -250,14 +262,14 @@ def throttled_with_power_left(subject: Subject) -> str:
 
 
 def low_clocks(subject: Subject) -> str:
-    """The sentence for low clocks for which the driver gives no reason."""
+    """A sentence for low clocks for which the driver reports no reason."""
     return (
         f"{sm_clock(subject)} while {kernels_ran(subject)}{at_power(subject)}; no reason was told"
     )
 
 
 def with_others(subject: Subject) -> str:
-    """The sentence for a GPU on which other processes compute too."""
+    """A sentence for a GPU on which other processes compute too."""
     sentence = worked(subject)
     return f"{sentence}, but other processes compute on it too"
 
@@ -298,7 +310,7 @@ def paused(subject: Subject) -> str:
 
 
 def in_phases(subject: Subject) -> str:
-    """The sentence for long pauses between full work whose cause is unknown."""
+    """A sentence for long pauses of unknown cause between phases of full work."""
     parts = subject.gpu.parts
     return (
         f"{paused(subject)} ({times(parts.times)}), and worked fully in between: most likely an "
@@ -307,7 +319,7 @@ def in_phases(subject: Subject) -> str:
 
 
 def paused_and_wrote(subject: Subject) -> str:
-    """The sentence for a GPU that pauses while a checkpoint is written."""
+    """A sentence for a GPU that pauses while a checkpoint is written."""
     pauses = subject.gpu.parts.paused
     write_rate = pauses.write_rate if pauses else None
     written = megabytes(write_rate)
@@ -315,7 +327,7 @@ def paused_and_wrote(subject: Subject) -> str:
 
 
 def paused_and_computed(subject: Subject) -> str:
-    """The sentence for a GPU that pauses, with the CPU that the process used meanwhile."""
+    """A sentence for a GPU that pauses, with the CPU use of the process during the pauses."""
     pauses = subject.gpu.parts.paused
     busiest_cpu = pauses.busiest_cpu if pauses else None
     cpu = whole(busiest_cpu)
@@ -323,7 +335,7 @@ def paused_and_computed(subject: Subject) -> str:
 
 
 def neighbours(subject: Subject) -> str:
-    """The sentence for a command that competes with other programs for the machine's CPU."""
+    """A sentence for a command that competes with other programs for the machine's CPU."""
     others_cpu = whole(subject.others_cpu)
     own_cpu = whole(subject.work.cpu)
     cores = subject.run.host_cores
@@ -338,7 +350,7 @@ def neighbours(subject: Subject) -> str:
 
 
 def quota(subject: Subject) -> str:
-    """The sentence for a command that uses all the cores that its quota or affinity allows."""
+    """A sentence for a command that uses all the cores that its quota or CPU affinity allows."""
     cpu = whole(subject.work.cpu)
     cores = subject.run.usable_cores or 0
     return (
@@ -348,7 +360,7 @@ def quota(subject: Subject) -> str:
 
 
 def busy_workers(subject: Subject) -> str:
-    """The sentence for a GPU that waits for loader workers that compute without a break."""
+    """A sentence for a GPU that waits for loader workers which compute without a break."""
     work = subject.work
     workers = loaders(work.workers)
     cpu = whole(work.worker_cpu)
@@ -356,7 +368,7 @@ def busy_workers(subject: Subject) -> str:
 
 
 def swapping(subject: Subject) -> str:
-    """The sentence for a machine that swaps because its memory is full."""
+    """A sentence for a machine that swaps because its memory is full."""
     work = subject.work
     memory = whole(subject.run.host_memory)
     read = megabytes(work.disk_read_rate)
@@ -368,7 +380,7 @@ def swapping(subject: Subject) -> str:
 
 
 def waited_for_the_network(subject: Subject) -> str:
-    """The sentence for a GPU whose data come over the network."""
+    """A sentence for a GPU whose data comes over the network."""
     network_rate = subject.work.network_rate
     rate = megabytes(network_rate)
     return f"{worked(subject)} while the process waited and {rate} came over the network"
@@ -407,26 +419,26 @@ def loaded_by_itself(subject: Subject) -> str:
 
 
 def machine_busy(subject: Subject) -> str:
-    """The sentence for a machine whose CPU is full when no command was watched."""
+    """A sentence for a machine whose CPU is full, used if no command was watched."""
     host_share = subject.work.host_share
     busy = whole(host_share)
     return f"{worked(subject)} while the machine's CPU was {busy} % busy"
 
 
 def one_core(subject: Subject) -> str:
-    """The sentence for a GPU that one process cannot launch kernels for fast enough."""
+    """A sentence for a GPU that waits because one process cannot launch kernels fast enough."""
     busiest_cpu = subject.work.busiest_cpu
     cpu = whole(busiest_cpu)
     return f"{worked(subject)} while one process used {cpu} % of a core and no loader was behind"
 
 
 def small_kernels(subject: Subject) -> str:
-    """The sentence for kernels that are too small to fill the GPU, recognised by its low power."""
+    """A sentence for kernels that are too small to fill the GPU, which its low power shows."""
     power_share = subject.work.power_share
     power = whole(power_share)
     sentence = f"{kernels_ran(subject)} but drew only {power} % of the power limit"
     memory_busy = subject.work.memory_busy
-    # A kernel that waits for another rank polls all the time, and needs no memory for that.
+    # A kernel that waits for another rank polls all the time, which needs no GPU memory.
     may_poll = subject.work.utilization >= SPINNING_USE and below(memory_busy, QUIET)
     if may_poll:
         return f"{sentence} and hardly used memory: they are too small, or one of them only waits"
@@ -434,14 +446,15 @@ def small_kernels(subject: Subject) -> str:
 
 
 def memory_in_use(subject: Subject) -> str:
-    """A sentence with how full the GPU's memory was (95th percentile and peak), and the processes
-    that hold much of it."""
+    """A sentence on how full the GPU's memory was (95th percentile and peak), with the processes
+    that use much of it.
+    """
     memory = subject.gpu.memory
     usual = whole(memory.p95)
     peak = whole(memory.peak)
     sentence = f"memory in use: {usual} % (p95), {peak} % at its peak"
     holders = subject.gpu.big_holders
-    # One process alone has all of it.
+    # A single process uses all of it, so naming it adds nothing.
     if len(holders) < 2:
         return sentence
     return f"{sentence}: {', '.join(map(named_with_size, holders))}"
@@ -449,7 +462,8 @@ def memory_in_use(subject: Subject) -> str:
 
 def memory_will_be_full(subject: Subject) -> str:
     """A sentence for memory that grew during the whole run, with the time until it is full at this
-    rate."""
+    rate.
+    """
     memory = subject.gpu.memory
     seconds = or_zero(memory.full_in)
     growth = f"from {whole(memory.first)} % to {whole(memory.peak)} %"
@@ -457,7 +471,7 @@ def memory_will_be_full(subject: Subject) -> str:
 
 
 def memory_grew(subject: Subject) -> str:
-    """A sentence for memory that grew during the whole run, with how full it was at its peak."""
+    """A sentence for memory that grew during the whole run, with its peak."""
     memory = subject.gpu.memory
     peak = whole(memory.peak)
     return f"memory grew all the time, to {peak} %"

@@ -1,7 +1,7 @@
-"""What a person should act on although the GPUs that work are used well: memory that leaks, work
-that ended, GPUs without work. Pure functions.
+"""What the user should act on even if the working GPUs are used well: leaking memory, work that
+ended, unused GPUs. Pure functions.
 
-A good verdict names the first finding and takes its next step.
+A verdict of `good` names the first finding and suggests its next step.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import at_least
 
 MOST_PAUSED = 10.0
-"""Percent of the time in pauses: less is the price of checkpoints in most trainings."""
+"""In percent of the time. In most trainings, pauses for checkpoints take less than this."""
 LONG_REST_SECONDS = 60.0
-"""A GPU that holds memory and rests for so long at the end of a recording has perhaps finished."""
+"""A GPU that rests this long at the end of a recording, with memory still in use, has perhaps
+finished.
+"""
 
 
 class Finding(NamedTuple):
-    """Something to act on, with its words and the id of its next step."""
+    """Something to act on, with a sentence about it and the id of its next step."""
 
     is_seen: Sign
     words: Callable[[Subject], str]
@@ -38,7 +40,7 @@ class Finding(NamedTuple):
 
 @Sign
 def work_ended(subject: Subject) -> bool:
-    """Whether the process ended long before the recording did, and nobody told how."""
+    """Whether the process ended long before the recording did, with an unknown exit code."""
     is_told = subject.run.exit is not None
     rest = subject.gpu.seconds_after_work
     return not is_told and subject.gpu.ended_at is not None and rest >= marks.PAUSE_SECONDS
@@ -47,11 +49,12 @@ def work_ended(subject: Subject) -> bool:
 @Sign
 def rests_at_the_end(subject: Subject) -> bool:
     """Whether the GPU did nothing for long at the end of the recording, while its memory is still
-    in use."""
+    in use.
+    """
     gpu = subject.gpu
     is_told = subject.run.exit is not None
     rest = gpu.seconds_after_work
-    # A pause like those before will end.
+    # A pause as long as the earlier ones will probably end.
     is_longer_than_pauses = rest > 2 * gpu.parts.longest_pause
     is_held = subject.run.held(gpu)
     return is_held and not is_told and rest >= LONG_REST_SECONDS and is_longer_than_pauses
@@ -59,13 +62,16 @@ def rests_at_the_end(subject: Subject) -> bool:
 
 @Sign
 def leaves_others_unused(subject: Subject) -> bool:
-    """Whether GPUs of the same model are unused, while those that work may be one job."""
+    """Whether GPUs of the same model are unused, although the working ones may all belong to one
+    job.
+    """
     run = subject.run
     if not c.leaves_gpus_unused(subject):
         return False
-    # Jobs of different size are not one job, and nobody knows for whom the others are.
+    # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
+    # for someone else.
     is_one_job = run.command is not None or len(run.at_work) == 1 or run.alike(run.at_work)
-    # A card of another model may be there for the display.
+    # A card of another model may only drive the display.
     models = {gpu.name for gpu in run.unused_gpus}
     return is_one_job and subject.gpu.name in models
 
@@ -78,7 +84,7 @@ def pauses_cost(subject: Subject) -> bool:
 
 @Sign
 def has_only_begun(subject: Subject) -> bool:
-    """Whether the recording shows mostly the start of a program, and only some seconds of work."""
+    """Whether the recording mostly shows a program's start, and only some seconds of work."""
     parts = subject.gpu.parts
     body = parts.body
     if body is None or subject.run.exit is not None:
@@ -87,11 +93,11 @@ def has_only_begun(subject: Subject) -> bool:
     return seconds < marks.YOUNG_SECONDS and parts.start_up > seconds
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------------
 
 
 def end_of_work(subject: Subject) -> str:
-    """When the work ended, and how long the GPU has rested since then."""
+    """A sentence on when the work ended, and how full the memory was if that may be the reason."""
     gpu = subject.gpu
     words = (
         f"its work ended at second {whole(gpu.ended_at)} of {whole(subject.run.seconds)}, and its "
@@ -104,36 +110,38 @@ def end_of_work(subject: Subject) -> str:
 
 
 def rest_at_the_end(subject: Subject) -> str:
-    """How long the GPU has rested at the end, with its memory in use."""
+    """A sentence on how long the GPU has been idle at the end with its memory still in use."""
     seconds = whole(subject.gpu.seconds_after_work)
     return f"nothing ran in the last {seconds} s, while its memory was still in use"
 
 
 def several_processes(subject: Subject) -> str:
-    """The processes that hold much of the GPU's memory."""
+    """A sentence that lists the processes which use much of the GPU's memory."""
     holders = subject.gpu.big_holders
     return f"{len(holders)} processes hold its memory: {', '.join(map(named_with_size, holders))}"
 
 
 def sharing_processes(subject: Subject) -> str:
-    """The processes that share the GPU, and what that costs."""
+    """A sentence that lists the processes which share the GPU, and says what sharing costs."""
     return f"{words_for_sharers(subject.gpu)}; each may get only a part of its time"
 
 
 def words_for_sharers(gpu: GpuRun) -> str:
-    """The processes that share a GPU, with their PIDs and memory."""
+    """A sentence that lists the processes which share a GPU, with their PIDs and memory."""
     names = ", ".join(map(named_with_size, gpu.sharers))
     return f"{len(gpu.sharers)} processes share GPU {gpu.label}: {names}"
 
 
 def unused(subject: Subject) -> str:
-    """The GPUs that did nothing."""
+    """A sentence that lists the GPUs that did nothing."""
     labels = ", ".join(gpu.label for gpu in subject.run.unused_gpus)
     return f"GPU {labels} did nothing"
 
 
 def pauses_and_mean(subject: Subject) -> str:
-    """How much of the time pauses took, and the mean utilisation with them."""
+    """A sentence on how much of the time pauses took, with the mean utilisation including the
+    pauses.
+    """
     parts = subject.gpu.parts
     mean = whole(parts.body.utilization if parts.body else None)
     return (
@@ -143,7 +151,7 @@ def pauses_and_mean(subject: Subject) -> str:
 
 
 def beginning(subject: Subject) -> str:
-    """How long the start took, and how short the work is that could be judged."""
+    """A sentence on how long the start took, and how little work was left to judge."""
     parts = subject.gpu.parts
     rows = parts.body.rows if parts.body else ()
     seconds = whole(rows[-1].seconds - rows[0].seconds) if rows else "0"
@@ -164,25 +172,24 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(pauses_cost & ~(c.watched | c.no_training), pauses_and_mean, "shorter-pauses"),
     Finding(leaves_others_unused, unused, "use-the-other-gpus"),
 )
-"""The most urgent first."""
+"""All findings, with the most urgent first."""
 
 
 def findings_on(subject: Subject) -> Iterator[Finding]:
-    """Yields what is to be acted on at this GPU, the most urgent first."""
+    """Yields the findings that apply to this GPU, with the most urgent first."""
     for finding in FINDINGS:
         if finding.is_seen(subject):
             yield finding
 
 
-# --- what no source reported ----------------------------------------------------------------------
+# --- figures that no source reported --------------------------------------------------------------
 
 
 def unreported(subject: Subject) -> list[str]:
-    """The figures without which nobody can say that nothing slows the GPU down, if they are
-    missing."""
+    """The names of missing figures without which we cannot say that nothing slows the GPU down."""
     work = subject.work
     latest = subject.gpu.latest
-    # Clocks near their maximum show as well as reasons that nothing throttles them.
+    # Both throttle reasons and clocks near their maximum can show that nothing throttles the GPU.
     shows_throttling = latest.throttle_reasons is not None or work.clock_most is not None
     known = {
         "power": work.power_watts is not None,

@@ -28,38 +28,40 @@ from gpusetup.monitor.work import (
 )
 
 WARM_UP_CHUNKS = 64
-"""Parts of a run in which a warm-up is looked for."""
+"""How many parts a run is divided into when we look for a warm-up."""
 LAST_SAMPLES = 5
-"""Samples of memory that are the end."""
+"""How many memory samples count as the end of a run."""
 LAST_WORKING_SAMPLES = 2
-"""Samples with work at the end of a stretch without: what was killed in it shows some."""
+"""How many of the last working samples are ignored, because a process that is killed may still run
+some kernels.
+"""
 
 
 class Parts(NamedTuple):
-    """The run of one GPU, split into start-up, warm-up, work, pauses and the time after the last
+    """One GPU's run, split into start-up, warm-up, work, pauses and the time after the last
     work."""
 
     work: Work | None
-    """Between its first and its last work, without start-up, warm-up and pauses."""
+    """From the first to the last work, without start-up, warm-up and pauses."""
     body: Work | None
-    """The same with the pauses."""
+    """The same as `work`, but including the pauses."""
     paused: Work | None
-    """The pauses alone."""
+    """Only the pauses."""
     whole: Work | None
-    """All samples, the start and the end too."""
+    """All samples, including the start and the end."""
     rest: Work | None
-    """What came after its last work."""
+    """The time after the last work."""
     pauses: Sequence[float]
-    """Their lengths in seconds."""
+    """The lengths of the pauses in seconds."""
     warm: float
-    """Seconds of the first work that was much less than what came later; it is not judged."""
+    """How many seconds the warm-up took, with much less work than later; it is not judged."""
     start_up: float
-    """Seconds before its first work; they are not judged."""
+    """Seconds before the first work; they are not judged."""
 
     @property
     def pause_share(self) -> float:
         """The percentage of samples between the first and the last work in which the GPU paused."""
-        # It never worked, or never paused.
+        # The GPU never worked, or never paused.
         if not self.paused or not self.body:
             return 0.0
         part = self.paused.samples / self.body.samples
@@ -78,19 +80,20 @@ class Parts(NamedTuple):
 
 
 class MemoryShare(NamedTuple):
-    """How full a GPU's memory was during the run, in percent of its memory."""
+    """How full a GPU's memory was during the run, in percent."""
 
     p95: float | None
     peak: float
     last: float | None
-    """The highest of the last seconds, or of those before it fell to nothing."""
+    """The highest value of the last seconds or, if memory became empty, of the seconds before that.
+    """
     fell: bool
-    """Whether memory was full and then nearly empty, as if its process ran out of it."""
+    """Whether memory was full and then nearly empty, as if its process had run out of memory."""
     grew: bool
     """Whether memory grew a lot, and in each quarter of the run."""
     first: float
     full_in: float | None
-    """Seconds from the end of the run until it is full, if it goes on to grow as it did."""
+    """Seconds from the end of the run until memory is full, if it keeps growing at this rate."""
 
 
 class Tail(NamedTuple):
@@ -100,7 +103,9 @@ class Tail(NamedTuple):
     seconds: float
     work: Work
     before: Work | None
-    """Its work before that. Means over the whole run hide a hang."""
+    """The GPU's work before that part. It is kept apart because means over the whole run would hide
+    a hang.
+    """
 
 
 class GpuRun:
@@ -117,7 +122,7 @@ class GpuRun:
         self.lost_since = tally.lost_since
         gpus = [row.gpu for row in self.rows]
         self.utilization = mean(gpu.utilization_percent for gpu in gpus)
-        """The mean over everything; None if it is not told (MIG)."""
+        """The mean over all samples; None if it is not reported (MIG)."""
         uses = [or_zero(gpu.utilization_percent) for gpu in gpus]
         self.utilization_p95 = percentile(uses, 95)
         told_heats = [gpu.temperature_celsius for gpu in gpus]
@@ -125,36 +130,41 @@ class GpuRun:
         self.heat = percentile(heats, 95) if heats else None
         told_rating = self.latest.power_limit_default_watts
         self.power_default = told_rating or rated_watts(self.name)
-        """What the maker rated it at, as the card tells it, else by the catalog."""
-        # At rest the link is slower, to save power.
+        """The card's rated power in watts as the card reports it, otherwise from the catalog."""
+        # An idle link is slower, to save power.
         working = [gpu for gpu in gpus if not is_quiet(gpu)]
         limits_at_work = [or_zero(gpu.pcie_limit_bytes_per_second) for gpu in working]
-        # The 75th percentile: the first samples after a rest still show the slow link.
+        # We take the 75th percentile, because the first samples after a rest still show the slow
+        # link.
         self.link_limit = percentile(limits_at_work, 75) if limits_at_work else 0.0
-        """What its PCIe link can carry one way at work, bytes a second."""
+        """How many bytes per second the GPU's PCIe link can carry in one direction while the GPU
+        works.
+        """
         self.highest_clock: float | None = highest(gpu.clock_sm_mhz for gpu in working)
-        """MHz, while it worked; the run makes it the highest of all cards of its model."""
-        # `nvidia-smi dmon` tells no names; while they work, cards of one model share this clock.
+        """The highest SM clock in MHz while the GPU worked. The run later replaces it with the
+        highest clock of all cards of the same model.
+        """
+        # `nvidia-smi dmon` prints no names, but working cards of one model have the same memory
+        # clock.
         memory_clock = highest(gpu.clock_memory_mhz for gpu in working)
         self.model = self.name or f"memory at {memory_clock} MHz"
-        """What its clocks can be compared within."""
+        """Only GPUs with the same `model` can be compared by their clocks."""
         self.lanes: int | None = highest(gpu.pcie_width for gpu in working)
-        """Lanes of its PCIe link, at most, while it worked."""
+        """The highest number of PCIe lanes that the GPU used while it worked."""
         error_counts = [gpu.ecc_uncorrected for gpu in gpus if gpu.ecc_uncorrected is not None]
         errors_before = error_counts[0] if error_counts else 0
         self.new_memory_errors = max(error_counts, default=0) - errors_before
-        """Errors that could not be corrected, from the first sample on."""
+        """Uncorrectable memory errors since the first sample."""
         bytes_at_first = or_zero(self.first.memory_used_bytes)
         bytes_at_last = or_zero(self.latest.memory_used_bytes)
         self.memory_rose = bytes_at_last - bytes_at_first
-        """Bytes, from the first sample to the last."""
+        """How many bytes the memory in use grew by, from the first sample to the last."""
 
     @cached_property
     def parts(self) -> Parts:
-        """The run, split into parts. Start-up and warm-up belong neither to the work nor to the
-        pauses."""
+        """The run, split into parts. Start-up and warm-up count neither as work nor as pauses."""
         measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
-        # What has no phase is quiet that no later work has made a pause of yet.
+        # Quiet samples have no phase until work follows them; only then do they become a pause.
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
         body = body[first_touch(body) :]
         body = body[course.loading(body) :]
@@ -169,7 +179,7 @@ class GpuRun:
         after_work: list[Moment] = []
         if self.tally.has_worked:
             after_work = [row for row in measured if not row.phase]
-        # A pause before that belongs to the start.
+        # An earlier pause belongs to the start.
         pauses = [length for since, length in self.tally.pauses if since >= judged_from]
         return Parts(
             work=work_of(work, self.highest_clock),
@@ -184,8 +194,9 @@ class GpuRun:
 
     @property
     def _ends_in_a_pause(self) -> bool:
-        """Whether the recording ends in a pause of about the same length as the earlier ones; it
-        counts as a pause then."""
+        """Whether the recording ends in a quiet stretch of about the same length as the earlier
+        pauses. If so, it counts as a pause.
+        """
         lengths = [length for _, length in self.tally.pauses]
         since = self.tally.quiet_since
         if since is None or len(lengths) < 2:
@@ -196,7 +207,7 @@ class GpuRun:
 
     @cached_property
     def process_ends(self) -> list[course.ProcessEnd]:
-        """The moments at which a process on the GPU ended and freed its memory."""
+        """The moments when a process on the GPU ended and freed its memory."""
         return course.process_ends(self.rows)
 
     @cached_property
@@ -207,7 +218,9 @@ class GpuRun:
 
     @cached_property
     def rhythm(self) -> float | None:
-        """The seconds of one turn, if work and rest take turns steadily; None otherwise."""
+        """The length of one cycle of work and rest in seconds, if the two alternate steadily; None
+        otherwise.
+        """
         body = self.parts.body
         return course.rhythm(body.rows) if body else None
 
@@ -220,7 +233,8 @@ class GpuRun:
     @property
     def ended_at(self) -> float | None:
         """The second at which the last process ended without a successor, after which the GPU did
-        nothing; None if the recording does not show that."""
+        nothing; None if the recording does not show such an end.
+        """
         ends = self.process_ends
         is_over = bool(ends) and ends[-1].back_after is None
         since = self.tally.quiet_since
@@ -230,8 +244,9 @@ class GpuRun:
 
     @property
     def seconds_after_work(self) -> float:
-        """Seconds from the end of the GPU's last work to the end of the recording; 0 if it worked
-        to the end or never."""
+        """Seconds from the GPU's last work to the end of the recording; 0 if it worked until the
+        end or never.
+        """
         since = self.tally.quiet_since
         if since is None or not self.tally.has_worked:
             return 0.0
@@ -242,7 +257,7 @@ class GpuRun:
         """How full the GPU's memory was during the run."""
         shares = [row.gpu.memory_percent for row in self.rows]
         known_shares = [share for share in shares if share is not None]
-        # If memory fell to nothing, what ended is what was before.
+        # If memory suddenly became empty, use the peak before that.
         falls = peaks_before_a_fall(known_shares)
         last_shares = falls or known_shares[-LAST_SAMPLES:]
         usual_share = percentile(known_shares, 95) if known_shares else None
@@ -259,16 +274,18 @@ class GpuRun:
 
     @property
     def _rows_since_work(self) -> list[Moment]:
-        """The samples with known memory since the GPU's first work: before that a program loads,
-        which is no leak."""
+        """The samples with known memory since the GPU's first work. Before that, a program loads
+        its data, so growing memory is not a leak.
+        """
         begin = self.rows[0].seconds + self.parts.start_up
         known_rows = [row for row in self.rows if row.gpu.memory_percent is not None]
         return [row for row in known_rows if row.seconds >= begin]
 
     @property
     def _full_in(self) -> float | None:
-        """Seconds until the memory is full if it keeps growing as in this run; None if it did not
-        grow or too few samples show it."""
+        """Seconds until memory is full if it keeps growing as in this run; None if it did not grow
+        or there are too few samples.
+        """
         known_rows = self._rows_since_work
         if len(known_rows) < course.SAMPLES_OF_A_LEAK:
             return None
@@ -285,11 +302,13 @@ class GpuRun:
         """The part at the end in which the GPU looked busy but drew little power; None if there is
         none.
 
-        Quiet neither begins nor ends it: a hang that was killed is quiet after it.
+        Quiet samples neither begin nor end this part, because after a hang was killed the GPU is
+        quiet.
         """
         used = [row for row in self.rows if row.gpu.utilization_percent]
         at_work = [row for row in used if not is_quiet(row.gpu)]
-        # The very last samples may show work again: what was killed ends with some.
+        # The very last samples may show work again, because a process that is killed may still run
+        # some kernels.
         without_last = at_work[:-LAST_WORKING_SAMPLES]
         begin = 0
         for number, row in enumerate(without_last, 1):
@@ -305,7 +324,9 @@ class GpuRun:
 
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
-        """All processes that were on the GPU during the run, by pid, each as last seen."""
+        """All processes that were on the GPU during the run, by pid, each with its last known
+        values.
+        """
         processes = {}
         for row in self.rows:
             for process in row.gpu.processes or ():
@@ -317,7 +338,7 @@ class GpuRun:
         """The names of the processes that compute on the GPU, by pid; "" for a hidden name."""
         holders = {}
         for pid, process in self.processes.items():
-            # In a container names may be hidden.
+            # In a container, names may be hidden.
             if not is_display(process):
                 holders[pid] = process.name or ""
         return holders
@@ -326,13 +347,13 @@ class GpuRun:
     def programs(self) -> tuple[str, ...]:
         """The names of the programs that compute on the GPU, sorted and without duplicates."""
         names = set(self.holders.values())
-        # Hidden names tell no program from another.
+        # Hidden names cannot distinguish programs.
         names.discard("")
         return tuple(sorted(names))
 
     @cached_property
     def big_holders(self) -> list[ProcessUse]:
-        """The processes that held at least 10 % of the GPU's memory when it was fullest."""
+        """The processes that used at least 10 % of the GPU's memory when it was fullest."""
         if not self.rows:
             return []
         fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes))
@@ -340,12 +361,13 @@ class GpuRun:
 
     @cached_property
     def sharers(self) -> list[ProcessUse]:
-        """The big holders of the GPU's memory that may compute on it too."""
+        """The processes from `big_holders` that may also compute on the GPU."""
         return without_resting(self.big_holders, [row.gpu for row in self.rows])
 
     @property
     def only_draws(self) -> bool:
-        """Whether all processes on the GPU only draw on a screen; false if there is none."""
+        """Whether all processes on the GPU only draw on a screen; false if there are no
+        processes."""
         has_processes = bool(self.processes)
         computes = bool(self.holders)
         return has_processes and not computes
@@ -354,21 +376,22 @@ class GpuRun:
     def has_process(self) -> bool | None:
         """Whether a process computed on the GPU; None if the source never listed processes."""
         for row in self.rows:
-            # An empty list says that there is none; None says nothing.
+            # An empty list means that there are no processes; None means that the source does not
+            # list them.
             if row.gpu.processes is not None:
                 return bool(self.holders)
         return None
 
     def summary(self, *, has_worked: bool) -> GpuSummary:
-        """The figures of this GPU for the summary of the run.
+        """This GPU's figures for the summary of the run.
 
-        `has_worked`: it did more than run stray kernels, so that its start and the time after its
-        process ended are left out.
+        `has_worked`: whether the GPU did more than run stray kernels. If so, its start and the time
+        after its process ended are left out.
         """
         work, first = self.parts.work, self.first
         gpus = [row.gpu for row in self.rows]
         if has_worked:
-            # A mean with the program's start in it would say nothing about the training.
+            # A mean that includes the program's start would say nothing about the training.
             first_work = self.rows[0].seconds + self.parts.start_up
             work_ends = self.rows[-1].seconds if self.ended_at is None else self.ended_at
             gpus = [row.gpu for row in self.rows if first_work <= row.seconds <= work_ends]
@@ -396,8 +419,8 @@ class GpuRun:
 
 
 def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
-    """The memory's recent peak, in percent, for each sample in which full memory was suddenly
-    nearly empty.
+    """The memory's recent peak, in percent, at each sample where memory had been full and was
+    suddenly nearly empty.
 
     >>> peaks_before_a_fall([80, 99, 99, 2, 1]), peaks_before_a_fall([80, 2])
     ([99, 99], [])
@@ -405,7 +428,7 @@ def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
     peaks = []
     for position, share in enumerate(shares):
         is_nearly_empty = share < marks.MEMORY_GONE
-        # A fall may take some samples, while a program cleans up.
+        # The fall may take several samples, while a program cleans up.
         earliest = max(0, position - LAST_SAMPLES)
         recent_shares = shares[earliest:position]
         recent_peak = max(recent_shares, default=0.0)
@@ -416,28 +439,30 @@ def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
 
 
 def spins(gpu: GpuSample) -> bool:
-    """Whether the GPU looks busy but draws hardly any power, as when it waits in a collective."""
+    """Whether the GPU looks busy but draws hardly any power, as it does while it waits in a
+    collective.
+    """
     limit_watts = gpu.power_limit_watts or rated_watts(gpu.name)
     power_share = percent(gpu.power_watts, limit_watts)
     utilization = or_zero(gpu.utilization_percent)
     is_busy = utilization >= marks.SPINNING_USE
-    # What a card draws at rest comes on top of what light kernels draw.
+    # A card's idle power adds to what light kernels draw.
     light_power = marks.IDLE_POWER + marks.LIGHT_POWER
     return is_busy and below(power_share, light_power)
 
 
 def first_touch(body: Sequence[Moment]) -> int:
-    """The number of first samples to leave out because the program touched the GPU briefly and then
-    paused for longer.
+    """How many samples at the start to leave out because the program touched the GPU briefly and
+    then paused for longer.
 
-    A program may move its model to the GPU and then load its data for a minute.
+    For example, a program may move its model to the GPU and then load its data for a minute.
     """
     phases = [row.phase for row in body]
     if PAUSE not in phases:
         return 0
     pause_begins = phases.index(PAUSE)
     later_phases = phases[pause_begins:]
-    # Work comes first, and a pause lasts until there is work again.
+    # This needs work before the pause and after it.
     if pause_begins == 0 or WORK not in later_phases:
         return 0
     pause_ends = phases.index(WORK, pause_begins)
@@ -445,31 +470,32 @@ def first_touch(body: Sequence[Moment]) -> int:
     touched_seconds = pause_begins_at - body[0].seconds
     paused_seconds = body[pause_ends].seconds - pause_begins_at
     is_short = touched_seconds < marks.TOUCH_SECONDS
-    # A training that pauses now and then works longer than it pauses.
+    # A training that pauses now and then works for longer than it pauses.
     is_touch = is_short and touched_seconds < paused_seconds
     return pause_ends if is_touch else 0
 
 
 LEAST_WARM_UP_SAMPLES = 3
-"""Fewer samples that show less work are chance."""
+"""With fewer samples, a low utilisation may be chance."""
 
 
 def warm_up(body: Sequence[Moment]) -> int:
     """How many samples at the start are warm-up, in which the GPU works much less than later; 0 if
-    none."""
+    there are none.
+    """
     chunk_length = len(body) // WARM_UP_CHUNKS + 1
     uses = [or_zero(row.gpu.utilization_percent) for row in body]
     levels = []
     for begin in range(0, len(uses), chunk_length):
         chunk = uses[begin : begin + chunk_length]
         levels.append(fmean(chunk))
-    # The second half of the run is what it is like when it is warm.
+    # The second half of the run shows how the GPU works when it is warm.
     later_levels = levels[len(levels) // 2 :]
     usual_level = percentile(later_levels, 50) if levels else 0.0
     warm_level = usual_level * marks.WARMED_UP_USE
     warm_chunks = (position for position, level in enumerate(levels) if level >= warm_level)
     warm_from = next(warm_chunks, 0)
-    # It was warm from the beginning, or never.
+    # The GPU was warm from the beginning, or never warmed up.
     if not warm_from:
         return 0
     cold_level = fmean(levels[:warm_from])

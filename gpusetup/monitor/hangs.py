@@ -11,19 +11,22 @@ from gpusetup.monitor.work import Work, below, or_zero
 
 
 def hang_in_collective(run: WatchedRun) -> Judgement | None:
-    """The verdict on a hang in a collective: GPUs that look busy without moving data until the end,
-    in a run that did not end well; None if there is no such hang."""
+    """The verdict on a hang in a collective: in a run that did not end well, GPUs look busy until
+    the end without moving data. None if there is no such hang.
+    """
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
     spinning = spinning_gpus(working, run)
     most_spin = len(spinning) * 2 >= len(working)
     if run.exit == 0 or not spinning or not most_spin:
         return None
     is_one_of_several = run.launched or run.nodes > 1
-    # One GPU that spins here may wait for ranks elsewhere, if the job ended with an error.
+    # If the job ended with an error, one spinning GPU here may have waited for ranks on other
+    # machines.
     waits_elsewhere = is_one_of_several and bool(run.exit)
     if len(working) < 2 and not waits_elsewhere:
         return spinning_alone(working[0], run) if working else None
-    # The first that spins: the others may have had work in their queues.
+    # The hang begins when the first GPU spins, because the others may still have had work in their
+    # queues.
     tails = [gpu.tail for gpu in spinning if gpu.tail]
     since = min(tail.since for tail in tails)
     noun = "GPUs" if len(spinning) > 1 else "GPU"
@@ -41,7 +44,8 @@ def spinning_alone(gpu: GpuRun, run: WatchedRun) -> Judgement | None:
     """The verdict on a single GPU that looks busy for long without using its memory; None if it
     does not.
 
-    Light kernels use the memory too; one that only polls, for a rank elsewhere, does not.
+    Even light kernels use the GPU's memory; a kernel that only polls for a rank on another machine
+    does not.
     """
     tail = gpu.tail
     if tail is None or tail.seconds < marks.HANG_SECONDS_UNENDED:
@@ -56,7 +60,7 @@ def spinning_alone(gpu: GpuRun, run: WatchedRun) -> Judgement | None:
 
 
 def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
-    """The GPUs that look busy without moving data until the end, for long enough to call it a
+    """The GPUs that look busy until the end without moving data, for long enough to call it a
     hang."""
     spinning_soon = []
     spinning_long = []
@@ -66,7 +70,8 @@ def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
         if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED):
             spinning_long.append(gpu)
     all_spin = len(spinning_soon) == len(working)
-    # If it is not known how the run ended, one rank may do something while the others wait.
+    # If it is unknown how the run ended, we wait longer, because one rank may be working while the
+    # others wait for it.
     is_sure = run.exit is not None or all_spin
     return spinning_soon if is_sure else spinning_long
 
@@ -78,8 +83,9 @@ def no_progress_since(second: float, run: WatchedRun) -> str:
 
 
 def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
-    """Whether a GPU looked busy for at least these seconds at the end, but moved no data and drew
-    much less power than before."""
+    """Whether the GPU looked busy for at least this many seconds at the end, but moved no data and
+    drew much less power than before.
+    """
     tail = gpu.tail
     if tail is None or tail.seconds < seconds:
         return False
@@ -88,15 +94,16 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
         return False
     work_before = tail.before
     watts_before = or_zero(work_before.power_watts if work_before else None)
-    # Kernels that poll need far less power than those that compute.
+    # Kernels that poll need far less power than kernels that compute.
     least_before = watts_now * marks.POWER_DROP
     return watts_before >= least_before
 
 
 def nothing_moves(work: Work) -> bool:
     """Whether NVLink, PCIe, network and disk transfer less than real work needs; an unknown rate
-    counts as 0."""
-    # A rank that saves or loads while the others wait is no hang.
+    counts as 0.
+    """
+    # It is not a hang if one rank saves or loads while the others wait.
     rates = (
         (work.link_rate, marks.NVLINK_RATE),
         (work.pcie_rate, marks.PCIE_RATE),
@@ -109,15 +116,16 @@ def nothing_moves(work: Work) -> bool:
 
 def standstill(run: WatchedRun) -> Judgement | None:
     """The verdict on a job whose GPUs and processes were all idle until it was ended, or for very
-    long; None if they were not."""
-    # A server and a notebook rest until somebody asks them.
+    long; None if they were not.
+    """
+    # Servers and notebooks rest until a user sends a request.
     waits_for_people = run.kind in ("server", "notebook")
     if run.exit == 0 or not run.at_work or waits_for_people:
         return None
     for gpu in run.at_work:
         if not rests_to_the_end(gpu, run):
             return None
-    # The last that worked: until then the job moved.
+    # The job made progress until the last GPU stopped working.
     quiet_times = [or_zero(gpu.tally.quiet_since) for gpu in run.at_work]
     since = max(quiet_times)
     rested = "its GPUs did nothing, its processes rested, and nothing was read"
@@ -127,14 +135,15 @@ def standstill(run: WatchedRun) -> Judgement | None:
 
 def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
     """Whether the GPU, the processes and all transfers rested at the end for long enough to call it
-    a hang."""
+    a hang.
+    """
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since
-    # Without the command's processes nobody knows whether they rest.
+    # If the command's processes were not watched, it is unknown whether they rest.
     if after_work is None or since is None or after_work.cpu is None:
         return False
     is_still_running = run.exit is None
-    # A job that goes on may only make a long pause.
+    # A job that is still running may only be in a long pause.
     least_seconds = marks.HANG_SECONDS_UNENDED if is_still_running else marks.HANG_SECONDS
     quiet_seconds = run.seconds - since
     processes_rest = after_work.cpu < marks.RESTING_CPU

@@ -1,8 +1,8 @@
 """Hardware faults that the GPU itself reports: uncorrectable memory errors, and faulty memory that
-could not be or is not yet replaced. Pure functions.
+could not be replaced or is waiting to be replaced. Pure functions.
 
-They come before every other verdict: what is computed on faulty memory may be wrong, and the next
-error ends the run.
+They come before every other verdict, because results computed on faulty memory may be wrong and the
+next error ends the run.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from gpusetup.monitor.run import WatchedRun
 
 
 def faulty_memory(run: WatchedRun) -> Judgement | None:
-    """The verdict on the first GPU that reports uncorrectable memory errors or pending or failed
-    repairs; None if there is none."""
+    """The verdict on the first GPU that reports uncorrectable memory errors, or pending or failed
+    repairs; None if there is no such GPU.
+    """
     for gpu in run.gpus:
         faults = faults_of(gpu)
         if not faults:
             continue
         evidence = f"GPU {gpu.label}: {', '.join(faults)}"
-        # A reset cannot help where no spare memory is left.
+        # A reset cannot help once no spare memory is left.
         is_worn_out = gpu.latest.remap_failed is True
         step = "replace-the-gpu" if is_worn_out else "reset-the-gpu"
         return Judgement("faulty", "memory", evidence, (step,))
@@ -41,10 +42,10 @@ def faults_of(gpu: GpuRun) -> list[str]:
 
 
 def earlier_errors(gpu: GpuRun, *, is_reading: bool) -> str | None:
-    """A note on uncorrectable memory errors from before the run, which the driver counts since it
-    was loaded; None if there are none.
+    """A note on uncorrectable memory errors from before the run, which the driver counts from the
+    time it was loaded; None if there are none.
 
-    `is_reading`: there is one reading only, so nothing was before it.
+    `is_reading`: whether there is only one reading, so that there was nothing before it.
     """
     count = gpu.first.ecc_uncorrected
     if not count or gpu.new_memory_errors:

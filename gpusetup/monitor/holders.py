@@ -1,5 +1,6 @@
-"""Which processes hold much of a GPU's memory, and which of them do not belong to the watched job.
-Pure functions."""
+"""Which processes use much of a GPU's memory, and which of them do not belong to the watched job.
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +13,18 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse
 from gpusetup.monitor.programs import kind_of
 
 BIG_HOLDER = 10.0
-"""Percent of the memory: a desktop and a bare CUDA context stay below it."""
+"""In percent of the GPU's memory. A desktop and a bare CUDA context use less than this."""
 WAITING_KINDS = ("server", "notebook")
-"""Programs that keep their memory while they wait for people."""
+"""Kinds of programs that keep their memory while they wait for users."""
 
 
 def big_holders(gpu: GpuSample) -> list[ProcessUse]:
-    """The processes that hold at least 10 % of the GPU's memory at this moment, largest first."""
+    """The processes that use at least 10 % of the GPU's memory at this moment, largest first."""
     total_bytes = gpu.memory_total_bytes or 0
     least_bytes = total_bytes * BIG_HOLDER / 100
     holders = []
     for process in gpu.processes or ():
-        # Windows tells no memory of a process.
+        # Windows does not report a process's GPU memory.
         held_bytes = process.memory_bytes or 0
         if total_bytes and held_bytes >= least_bytes:
             holders.append(process)
@@ -33,7 +34,7 @@ def big_holders(gpu: GpuSample) -> list[ProcessUse]:
 def without_resting(
     holders: Sequence[ProcessUse], samples: Sequence[GpuSample]
 ) -> list[ProcessUse]:
-    """These processes without those that, in all samples, are known to compute nothing."""
+    """These processes, except for those that are known to compute nothing in any of the samples."""
     highest_shares: dict[int, float] = {}
     for gpu in samples:
         for process in gpu.processes or ():
@@ -43,15 +44,16 @@ def without_resting(
     computing = []
     for holder in holders:
         highest_share = highest_shares.get(holder.pid)
-        # nvidia-smi's table does not tell what a process computes.
+        # nvidia-smi's table does not show how much a process computes.
         if highest_share is None or highest_share > marks.QUIET:
             computing.append(holder)
     return computing
 
 
 def kind_of_process(process: ProcessUse) -> str:
-    """The kind of program, such as `server`, judged by its process name; "" if the name does not
-    show it."""
+    """The kind of program, such as `server`, judged by the process name; "" if the name does not
+    show it.
+    """
     return kind_of(None, (process.name or "",))
 
 
@@ -60,9 +62,9 @@ def foreign_holders(
 ) -> list[ProcessUse]:
     """The processes among these holders that do not belong to the watched job.
 
-    `command_kind`: the kind of the command, if one is known. A server or a notebook beside a
-    training is foreign to it. Of programs with different names the biggest is taken for the job;
-    processes of one name may be its ranks.
+    `command_kind`: the kind of the watched command, if it is known. A server or a notebook next to
+    a training does not belong to it. If the programs have different names, the largest one counts
+    as the job; processes with the same name may be its ranks.
 
     >>> def held(name, gib): return ProcessUse(pid=1, name=name, memory_bytes=gib << 30)
     >>> [use.name for use in foreign_holders([held("ollama", 14), held("python", 9)])]
@@ -74,9 +76,9 @@ def foreign_holders(
     if command_kind is not None:
         return [] if command_kind in WAITING_KINDS else waiting
     if waiting:
-        # Only servers and notebooks: then they are what is watched.
+        # If all of them are servers and notebooks, they are the watched job themselves.
         return waiting if len(waiting) < len(holders) else []
-    # Nobody knows which of two Pythons is the job.
+    # It is unknown which of two Python processes is the job.
     if any(INTERPRETERS.search(holder.name or "") for holder in holders[1:]):
         return []
     job_name = holders[0].name if holders else None
@@ -84,11 +86,11 @@ def foreign_holders(
 
 
 INTERPRETERS = re.compile(r"(^|[/\\\\])(python[\d.]*(\.exe)?|pt_main_thread)( |$)")
-"""Processes whose name does not tell the program."""
+"""Processes whose name does not show which program they run."""
 
 
 LONGEST_OPTIONS = 24
-"""Letters of a process's options: `-m ipykernel_launcher`."""
+"""How many characters of a process's options are shown, for example `-m ipykernel_launcher`."""
 
 
 def named_with_size(process: ProcessUse) -> str:
@@ -98,7 +100,7 @@ def named_with_size(process: ProcessUse) -> str:
     """
     path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
     name = path.rpartition("/")[2]
-    # A module that Python runs says more than `python`.
+    # The module that Python runs tells more than the name `python`.
     name += (dash + options)[:LONGEST_OPTIONS]
     gib = (process.memory_bytes or 0) / GIB
     return f"{name} (PID {process.pid}, {gib:.1f} GiB)"

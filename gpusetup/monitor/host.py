@@ -1,5 +1,6 @@
 """Reads the CPU, memory, disks and network of the machine and of the command's processes with
-psutil, and finds DataLoader workers among them. Reads the machine."""
+psutil, and finds the DataLoader workers among these processes. Reads the machine.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ T = TypeVar("T")
 
 
 def or_none(read: Callable[..., T], *arguments: object) -> T | None:
-    """The value that a psutil function returns; None if the process has ended, is another user's,
-    or the system lacks the value. Errors are caught so that watching never stops."""
+    """The value that a psutil function returns. None if the process has ended or belongs to another
+    user, or if the system lacks the value. Errors are caught so that watching never stops.
+    """
     try:
         return read(*arguments)
     except (psutil.Error, OSError, RuntimeError, AttributeError, KeyError):
@@ -31,13 +33,13 @@ def or_none(read: Callable[..., T], *arguments: object) -> T | None:
 class HostSampler:
     """Takes samples of this machine; values that the system does not report are None.
 
-    The first sample has no rates: it is only the baseline, some milliseconds old.
+    The first sample has no rates, because it only takes the baseline.
     """
 
     def __init__(self) -> None:
         self._cores = or_none(psutil.cpu_count)
         self._network_limit = network_limit()
-        # When the counters were read last, and what they were.
+        # When the counters were last read, and their values.
         self._at = 0.0
         self._before: dict[str, int] | None = None
 
@@ -45,7 +47,7 @@ class HostSampler:
         sampled_at = time.monotonic()
         counters = _counters()
         memory = or_none(psutil.virtual_memory)
-        # psutil's first answer is of no time at all, so it is asked in every sample.
+        # psutil's first value covers no time, so call it in every sample, including the first.
         busy_percent = or_none(psutil.cpu_percent)
         before = self._before
         seconds = sampled_at - self._at
@@ -67,18 +69,19 @@ class HostSampler:
 
 
 def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, int]:
-    """The growth of each counter per second; counters that only one of the readings has are left
-    out.
+    """The growth of each counter per second; counters that only one of the two readings contains
+    are left out.
 
     >>> rates({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
     {'disk_read_bytes_per_second': 100}
     """
     grown: dict[str, int] = {}
-    # Two samples of the same moment tell no rate.
+    # Two samples taken at the same moment give no rate.
     if seconds <= 0:
         return grown
     for name in after.keys() & before.keys():
-        # A counter that was reset (a disk was removed) grew by nothing.
+        # A counter may have been reset (for example, because a disk was removed); count this as no
+        # growth.
         growth = max(0, after[name] - before[name])
         rate = round(growth / seconds)
         grown[f"{name}_bytes_per_second"] = rate
@@ -87,13 +90,14 @@ def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -
 
 def _counters() -> dict[str, int]:
     """The bytes read from and written to disks and received over the network so far; a counter that
-    the system hides is left out."""
+    the system hides is left out.
+    """
     counters: dict[str, int] = {}
     disk = or_none(psutil.disk_io_counters)
     if disk:
         counters["disk_read"] = disk.read_bytes
         counters["disk_write"] = disk.write_bytes
-    # What is sent says nothing about the data that a training waits for.
+    # Sent bytes do not matter, because a training waits only for data that it receives.
     network = or_none(psutil.net_io_counters)
     if network:
         counters["network_receive"] = network.bytes_recv
@@ -107,7 +111,7 @@ def network_limit() -> float | None:
     """The speed of the fastest active network interface in bytes per second; None if no interface
     reports its speed."""
     interfaces = or_none(psutil.net_if_stats) or {}
-    # Virtual interfaces tell 0, or 65535 (the largest 16-bit number) for "unknown".
+    # Virtual interfaces report 0, or 65535 (the largest 16-bit number) for "unknown".
     speeds = []
     for interface in interfaces.values():
         tells_speed = 0 < interface.speed < 65535
@@ -120,17 +124,19 @@ def network_limit() -> float | None:
 
 
 WORKER_NAME = "pt_data_worker"
-"""What a DataLoader worker of torch 2.6 and newer calls itself (torch.utils.data, worker.py)."""
+"""The process name of a DataLoader worker in torch 2.6 and newer (torch.utils.data, worker.py)."""
 IO_COUNTERS = {
     "read_bytes": "read_bytes",
     "input_bytes": "read_chars",
     "write_bytes": "write_bytes",
 }
-"""Our name, and psutil's."""
+"""Our names for the counters, and psutil's."""
 ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
 FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
 ProcessFacts = dict[str, Any]
-"""What psutil tells of a process, by `FIELDS`; None if it is hidden (Windows, another user's)."""
+"""What psutil reports about a process, by the names in `FIELDS`; a value is None if it is hidden
+(Windows, another user's process).
+"""
 
 
 def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:
@@ -150,7 +156,7 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     parents = {process["ppid"] for process in tree}
     commands = {}
     for process in tree:
-        # psutil tells no name of a process that it may not look at.
+        # psutil returns no name for a process that it may not inspect.
         program = process["name"] or ""
         if "python" in program.lower():
             commands[process["pid"]] = process["cmdline"]
@@ -158,33 +164,33 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     for process in tree:
         command = process["cmdline"]
         parents_command = commands.get(process["ppid"])
-        # A fork keeps the command of its parent; a program that was started has its own.
+        # A fork keeps its parent's command line, whereas a separately started program has its own.
         is_fork = bool(command) and command == parents_command
         has_child = process["pid"] in parents
         if is_fork and not has_child:
             forks.add(process["pid"])
-    # The ranks of torch.multiprocessing are forks too.
+    # The ranks started by torch.multiprocessing are forks too, but they use a GPU.
     return forks - on_gpu
 
 
 class ProcessTree:
-    """Watches a process and all processes that it starts, directly or indirectly."""
+    """Watches a process and all its descendants."""
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        # What each process had used at the sample before, and when that was.
+        # What each process had used at the previous sample, and when that sample was taken.
         self._before: dict[ProcessId, Counter[str]] | None = None
         self._at = 0.0
         self._children: dict[ProcessId, tuple[int, Counter[str]]] = {}
-        """Each child with its parent's pid, and the bytes that it has moved so far."""
+        """Each child with its parent's pid, and the bytes that the child has moved so far."""
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
         """What the command's processes used since the previous sample.
 
-        The first call only takes the baseline: a process may have run for days before, and what it
-        used since then says nothing about now. None then, if no process is left, and if psutil
-        tells of none.
+        None at the first call, because it only takes the baseline: a process may have run for days
+        before, and what it used then says nothing about now. Also None if no process is left, or if
+        psutil reports none.
         """
         tree = self._processes()
         sampled_at = time.monotonic()
@@ -198,11 +204,11 @@ class ProcessTree:
             return None
         growth: dict[ProcessId, Counter[str]] = {}
         for key, used in usage.items():
-            # What is new since the sample before began from nothing.
+            # A process that is new since the previous sample starts from zero.
             growth[key] = used - before.get(key, Counter())
         self._take_off_what_children_left(tree, usage, growth)
         total = sum(growth.values(), Counter())
-        # Windows and macOS do not count what a process reads.
+        # Only what psutil counts on this system: nothing on macOS, no `read_chars` on Windows.
         moved_names = set[str]().union(*usage.values()) - {"cpu", CPU_WAIT}
         moved = {f"{name}_per_second": round(total[name] / seconds) for name in moved_names}
         cpu = {pid: _percent(used["cpu"], seconds) for (pid, _), used in growth.items()}
@@ -235,9 +241,10 @@ class ProcessTree:
         """Subtract from each parent's growth what its ended children had moved, because that was
         already counted for the children.
 
-        When a parent has asked how its child ended, Linux adds all that the child ever read and
-        wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). Then 10 loader workers
-        that end look like one process that reads gigabytes at once.
+        When a parent collects its child's exit status, Linux adds all that the child ever read and
+        wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). Without this
+        correction, 10 ending loader workers would look like one process that reads gigabytes at
+        once.
         """
         children_before = self._children
         present = {identity(process) for process in tree}
@@ -247,14 +254,15 @@ class ProcessTree:
             has_ended = key not in present and not _is_zombie(key)
             if has_ended and parent is not None:
                 growth[parent] -= moved
-        # One that waits to be asked for its end still has all of its figures to leave.
+        # A zombie still has all its counters to hand over to its parent.
         waiting = {key: child for key, child in children_before.items() if _is_zombie(key)}
         self._children = {**waiting, **children_of(tree, usage)}
 
     def _processes(self) -> list[ProcessFacts]:
-        """What psutil reports of the process and its current descendants, without those that have
-        ended or hide their figures."""
-        # The root may have ended while its children go on: then they are all that is watched.
+        """What psutil reports about the process and its current descendants, except for those that
+        have ended or hide their figures.
+        """
+        # The root may have ended while its children keep running; then only these are watched.
         children = or_none(self.root.children, True) or ()
         tree = []
         for process in (self.root, *children):
@@ -270,7 +278,7 @@ class ProcessTree:
     def has_ended(self) -> bool:
         """Whether the process has ended or is a zombie."""
         status = or_none(self.root.status)
-        # A zombie has ended, and waits for its parent to ask how.
+        # A zombie has ended, and waits until its parent collects its exit status.
         if status == psutil.STATUS_ZOMBIE:
             return True
         is_running = or_none(self.root.is_running)
@@ -278,14 +286,15 @@ class ProcessTree:
 
 
 SHORTEST_SECONDS = 1e-3
-"""Two samples are at least so far apart, for a division."""
+"""The least time between two samples in seconds, because we divide by it."""
 ProcessId = tuple[int, float]
-"""A process by its pid and the moment of its start: a pid alone may be given away again."""
+"""A process by its pid and start time, because the system may reuse a pid."""
 
 
 def identity(process: ProcessFacts) -> ProcessId:
-    """The pid and the start time of a process, which together tell it from a later process with the
-    same pid."""
+    """The pid and start time of a process, which together distinguish it from a later process with
+    the same pid.
+    """
     pid = process["pid"]
     started_at = process["create_time"]
     return pid, started_at
@@ -294,13 +303,12 @@ def identity(process: ProcessFacts) -> ProcessId:
 def children_of(
     tree: Sequence[ProcessFacts], usage: Mapping[ProcessId, Counter[str]]
 ) -> dict[ProcessId, tuple[int, Counter[str]]]:
-    """Each process of the tree, with the pid of its parent and the bytes that it has moved so
-    far."""
+    """Each process of the tree, with its parent's pid and the bytes that it has moved so far."""
     children = {}
     for process in tree:
         key = identity(process)
         used = usage[key]
-        # A parent's CPU time is read without that of its children.
+        # A parent's CPU time is read without that of its children, so it needs no correction.
         moved = Counter({name: used[name] for name in used.keys() & IO_COUNTERS.keys()})
         children[key] = (process["ppid"], moved)
     return children
@@ -313,18 +321,18 @@ def _is_zombie(key: ProcessId) -> bool:
 
 
 MICROSECONDS = 1e6
-"""Of a second."""
+"""Microseconds per second."""
 CPU_WAIT = "cpu_wait"
 MOST_THREADS = 64
-"""Threads of a process whose waiting is read: each has a file of its own."""
+"""How many threads of a process we read waiting times for, because each thread has its own file."""
 
 
 def _cpu_wait(pid: int) -> int | None:
-    """The microseconds for which the threads of a process were ready to run but had no free core;
-    at most 64 threads are read.
+    """The microseconds for which a process's threads were ready to run but had no free core; at
+    most 64 threads are read.
 
-    None if the system does not count it (Documentation/scheduler/sched-stats.rst: the second figure
-    of /proc/PID/task/TID/schedstat, in nanoseconds).
+    None if the system does not measure this (Documentation/scheduler/sched-stats.rst: the second
+    figure of /proc/PID/task/TID/schedstat, in nanoseconds).
     """
     waited = None
     try:
@@ -334,7 +342,7 @@ def _cpu_wait(pid: int) -> int | None:
             _, delay_nanoseconds, _ = text.split()
             waited = (waited or 0) + int(delay_nanoseconds) // 1000
     except (OSError, ValueError):
-        # It has ended, or this is another system.
+        # The process has ended, or this system is not Linux.
         return waited
     return waited
 
@@ -342,8 +350,9 @@ def _cpu_wait(pid: int) -> int | None:
 def _wait_percent(
     usage: Iterable[Counter[str]], total: Counter[str], seconds: float
 ) -> float | None:
-    """The time that threads waited for a core, in percent of one core; None if it is known of no
-    process."""
+    """How long threads waited for a core, in percent of one core; None if this is unknown for all
+    processes.
+    """
     is_told = any(CPU_WAIT in used for used in usage)
     return _percent(total[CPU_WAIT], seconds) if is_told else None
 
@@ -356,9 +365,10 @@ def _percent(microseconds: int, seconds: float) -> float:
 
 
 def _usage(process: ProcessFacts) -> Counter[str]:
-    """The CPU time and the waiting for a core (in microseconds) of a process since it began, and
-    the bytes that it moved."""
-    # The first two are user and system; children that have ended come after them.
+    """The CPU time and the waiting time for a core (in microseconds) of a process since its start,
+    and the bytes that it moved.
+    """
+    # The first two are the user and system times; the times of ended children come after them.
     own_times = process["cpu_times"][:2]
     cpu_microseconds = round(sum(own_times) * MICROSECONDS)
     usage = Counter({"cpu": cpu_microseconds})
@@ -373,21 +383,23 @@ def _usage(process: ProcessFacts) -> Counter[str]:
 
 
 def _cores() -> float | None:
-    """The number of cores that this process may use: the smaller of its affinity and its cgroup
-    quota; None if unknown."""
+    """The number of cores that this process may use: the smaller of its CPU affinity and its cgroup
+    quota; None if unknown.
+    """
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
-    # macOS has no affinity.
+    # macOS has no CPU affinity.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
-    # The narrower of the two holds.
+    # The smaller of the two is the effective limit.
     if usable and quota:
         return min(usable, quota)
     return usable
 
 
 class RunningProcess(NamedTuple):
-    """A process that was already running before the monitor started, and its command line; None if
-    that is hidden."""
+    """A process that was already running when the monitor started, and its command line (None if
+    that is hidden).
+    """
 
     tree: ProcessTree
     command: tuple[str, ...] | None

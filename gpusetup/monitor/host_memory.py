@@ -1,5 +1,6 @@
-"""The machine's memory over a run: whether it grows all the time, and when it is full. Pure
-functions."""
+"""How the machine's memory developed over a run: whether it grew all the time, and when it will be
+full. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from gpusetup.monitor import course
 from gpusetup.monitor.work import Moment, or_zero, percent
 
 LEAST_GROWTH = 10.0
-"""Points of the machine's memory. A machine has more of it than a GPU, so a leak takes longer."""
+"""In percentage points of the machine's memory. A machine has more memory than a GPU, so a leak
+takes longer to show.
+"""
 LEAST_SECONDS = 60.0
-"""A program that starts fills caches for a while."""
+"""A shorter growth may come from a program that fills its caches after it starts."""
 
 
 class HostMemoryGrowth(NamedTuple):
@@ -20,17 +23,18 @@ class HostMemoryGrowth(NamedTuple):
 
     first_share: float
     last_share: float
-    """Percent of the machine's memory in use."""
+    """The share of the machine's memory in use, in percent."""
     full_in: float
-    """Seconds until it is full, if it goes on to grow as it did."""
+    """Seconds until memory is full, if it keeps growing at this rate."""
     first_command_bytes: float | None
     last_command_bytes: float | None
-    """What the command's processes held; None if no command was watched."""
+    """Bytes used by the command's processes; None if no command was watched."""
 
 
 def host_memory_growth(rows: Sequence[Moment]) -> HostMemoryGrowth | None:
     """The growth of the machine's memory, if it grew a lot and in each quarter of the run; None
-    otherwise."""
+    otherwise.
+    """
     known_rows: list[Moment] = []
     shares: list[float] = []
     for row in rows:

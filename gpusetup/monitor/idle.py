@@ -13,7 +13,7 @@ from gpusetup.monitor.work import Work, at_least, below, mean, or_zero, percent
 
 
 def idle(run: WatchedRun) -> Judgement | None:
-    """The verdict on a run in which no GPU worked; None if one did."""
+    """The verdict on a run in which no GPU worked; None if at least one did."""
     if run.at_work:
         return None
     starved = starved_between_short_kernels(run)
@@ -26,7 +26,7 @@ def idle(run: WatchedRun) -> Judgement | None:
     if since_gpu is not None and since_gpu.cpu is not None:
         evidence += f" while the command used {since_gpu.cpu:.0f} % of a core"
         start_up = since_gpu.rows[0].seconds
-        # A second of imports is not worth a word.
+        # A shorter start-up, such as a second of imports, is not worth mentioning.
         if start_up >= marks.START_UP_NOTE:
             evidence += f" (the first {start_up:.0f} s, before it used the GPU, are not counted)"
     elif run.cpu is not None:
@@ -36,11 +36,12 @@ def idle(run: WatchedRun) -> Judgement | None:
 
 
 def held_memory(run: WatchedRun) -> str:
-    """The end of a phrase with how much GPU memory processes hold, such as `, with 40.0 GiB of GPU
-    memory in use`; empty if none is known."""
+    """The end of a sentence, saying how much GPU memory is in use, such as `, with 40.0 GiB of GPU
+    memory in use`; "" if none is known.
+    """
     held_bytes = 0.0
     for gpu in run.gpus:
-        # The memory of a DGX Spark or a Jetson is the machine's.
+        # A DGX Spark or a Jetson shares the machine's memory.
         if run.held(gpu) and not gpu.latest.memory_is_unified:
             held_bytes += or_zero(gpu.latest.memory_used_bytes)
     if not held_bytes:
@@ -52,21 +53,22 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     """The verdict on a training that prepares its batches itself and whose kernels are too short to
     show in the GPU's utilisation; None if the run is not like that.
 
-    The counter of an H100 (driver 580) told 0 % of a training whose process decoded 16 pictures for
-    20 ms and computed for less than one: 54 % of a core, a held GPU and clocks of work were all
-    that showed it.
+    For example, an H100 (driver 580) reported 0 % utilisation for a training whose process decoded
+    16 pictures for 20 ms and then computed for less than 1 ms. The only signs were 54 % CPU use of
+    a core, GPU memory in use, and high clocks.
     """
     held = run.since_held
     is_over_with_error = bool(run.exit)
     if not run.command or held is None or is_over_with_error:
         return None
-    # A program that still loads its model looks the same.
+    # A program that is still loading its model looks the same.
     if run.exit is None and is_starting(run):
         return None
-    # A server that waits for requests keeps its clocks up too.
+    # A server that waits for requests also keeps the GPU's clocks high.
     if kind_of(run.command, programs_of(run)) not in ("training", ""):
         return None
-    # A process that hardly computes may wait for anything; one that fills a core prepares data.
+    # A process that hardly computes may be waiting for anything; one that fills a core is preparing
+    # data.
     busiest_cpu = or_zero(held.busiest_cpu)
     works_and_waits = marks.RESTING_CPU <= busiest_cpu < marks.CORE_FULL
     held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
@@ -74,13 +76,14 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     if not works_and_waits or not awake_gpus:
         return None
     evidence = evidence_of_short_kernels(awake_gpus[0], run.held_from, held)
-    # The signs of a step look at a GPU at work, and here none is: its workers are asked here.
+    # The signs that choose a next step need a working GPU. Here there is none, so check the workers
+    # directly.
     step = "run-ahead" if held.workers >= 1 else "load-with-workers"
     return Judgement("input-starved", "by-itself", evidence, (step,))
 
 
 def programs_of(run: WatchedRun) -> list[str]:
-    """The names of the programs that compute on the GPUs, GPU by GPU."""
+    """The names of the programs that compute on the GPUs, listed GPU by GPU."""
     names: list[str] = []
     for gpu in run.gpus:
         names.extend(gpu.programs)
@@ -88,7 +91,7 @@ def programs_of(run: WatchedRun) -> list[str]:
 
 
 def evidence_of_short_kernels(gpu: GpuRun, since: float, held: Work) -> str:
-    """The evidence that a GPU was ready all the time while it waited for the command's process."""
+    """The evidence that a GPU was ready all the time and waited for the command's process."""
     powers = [row.gpu.power_watts for row in gpu.rows if row.seconds >= since]
     watts = mean(powers)
     draw = "" if watts is None else f" and it drew {watts:.0f} W"
@@ -103,9 +106,10 @@ def evidence_of_short_kernels(gpu: GpuRun, since: float, held: Work) -> str:
 
 def stays_awake(gpu: GpuRun, since: float) -> bool:
     """Whether a GPU's clocks are high in nearly all samples from this second on, although its
-    utilisation is low."""
+    utilisation is low.
+    """
     later = [row.gpu for row in gpu.rows if row.seconds >= since]
-    # Without its reasons nobody knows whether a clock is one of rest.
+    # Without throttle reasons, it is unknown whether a clock is an idle clock.
     told = [sample for sample in later if sample.throttle_reasons is not None]
     if len(told) < marks.LEAST_SAMPLES:
         return False
@@ -117,7 +121,7 @@ def stays_awake(gpu: GpuRun, since: float) -> bool:
 def is_awake(gpu: GpuSample) -> bool:
     """Whether a GPU's clocks are high and not reported as idle."""
     reasons = gpu.throttle_reasons or ()
-    # `gpu_idle` is told of a card whose clocks are down because nothing runs.
+    # The driver reports `gpu_idle` for a card with low clocks on which nothing runs.
     rests = "gpu_idle" in reasons
     clock_share = percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz)
     has_high_clocks = at_least(clock_share, marks.LOW_CLOCKS)
@@ -125,7 +129,7 @@ def is_awake(gpu: GpuSample) -> bool:
 
 
 def why_idle(run: WatchedRun) -> tuple[str, str]:
-    """The cause of an idle run and the id of the next step."""
+    """The cause of an idle run, and the id of the next step."""
     was_stopped = run.exit in STOPPED_FROM_OUTSIDE
     if run.command and run.exit and not was_stopped:
         return "failed", "read-its-error"
@@ -144,7 +148,8 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
         return "computes", "move-to-the-gpu"
     whole_cpu = or_zero(work.cpu if work else None)
     helpers_cpu = whole_cpu - cpu
-    # Many threads without a GPU are torch on the CPU, helpers are tokenizers and the like.
+    # Many threads without a GPU suggest torch on the CPU; busy helper processes suggest tokenizers
+    # or similar.
     only_helpers = helpers_cpu >= marks.HELPER_CPU and cpu < marks.MANY_THREADS
     prepares = cpu >= marks.CORE_FULL if is_held else only_helpers
     if prepares:
@@ -153,26 +158,28 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
 
 
 def work_with_gpu(run: WatchedRun) -> Work | None:
-    """What the command did since it first held a GPU, or in the whole run if it never held one;
-    None without samples."""
-    # What it did before was its start.
+    """What the command did since it first used a GPU, or in the whole run if it never did; None if
+    there are no samples.
+    """
+    # Anything before the first use of a GPU is start-up.
     since_held = run.since_held
     return since_held or run.machine
 
 
 def is_fetching(run: WatchedRun) -> bool:
     """Whether the program seems to be downloading something, such as its model: the network is busy
-    and its CPU is not."""
+    but its CPU is not.
+    """
     work = work_with_gpu(run)
     busiest_cpu = work.busiest_cpu if work else None
     network_rate = or_zero(run.machine.network_rate if run.machine else None)
     receives = network_rate >= marks.NETWORK_RATE
-    # What computes meanwhile waits for no download.
+    # A program that computes at the same time is not waiting for a download.
     return receives and below(busiest_cpu, marks.CORE_FULL)
 
 
 STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)
-"""Exit codes of a command that got SIGHUP, SIGINT, SIGKILL or SIGTERM."""
+"""Exit codes of a command that was ended by SIGHUP, SIGINT, SIGKILL or SIGTERM."""
 WAITS_FOR_PEOPLE = {
     "server": ("requests", "send-more-requests"),
     "notebook": ("cells", "release-between-cells"),
@@ -180,10 +187,11 @@ WAITS_FOR_PEOPLE = {
 
 
 def is_starting(run: WatchedRun) -> bool:
-    """Whether a run is too short to judge. A run that is still loading gets more time."""
+    """Whether the run is too short to judge. While a program is loading a model, it gets more
+    time."""
     rises = [gpu.memory_rose for gpu in run.gpus]
     most_memory = max(rises, default=0)
-    # While GPU memory rises a model is being loaded, which may take minutes.
+    # Rising GPU memory means that a model is being loaded, which may take minutes.
     is_loading = most_memory >= marks.CUDA_CONTEXT
     young_seconds = marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS
     return run.seconds < young_seconds

@@ -1,8 +1,8 @@
 """Finds the verdict on a run and its next steps. Pure functions.
 
-With several GPUs each is judged by itself by the table of `verdicts.py`, and the worst verdict is
-the run's, with the GPU it is about. What concerns the run as a whole is asked here: whether it ever
-worked, and how it ended.
+If there are several GPUs, each is judged separately by the table in `verdicts.py`, and the run gets
+the worst of these verdicts, along with the GPU that it is about. This module also judges the run as
+a whole: whether it ever worked, and how it ended.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
 def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
-    """The verdict on a run and the GPU that it is about (None for the whole run), taking into
-    account whether the command failed."""
+    """The verdict on a run, and the GPU that it is about (None for the whole run). It takes into
+    account whether the command failed.
+    """
     judgement, subject = judgement_of(run)
     if not run.exit:
         return judgement, subject
-    # A run that ended with an error: that comes first, and nothing of it is good.
+    # If the command ended with an error, say so first; such a run is never "good".
     before = judgement.evidence
     evidence = f"the command ended with exit {run.exit}; before, {before}"
     if judgement.verdict != "good":
@@ -43,14 +44,15 @@ def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 
 def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
-    """The verdict on a run and the GPU that it is about (None for the whole run), regardless of the
-    command's exit code."""
+    """The verdict on a run, and the GPU that it is about (None for the whole run), regardless of
+    the command's exit code.
+    """
     for question in RUN_VERDICTS:
         judgement = question(run)
         if judgement:
             return judgement, None
     subject, case = worst_case(run)
-    # A throttled card makes the others wait, and a hang looks uneven too.
+    # One throttled card makes the others wait, and a hang looks uneven too.
     explains_unevenness = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if explains_unevenness else uneven_work(run)
     if unevenness:
@@ -70,15 +72,16 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 
 def with_its_gpus(subject: Subject, case: VerdictCase) -> str:
-    """The case's sentence for this GPU, after the labels of the GPUs that it is about: for slowed
-    clocks all that need the same fix, otherwise this one."""
+    """The verdict's sentence for this GPU, preceded by GPU labels: for throttled clocks, all GPUs
+    that need the same fix; otherwise only this GPU.
+    """
     sentence = case.sentence(subject)
     if case.verdict != "throttled":
         return f"GPU {subject.gpu.label}: {sentence}"
     equals = equally_judged(subject)
     labels = ", ".join(equal.gpu.label for equal in equals)
     sentences = {case.sentence(equal) for equal in equals}
-    # Each has figures of its own.
+    # The GPUs' sentences differ in their figures, so say whose figures are shown.
     whose = "" if len(sentences) == 1 else f" (figures of GPU {subject.gpu.label})"
     return f"GPU {labels}: {sentence}{whose}"
 
@@ -86,8 +89,9 @@ def with_its_gpus(subject: Subject, case: VerdictCase) -> str:
 def good_or_to_act_on(
     run: WatchedRun, subject: Subject, case: VerdictCase
 ) -> tuple[Judgement, Subject]:
-    """The verdict on a run whose GPUs are used well: the first thing to act on at one of them is
-    named, and gives the next step."""
+    """The verdict on a run whose GPUs are used well. If one of them has a finding, the first one is
+    mentioned and provides the next step.
+    """
     for each_subject in subjects_of(run):
         for finding in findings_on(each_subject):
             words = finding.words(each_subject)
@@ -104,35 +108,37 @@ def good_or_to_act_on(
 
 
 def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
-    """The working GPU with the worst verdict, and the row of the verdict table that applies
-    to it."""
+    """The working GPU with the worst verdict, and the row of the verdict table that applies to
+    it."""
     judged = [(subject, case_of(subject)) for subject in subjects_of(run)]
 
     def badness(pair: tuple[Subject, VerdictCase]) -> int:
         _, case = pair
-        # The first of equally bad ones is named.
+        # If several are equally bad, the first is named.
         return severity(case)
 
     return min(judged, key=badness)
 
 
 def severity(case: VerdictCase) -> int:
-    """The rank of a verdict, where a lower number is worse; memory that ended the run comes first
-    with -1."""
+    """A number for sorting verdicts, where lower is worse. Memory that ended the run comes first,
+    with -1.
+    """
     ended_the_run = case.cause in ("before-the-end", "leak", "out-of-memory")
     if ended_the_run and case.verdict == "memory-tight":
         return -1
     return ORDER.index(case.verdict)
 
 
-# --- of the run as a whole ------------------------------------------------------------------------
+# --- verdicts on the whole run --------------------------------------------------------------------
 
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
-    """The verdict on a run in which a GPU was lost; None if none was, or if the others went on and
-    never needed it."""
+    """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the others kept
+    working and never needed it.
+    """
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    # The others never needed it, if it never worked while they did.
+    # They never needed it if it never worked while they did.
     was_needed = not run.at_work or any(map(worked, lost))
     if not lost or not was_needed:
         return None
@@ -142,7 +148,7 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
     reason = reason_of(first_lost[0].rows[-1].gpu)
     if reason and len(first_lost) > 1:
-        # One lost GPU keeps nvidia-smi from reading the others.
+        # One lost GPU prevents nvidia-smi from reading the others.
         evidence = f"a GPU was lost {time}: {reason}, and so none of GPU {labels}"
     else:
         verb = "was" if len(first_lost) == 1 else "were"
@@ -152,16 +158,17 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:
-    """The verdict on the command and the machine if no GPU was watched; None if one was."""
-    # A CPU, a GPU of another maker, or no driver.
+    """The verdict on the command and the machine if no GPU was watched; None if one was watched."""
+    # The machine may have only a CPU, a GPU from another maker, or no driver.
     if run.gpus:
         return None
     return judged_without_gpu(run)
 
 
 def one_reading(run: WatchedRun) -> Judgement | None:
-    """The verdict on a single reading of nvidia-smi, which shows how much the GPUs are used but not
-    why; None for a longer run."""
+    """The verdict on a single output of nvidia-smi, which shows how much the GPUs are used but not
+    why; None for a longer run.
+    """
     if not run.is_reading:
         return None
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
@@ -174,7 +181,7 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     if picture.use == "idle":
         evidence = f"{words}: nothing ran at that moment"
         return Judgement("idle", "one-reading", evidence, ("watch-the-command",))
-    # Full memory is a danger whatever the utilisation.
+    # Full memory is a danger at any utilisation.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     shared = [shared_gpu for shared_gpu in run.gpus if len(shared_gpu.sharers) > 1]
@@ -188,7 +195,9 @@ def one_reading(run: WatchedRun) -> Judgement | None:
 
 
 USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
-"""Of several GPUs the first in this order is judged: others may be there for somebody else."""
+"""Among several GPUs, the first in this order is judged, because others may be reserved for
+somebody else.
+"""
 
 
 def picture_of(gpu: GpuRun) -> GpuUse:
@@ -203,7 +212,8 @@ def picture_of(gpu: GpuRun) -> GpuUse:
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
-    """An empty verdict if too few samples report the utilisation; None if there are enough."""
+    """A result without a verdict if too few samples report utilisation; None if there are
+    enough."""
     readings = 0
     for gpu in run.gpus:
         measured = gpu.parts.whole
@@ -215,7 +225,8 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
         evidence = "the recording has no column with the GPU's utilisation"
         return Judgement(None, "", evidence, ("log-the-utilisation",))
     evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
-    # With MIG, and on old cards, the driver tells none: then watching longer is of no use.
+    # With MIG and on old cards, the driver reports no utilisation, so watching longer does not
+    # help.
     tells_none = readings < run.samples
     steps = ("ask-the-driver",) if tells_none else ()
     return Judgement(None, "", evidence, steps)
@@ -223,15 +234,15 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
 
 def uneven_work(run: WatchedRun) -> Judgement | None:
     """The verdict on a job in which one GPU works much less than another; None if they work about
-    the same.
+    equally.
 
-    If all are always busy, their power tells which of them wait in a collective.
+    If all of them are always busy, their power shows which of them wait in a collective.
     """
     present_gpus = [gpu for gpu in run.gpus if gpu.lost_at is None]
     uses: dict[str, float] = {}
     power: dict[str, float] = {}
     for gpu in filter(run.belongs, present_gpus):
-        # A rank that never computed counts with 0 %.
+        # A rank that never computed counts as 0 %.
         work = considered(gpu) if worked(gpu) else None
         uses[gpu.label] = work.utilization if work else 0.0
         if work and work.power_share:
@@ -256,7 +267,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     most_words = f"GPU {most} {phrase.format(shares[most])}"
     evidence = f"{least_words}, {most_words}"
     cause = "less" if shares[least] else "none"
-    # If some GPU does nothing and no launcher started ranks, one process drives them all.
+    # If a GPU does nothing and no launcher started ranks, one process drives all GPUs.
     all_work = min(uses.values()) >= marks.IDLE
     has_ranks = run.launched or (all_work and not is_led_by_first(run))
     step = "balance-the-work" if has_ranks else "one-process-each"
@@ -264,14 +275,15 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
 
 
 GATHERED = 1.25
-"""Times the memory of the others: what DataParallel gathers on its first GPU is at least a quarter
-of a replica."""
+"""The first GPU must use this many times the memory of the others, because the outputs that
+DataParallel gathers there take at least a quarter of a replica's memory.
+"""
 
 
 def is_led_by_first(run: WatchedRun) -> bool:
-    """Whether the first GPU works the most and holds more memory than any other.
+    """Whether the first GPU works the most and uses more memory than any other.
 
-    So it is in DataParallel, where one process gathers all outputs there.
+    This is typical of DataParallel, where one process gathers all outputs on the first GPU.
     """
     first, *others = [gpu for gpu in run.at_work if gpu.lost_at is None]
     memory_of_others = max((or_zero(gpu.memory.p95) for gpu in others), default=0.0)
@@ -281,13 +293,14 @@ def is_led_by_first(run: WatchedRun) -> bool:
 
 
 def left_out(run: WatchedRun) -> Judgement | None:
-    """The verdict on a machine where a few GPUs are unused while most GPUs of the same model work
-    alike, as on one job; None otherwise."""
+    """The verdict on a machine where a few GPUs are unused, while most GPUs of the same model work
+    alike, as if on one job; None otherwise.
+    """
     unused = run.unused_gpus
     working = run.at_work
     names = {gpu.name for gpu in (*unused, *working)}
     is_minority = 0 < len(unused) < len(working)
-    # Where most GPUs do nothing, one job was never meant for all of them.
+    # If most GPUs do nothing, the job was never meant to use all of them.
     if not is_minority or len(names) > 1 or not run.alike(working):
         return None
     unused_labels = ", ".join(gpu.label for gpu in unused)
@@ -308,5 +321,6 @@ RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
     hang_in_collective,
     standstill,
 )
-"""Asked in this order; the first that judges is the verdict. What was before a run stopped to make
-progress says nothing about it."""
+"""Called in this order; the first verdict that is not None counts. The last two are about runs that
+stopped making progress, where earlier figures mean little.
+"""

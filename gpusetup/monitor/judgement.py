@@ -12,4 +12,4 @@ class Judgement(NamedTuple):
     cause: str
     evidence: str
     steps: tuple[str, ...] = ()
-    """Ids of next steps (`steps.STEPS`), the best first."""
+    """Ids of next steps (`steps.STEPS`), with the best first."""

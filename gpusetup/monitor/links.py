@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LANE_BYTES = (0.0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
-"""A second, one way, by the generation of PCIe (PCI-SIG)."""
+"""Bytes per second and lane in one direction, indexed by PCIe generation (PCI-SIG)."""
 
 
 def pcie_limit(generation: float | None, lanes: float | None) -> float | None:
@@ -15,20 +15,22 @@ def pcie_limit(generation: float | None, lanes: float | None) -> float | None:
     """
     if generation is None or not lanes:
         return None
-    # A generation that is newer than this table.
+    # The generation is newer than this table.
     if not 0 < generation < len(LANE_BYTES):
         return None
     return LANE_BYTES[int(generation)] * lanes
 
 
 FULL_WITHOUT_A_LIMIT = ((11e9, 13.5e9), (22e9, 27e9))
-"""Bytes a second, one way: what a full link with 16 lanes carries in practice, of PCIe 3 and of
-PCIe 4 (theory: 15.8e9 and 31.5e9). Between the two, a rate says nothing without the link."""
+"""Ranges of bytes per second in one direction that a full link with 16 lanes reaches in practice,
+for PCIe 3 and PCIe 4 (in theory 15.8e9 and 31.5e9). A rate between the ranges cannot be judged if
+the link is unknown.
+"""
 
 
 def looks_full(rate: float) -> bool:
-    """Whether this rate (bytes per second) is typical of a full PCIe 3 or 4 link with 16 lanes;
-    used if the link itself is unknown.
+    """Whether this rate (bytes per second) is typical of a full PCIe 3 or 4 link with 16 lanes.
+    Used if the link itself is unknown.
 
     >>> looks_full(11.8e9), looks_full(17e9)
     (True, False)

@@ -1,7 +1,8 @@
-"""Lines in which nvidia-smi says that it can no longer read a GPU, and the samples of a lost GPU
-that they stand for. Pure functions.
+"""Finds lines in which nvidia-smi reports that it can no longer read a GPU, and turns them into
+samples of a lost GPU. Pure functions.
 
-A log ends with such a line: nvidia-smi prints no row for the GPU after it, and mostly none at all.
+A log ends with such a line, because nvidia-smi then prints no more rows for the GPU, and usually
+none for the others.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ LOST_HANDLE = re.compile(
     r"(?:(?P<index>\d{1,3})\s*:\s+)?(?P<bus>[0-9a-f]+:[0-9a-f:.]+)?",
     re.I,
 )
-"""`GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`."""
+"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`."""
 LOST_DRIVER = re.compile(r"failed to initialize nvml: .*(unknown error|gpu is lost)", re.I)
-"""Other endings, such as a version mismatch, are no fault of a GPU."""
+"""Matches only endings that show a faulty GPU; others, such as a version mismatch, do not."""
 
 
 NO_LONGER = "nvidia-smi can no longer"
-"""How a reason begins that a line of nvidia-smi gave."""
+"""How the `reason` of a loss begins if it comes from a line of nvidia-smi."""
 
 
 class LostGpu(NamedTuple):
-    """What one line says about a GPU that can no longer be read."""
+    """What one line reports about a GPU that can no longer be read."""
 
     gpu_index: int | None
-    """The GPU; None if the line does not number it."""
+    """The GPU's index; None if the line contains no index."""
     reason: str
-    """What nvidia-smi could not do, in words."""
+    """What nvidia-smi could no longer do, in words."""
 
 
 def loss_in(line: str) -> LostGpu | None:
@@ -56,20 +57,21 @@ def loss_in(line: str) -> LostGpu | None:
 
 
 def reason_of(gpu: GpuSample) -> str | None:
-    """The reason that a line of nvidia-smi gave for the loss of a GPU; None if its own sample tells
-    that it is lost."""
+    """The reason for the loss of a GPU that a line of nvidia-smi gave; None if the GPU's own sample
+    reports the loss.
+    """
     problem = gpu.problem or ""
     return problem if problem.startswith(NO_LONGER) else None
 
 
 class LossWatch:
-    """Passes on the lines of a log and remembers the last loss that one of them reported."""
+    """Passes on the lines of a log, and remembers the last loss that a line reported."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = lines
         self.loss: LostGpu | None = None
         self.is_last_line = False
-        """Whether nothing but empty lines followed the loss."""
+        """Whether only empty lines followed the loss."""
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
@@ -88,9 +90,10 @@ def with_losses(
     read: Callable[[Iterable[str], float], Iterator[Sample]],
     interval: float,
 ) -> Iterator[Sample]:
-    """Yields the samples that `read` finds in these lines, with the GPUs that they report as lost.
+    """Yields the samples that `read` finds in these lines, and adds the GPUs that the lines report
+    as lost.
 
-    `interval`: seconds between samples of a log that tells no time.
+    `interval`: seconds between samples if the log contains no times.
     """
     watch = LossWatch(lines)
     latest: Sample | None = None
@@ -99,7 +102,7 @@ def with_losses(
     for sample in read(iter(watch), interval):
         present = {gpu.index for gpu in sample.gpus}
         absent = [gpu for index, gpu in seen.items() if index not in present]
-        # A GPU that merely has no row in this moment is not lost.
+        # A GPU that just has no row at this moment is not lost.
         lost_gpus = gpus_lost(watch.loss, absent) if watch.loss else ()
         seen.update((gpu.index, gpu) for gpu in sample.gpus)
         if latest is not None and sample.seconds > latest.seconds:
@@ -110,13 +113,16 @@ def with_losses(
         return
     lost_gpus = gpus_lost(watch.loss, list(seen.values()))
     if not lost_gpus:
-        # A GPU that this log has no row of: without it nvidia-smi reads the others no more either.
+        # The lost GPU has no row in this log. Without it, nvidia-smi can no longer read the other
+        # GPUs either.
         lost_gpus = gpus_lost(watch.loss._replace(gpu_index=None), list(seen.values()))
     yield Sample(at="", seconds=latest.seconds + step, gpus=lost_gpus)
 
 
 def gpus_lost(loss: LostGpu, gpus: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
-    """Those of these GPUs that the loss is about (all if it numbers none), as lost."""
+    """Samples that mark GPUs as lost: the GPU that the loss is about, or all of these GPUs if the
+    loss names no index.
+    """
     lost_gpus = []
     for gpu in gpus:
         if loss.gpu_index in (None, gpu.index):

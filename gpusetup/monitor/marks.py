@@ -1,69 +1,71 @@
 """The thresholds for the verdicts, each with its unit.
 
-The acceleration guide gives utilisation near 100 %, memory 70 to 90 %, 70 to 85 °C; the others
-are chosen here and checked on the labelled runs of tests/monitor/monitor_kinds.py.
+The acceleration guide recommends utilisation near 100 %, memory at 70 to 90 %, and 70 to 85 °C. We
+chose the other thresholds, and checked them on the labelled runs in tests/monitor/monitor_kinds.py.
 """
 
 from __future__ import annotations
 
-QUIET = 3.0  # %: utilisation up to here is none: a display, a stray kernel
-BUSY = 85.0  # %: utilisation from here on is near 100 %
-LOW = 50.0  # %: below this comes the ordered advice
-IDLE = 5.0  # %: mean utilisation below this over a run is idle
+QUIET = 3.0  # %: utilisation up to this counts as none (a display, a stray kernel)
+BUSY = 85.0  # %: utilisation from this on counts as near 100 %
+LOW = 50.0  # %: utilisation below this gets the acceleration guide's advice
+IDLE = 5.0  # %: a run with a lower mean utilisation is idle
 STRAY_USE = 10.0  # %: utilisation below this does not end a pause
-STRAY_PART = 20.0  # %: of the usual utilisation, nor does less than this part of it
-PAUSE_SECONDS = 5.0  # s: a quiet stretch of this length is a pause, not a stutter
-PAUSE_SHARE = 20.0  # %: if pauses take more of the run, they are the problem
-SLOW_PHASES_SHARE = 10.0  # %: regular long phases of less work take this much of the time
-MEMORY_LOW = 70.0  # %: memory below leaves room
-MEMORY_HIGH = 90.0  # %: memory above leaves little
-MEMORY_TIGHT = 95.0  # %: a longer sequence or a library's workspace ends the run
-HOT = 85.0  # °C: above this clocks come down
-THROTTLED_SHARE = 10.0  # %: a throttle reason is on for at least this share of the work
-POWER_CAPPED_SHARE = 50.0  # %: the power cap is on for at least this share of the work
-LOW_CLOCKS = 80.0  # %: clocks below this share of their maximum are held down
-CORE_FULL = 80.0  # %: a process computes this much of a core; below it waits
-QUIET_SHARE = 15.0  # %: the GPU is quiet in at least this share of the samples
-READ_RATE = 5e6  # bytes/s: reads more than code and logs need
-USE_DIFFERENCE = 25.0  # points: mean utilisations of GPUs differ by this much
-HELD_MEMORY = 5.0  # %: an idle GPU with more memory in use belongs to the job
-LEAST_SAMPLES = 3.0  # samples: fewer cannot be judged
-MEMORY_FULL = 98.0  # %: memory that is full: the next allocation fails
-MEMORY_GONE = 50.0  # %: memory that falls below this from full: it ended
-LEAK_GROWTH = 20.0  # points: memory that grew all the time by this much leaks
-WARM_UP_USE = 0.6  # part: a warm-up works less than this part of later work
-WARMED_UP_USE = 0.8  # part: from this part of later work on it is over
-LONGEST_WARM_UP = 60.0  # %: what takes more of the run is no warm-up
-IDLE_POWER = 12.0  # %: of its power limit, what a card draws without work
-LIGHT_POWER = 35.0  # %: power above that, of the time with work: below it is light
-POWER_LEFT = 75.0  # %: of its limit: a card that draws less has power left
-CUDA_CONTEXT = 200 << 20  # bytes: of GPU memory: a process has begun to use it
-YOUNG_SECONDS = 30.0  # s: a busy program that is younger has only begun
-START_UP_SECONDS = 150.0  # s: where GPU memory rises, a younger record is a start-up
-DESKTOP_MEMORY = 15.0  # %: what a desktop holds of the memory, where nothing is told
-MANY_THREADS = 250.0  # %: of a core: one process that computes on many threads
-HELPER_CPU = 150.0  # %: of a core: other processes of the command compute
-CPU_USED_UP = 88.0  # %: of the cores that the command may use
-NETWORK_RATE = 2e7  # bytes/s: received: more than logs and metrics
-WRITE_RATE = 5e7  # bytes/s: written: a checkpoint, not a log
-NVLINK_RATE = 2e10  # bytes/s: over NVLink: much of what GPUs exchange
-PCIE_RATE = 4e9  # bytes/s: over PCIe: more than batches of data
-HANG_SECONDS = 40.0  # s: a stretch without progress of this length is a hang
-HANG_SECONDS_UNENDED = 120.0  # s: the same, where nobody told how the run ended
-RESTING_CPU = 20.0  # %: of a core, all processes together: they wait
-POWER_DROP = 1.5  # times: the power before it, where work stopped
-FEW_SAMPLES = 10.0  # samples: fewer say little about a run
-SPINNING_USE = 95.0  # %: utilisation of a card that waits in a collective
-POWER_DIFFERENCE = 30.0  # points: power shares of busy GPUs differ by this much
-ALIKE = 10.0  # points: GPUs of one job differ by less in use, power and memory
-RATED_POWER = 95.0  # %: of the rated power: a limit below it was lowered
-RATED_CLOCKS = 60.0  # %: clocks at the rated limit that heavy work brings
-PCIE_LAUNCHES = 3e8  # bytes/s to a card: launches alone bring so much (H100: 260 MB/s measured)
-START_UP_NOTE = 2.0  # s: a shorter start-up is not worth a word
-HALF_POWER = 60.0  # %: power while kernels run: below it they wait for data from elsewhere
-NETWORK_FULL = 70.0  # %: of what the network interface carries
-NETWORK_MUCH = 1e8  # bytes/s: gradients between machines; a network of 1 Gbit/s is full with it
-EMPTY_MEMORY = 200 << 20  # bytes: less than a CUDA context: nothing can compute on this GPU
-TOUCH_SECONDS = 3.0  # s: work of this length before a longer pause is part of the start
-AWAKE_SHARE = 80.0  # %: of the samples: with clocks of work in so many, a GPU is ready all along
-LEAST_TREES = 2.0  # samples of the command: fewer say nothing about it
+STRAY_PART = 20.0  # % of the usual utilisation: less than this does not end a pause either
+PAUSE_SECONDS = 5.0  # s: a quiet stretch of this length is a pause rather than a stutter
+PAUSE_SHARE = 20.0  # %: if pauses take more of the run than this, they are the problem
+SLOW_PHASES_SHARE = 10.0  # %: regular slow phases matter from this share of the time on
+MEMORY_LOW = 70.0  # %: below this, a GPU's memory has room for a larger batch
+MEMORY_HIGH = 90.0  # %: above this, a GPU's memory has little room left
+MEMORY_TIGHT = 95.0  # %: above this, a longer sequence or a library's workspace may end the run
+HOT = 85.0  # °C: above this, the GPU lowers its clocks
+THROTTLED_SHARE = 10.0  # %: a throttle reason must be active in this share of the work to count
+POWER_CAPPED_SHARE = 50.0  # %: the power cap must be active in this share of the work to count
+LOW_CLOCKS = 80.0  # % of the maximum: lower clocks count as throttled
+CORE_FULL = 80.0  # % of a core: a process that uses less is partly waiting
+QUIET_SHARE = 15.0  # %: the GPU must be quiet in this share of the samples to count as often quiet
+READ_RATE = 5e6  # bytes/s: a higher read rate is more than code and logs need
+USE_DIFFERENCE = 25.0  # points: the least difference between the mean utilisations of GPUs
+HELD_MEMORY = 5.0  # %: an idle GPU with more memory in use than this belongs to the job
+LEAST_SAMPLES = 3.0  # samples: a run with fewer cannot be judged
+MEMORY_FULL = 98.0  # %: from this on memory is full, and the next allocation fails
+MEMORY_GONE = 50.0  # %: if full memory falls below this, the process ended
+LEAK_GROWTH = 20.0  # points: memory that grows by this much, all the time, is a leak
+WARM_UP_USE = 0.6  # fraction: a warm-up works less than this fraction of later work
+WARMED_UP_USE = 0.8  # fraction: a warm-up is over once this fraction of later work is reached
+LONGEST_WARM_UP = 60.0  # % of the run: anything longer is not a warm-up
+IDLE_POWER = 12.0  # % of its power limit: what a card draws when idle
+LIGHT_POWER = 35.0  # % of the power limit, in addition to idle power: a smaller draw is light work
+POWER_LEFT = 75.0  # % of its limit: a card that draws less could draw more
+CUDA_CONTEXT = (
+    200 << 20
+)  # bytes: more GPU memory than this shows that a process has begun to use the GPU
+YOUNG_SECONDS = 30.0  # s: a busy program that has run for less has only just begun
+START_UP_SECONDS = 150.0  # s: if GPU memory rises, a shorter recording shows only the start-up
+DESKTOP_MEMORY = 15.0  # %: GPU memory of a desktop, assumed if no processes are reported
+MANY_THREADS = 250.0  # % of a core: one process that uses more computes on many threads
+HELPER_CPU = 150.0  # % of a core: if they use more, other processes of the command compute
+CPU_USED_UP = 88.0  # % of the cores that the command may use: above this they are used up
+NETWORK_RATE = 2e7  # bytes/s received: more than logs and metrics need
+WRITE_RATE = 5e7  # bytes/s written: a checkpoint rather than a log
+NVLINK_RATE = 2e10  # bytes/s over NVLink: a large exchange between GPUs
+PCIE_RATE = 4e9  # bytes/s over PCIe: more than batches of data need
+HANG_SECONDS = 40.0  # s: a stretch of this length without progress is a hang
+HANG_SECONDS_UNENDED = 120.0  # s: the same, if it is unknown how the run ended
+RESTING_CPU = 20.0  # % of a core, all processes together: below this, they are waiting
+POWER_DROP = 1.5  # times: in a hang, the power drops by at least this factor
+FEW_SAMPLES = 10.0  # samples: a run with fewer says little
+SPINNING_USE = 95.0  # %: a card that waits in a collective shows at least this utilisation
+POWER_DIFFERENCE = 30.0  # points: the least difference between the power shares of busy GPUs
+ALIKE = 10.0  # points: GPUs of one job differ by less in utilisation, power and memory
+RATED_POWER = 95.0  # % of the rated power: a limit below this was lowered
+RATED_CLOCKS = 60.0  # % of the maximum: clocks that heavy work reaches at the rated power limit
+PCIE_LAUNCHES = 3e8  # bytes/s to a card: kernel launches need less than this (260 MB/s on an H100)
+START_UP_NOTE = 2.0  # s: a shorter start-up is not worth mentioning
+HALF_POWER = 60.0  # % of the power limit: kernels that draw less wait for data from elsewhere
+NETWORK_FULL = 70.0  # %: of the network interface's limit
+NETWORK_MUCH = 1e8  # bytes/s: gradients between machines; this fills a network of 1 Gbit/s
+EMPTY_MEMORY = 200 << 20  # bytes: less than a CUDA context, so nothing can compute on this GPU
+TOUCH_SECONDS = 3.0  # s: work of this length before a longer pause still belongs to the start
+AWAKE_SHARE = 80.0  # % of the samples: with high clocks in this many, a GPU was ready all the time
+LEAST_TREES = 2.0  # samples of the command: fewer are too few to judge it

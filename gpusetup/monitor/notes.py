@@ -1,5 +1,4 @@
-"""Notes that a run gets in addition to its verdict, about everything else that is worth knowing.
-Pure functions."""
+"""Notes on a run, added to its verdict: everything else that is worth knowing. Pure functions."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from gpusetup.monitor.work import below
 @Sign
 def has_room(subject: Subject) -> bool:
     """Whether the GPU's memory is less than 70 % full, so that a larger batch may fit."""
-    # The guide's range for memory begins at 70 %.
+    # The acceleration guide's range for memory begins at 70 %.
     memory_share = subject.gpu.memory.p95
     return below(memory_share, marks.MEMORY_LOW)
 
@@ -38,8 +37,9 @@ def has_room(subject: Subject) -> bool:
 @Sign
 def hot(subject: Subject) -> bool:
     """Whether the GPU is hotter than the guide recommends (85 °C); false if its temperature is
-    unknown."""
-    # Some cards tell no temperature.
+    unknown.
+    """
+    # Some cards report no temperature.
     heat = subject.gpu.heat or 0.0
     return heat > marks.HOT
 
@@ -47,16 +47,17 @@ def hot(subject: Subject) -> bool:
 @Sign
 def warmed_up(subject: Subject) -> bool:
     """Whether the GPU worked less at the beginning of its work, for example during compilation."""
-    # Compilation, or cold caches: the figures leave it out.
+    # The reason may be compilation or cold caches. The figures exclude this time.
     warm_seconds = subject.gpu.parts.warm
     return warm_seconds > 0
 
 
 @Sign
 def started_late(subject: Subject) -> bool:
-    """Whether the GPU did nothing for the first seconds, while the program started or loaded its
-    model and data."""
-    # Python's imports alone take about two seconds.
+    """Whether the GPU did nothing in the first seconds, while the program started or loaded its
+    model and data.
+    """
+    # Python's imports take about two seconds on their own.
     start_seconds = subject.gpu.parts.start_up
     return start_seconds >= marks.START_UP_NOTE
 
@@ -64,7 +65,7 @@ def started_late(subject: Subject) -> bool:
 @Sign
 def paused(subject: Subject) -> bool:
     """Whether the GPU paused between its first and its last work, for at least five seconds."""
-    # For at least five seconds each time.
+    # A stretch without work counts as a pause from five seconds on.
     pauses = subject.gpu.parts.pauses
     return len(pauses) > 0
 
@@ -80,7 +81,7 @@ def has_low_clocks(subject: Subject) -> bool:
 
 
 def times_and_lengths(subject: Subject) -> str:
-    """A phrase with how often the GPU paused, for what share of the time, and for how long at
+    """A phrase on how often the GPU paused, for what share of the time, and for how long at
     most."""
     parts = subject.gpu.parts
     return (
@@ -90,21 +91,21 @@ def times_and_lengths(subject: Subject) -> str:
 
 
 def memory_p95(subject: Subject) -> str:
-    """A phrase with how full the GPU's memory was (95th percentile)."""
+    """A phrase on how full the GPU's memory was (95th percentile)."""
     memory_share = subject.gpu.memory.p95
     full = whole(memory_share)
     return f"memory {full} % full"
 
 
 def high_memory(subject: Subject) -> str:
-    """A phrase with how full the GPU's memory was, and the threshold that it exceeds."""
+    """A phrase on how full the GPU's memory was, with the threshold that it exceeds."""
     sentence = memory_p95(subject)
     mark = f"{marks.MEMORY_HIGH:.0f}"
     return f"{sentence}, more than {mark} %"
 
 
 def foreign_memory(subject: Subject) -> str:
-    """A phrase that names the programs outside the job that hold much of the GPU's memory."""
+    """A phrase that names the programs outside the job which use much of the GPU's memory."""
     holders = subject.run.foreign_holders(subject.gpu)
     return f"memory that is not the job's: {', '.join(map(named_with_size, holders))}"
 
@@ -117,28 +118,28 @@ def heat(subject: Subject) -> str:
 
 
 def start_up(subject: Subject) -> str:
-    """A phrase with the seconds before the program first used the GPU."""
+    """A phrase on how many seconds passed before the program first used the GPU."""
     parts = subject.gpu.parts
     seconds = whole(parts.start_up)
     return f"the first {seconds} s, before the GPU was used, are not counted"
 
 
 def warm_up(subject: Subject) -> str:
-    """A phrase with the length of the GPU's warm-up in seconds."""
+    """A phrase on the length of the GPU's warm-up in seconds."""
     parts = subject.gpu.parts
     seconds = whole(parts.warm)
     return f"the figures leave out a warm-up of {seconds} s (perhaps compilation, or cold caches)"
 
 
 def link(subject: Subject) -> str:
-    """A phrase with how much the GPU's slow PCIe link can carry in one direction."""
+    """A phrase on how much the GPU's slow PCIe link can carry in one direction."""
     limit = subject.gpu.link_limit
     rate = megabytes(limit)
     return f"its PCIe link carries {rate} in one direction: check the slot and the riser"
 
 
 def few_lanes(subject: Subject) -> str:
-    """A phrase with how many lanes the GPU's PCIe link uses, and what to check."""
+    """A phrase on how many lanes the GPU's PCIe link uses, and what to check."""
     return f"{lanes(subject)}: check the slot and the riser (two cards may share the lanes)"
 
 
@@ -150,9 +151,11 @@ def locked_clocks(subject: Subject) -> str:
 
 
 slow_but_busy = s.busy & s.slow_link
-"""Its link is slow, and that costs nothing yet."""
+"""The GPU's link is slow, but this costs nothing yet."""
 waits_on_half_its_lanes = ~s.busy & ~s.narrow_link
-"""It waits, and half of its lanes seldom are the cause; a quarter of them is a verdict."""
+"""The GPU waits, and half of its lanes are missing, which is seldom the cause. If three quarters
+are missing, a verdict says so.
+"""
 
 NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (s.memory_grew & ~(s.peak_high | fills_soon), leak_words),
@@ -170,12 +173,13 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (s.lacks_lanes & (slow_but_busy | waits_on_half_its_lanes), few_lanes),
     (s.busy & has_low_clocks & s.unexplained, locked_clocks),
 )
-"""What is said of a GPU that works, if it is so."""
+"""Notes on a GPU that worked, each with the condition under which it is shown."""
 
 
 def notes(run: WatchedRun) -> Iterator[str]:
-    """Yields the notes on a run: on a short record, on each GPU, on GPUs that did nothing, and on
-    the machine's memory."""
+    """Yields the notes on a run: about a short recording, each GPU, the GPUs that did nothing, and
+    the machine's memory.
+    """
     if run.samples < marks.LEAST_SAMPLES:
         counted = "one sample shows" if run.samples == 1 else f"{run.samples} samples show"
         yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
@@ -183,7 +187,7 @@ def notes(run: WatchedRun) -> Iterator[str]:
         words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
         yield f"{words}: a minute of them says more"
     yield from grouped_notes(run)
-    # Where no GPU worked, the verdict itself says what they did.
+    # If no GPU worked, the verdict itself describes them.
     if run.at_work:
         yield from what_rested(run)
     if host_memory_fills(run):
@@ -195,11 +199,11 @@ def notes(run: WatchedRun) -> Iterator[str]:
 
 
 def grouped_notes(run: WatchedRun) -> Iterator[str]:
-    """Yields the notes on the GPUs, where those with the same note share a line."""
+    """Yields the notes on the GPUs, where GPUs with the same note share one line."""
     labels_of: dict[str, list[str]] = {}
     for gpu in run.gpus:
         if gpu.lost_at is not None:
-            # If a working GPU was lost, the verdict has the line at the end of the log.
+            # If a working GPU was lost, the verdict already quotes the line at the end of the log.
             if worked(gpu) and reason_of(gpu.rows[-1].gpu):
                 continue
             since = f" since {gpu.lost_at}" if gpu.lost_at else ""
@@ -212,13 +216,14 @@ def grouped_notes(run: WatchedRun) -> Iterator[str]:
 
 
 def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """Yields the notes on one GPU that is not lost; none if it did not work, except that it had
-    memory errors."""
+    """Yields the notes on one GPU that is not lost. A GPU that did not work only gets a note on
+    memory errors.
+    """
     errors = earlier_errors(gpu, is_reading=run.is_reading)
     if errors:
         yield errors
     work = considered(gpu) if worked(gpu) else None
-    # A GPU that did nothing has no figures to remark on.
+    # A GPU that did nothing has no figures to comment on.
     if work is None:
         return
     subject = Subject(run, gpu, work)
@@ -228,8 +233,9 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
 
 
 def what_rested(run: WatchedRun) -> Iterator[str]:
-    """Yields notes on the GPUs that did nothing while others worked: held, used by a display only,
-    or unused."""
+    """Yields notes on the GPUs that did nothing while others worked: their memory is in use, only a
+    display uses them, or they are unused.
+    """
     held = []
     drawing = []
     unused = []

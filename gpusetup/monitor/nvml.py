@@ -1,7 +1,7 @@
-"""Samples from NVML, which a child process reads. Reads the machine.
+"""Samples that a child process reads from NVML. Reads the machine.
 
-A child that hangs, crashes or was never there is a `SourceEnded` with its reason; we do not hang
-with it.
+If the child hangs, crashes or cannot start, `SourceEnded` gives the reason; the monitor itself
+never hangs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gpusetup.probe.deadline import Deadline
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
 FORBIDDEN = (4, 17)
-"""NVML: no permission, blocked by the operating system."""
+"""NVML's error codes for "no permission" and "blocked by the operating system"."""
 FAILED, SAMPLE = '{"init"', '{"at"'
-"""How the lines of `read_nvml` begin; anything else was printed by a library."""
+"""How the lines of `read_nvml` begin. Any other line was printed by a library."""
 
 
 class Nvml(SampleSource):
@@ -37,7 +37,7 @@ class Nvml(SampleSource):
             try:
                 line = self._lines.next(remaining)
             except EOFError as problem:
-                # What a library printed last often says why the child ended.
+                # The last line that a library printed often says why the child ended.
                 reasons = [reason for reason in (str(problem), last_line) if reason]
                 raise SourceEnded(f"NVML: {': '.join(reasons)}") from problem
             if line.startswith(FAILED):
@@ -51,8 +51,9 @@ class Nvml(SampleSource):
 
 
 def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
-    """The NVML source of samples, read from this child's lines. Raises SourceEnded if the child
-    does not respond or lists no GPU."""
+    """The NVML source of samples, read from this child's output. Raises SourceEnded if the child
+    does not respond or lists no GPU.
+    """
     source = Nvml(lines)
     try:
         with deadline.waiting_for("NVML"):
@@ -69,10 +70,11 @@ def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
 
 
 def not_initialised(line: str) -> SourceEnded:
-    """The error that says why NVML could not be initialised, from the line that the child
-    printed."""
+    """The error that says why NVML could not be initialised, based on the line that the child
+    printed.
+    """
     failure = json.loads(line)
     is_forbidden = failure["init"] in FORBIDDEN
-    # NVML's own words for a missing library begin with its name.
+    # NVML's own message for a missing library begins with "NVML".
     message = failure["message"].removeprefix("NVML ")
     return SourceEnded(f"NVML: {message}", blocked=is_forbidden)

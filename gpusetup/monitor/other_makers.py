@@ -1,5 +1,6 @@
-"""Opens the source of samples for AMD, Intel or Apple GPUs, if there is no NVIDIA GPU to watch.
-Reads the machine."""
+"""Opens a source of samples for AMD, Intel or Apple GPUs if there is no NVIDIA GPU to watch. Reads
+the machine.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ BY_FAMILY = {
     "macos": (open_powermetrics,),
     "windows": (open_xpu_smi,),
 }
-"""What is tried on a system, in order."""
+"""The sources to try on each operating system, in this order."""
 
 
 def open_other_maker(interval: float, system: System | None = None) -> SampleSource:
-    """The first source of this system that works. Raises SourceEnded with the reasons of all
-    sources if none does."""
+    """The first of this system's sources that works. If none works, raises SourceEnded with the
+    reasons of all of them.
+    """
     system = system or System()
     reasons = []
     for open_source in BY_FAMILY[system.family]:

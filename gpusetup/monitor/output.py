@@ -1,9 +1,9 @@
 """Passes on a command's output byte by byte while the monitor reads it too. Reads and writes
 streams.
 
-A stream that is a terminal stays one for the command: it writes to a terminal of ours of the same
-size (a pseudo-terminal), so that progress bars stay progress bars. Where that cannot be had
-(Windows' console), the command keeps the stream and nothing is read.
+If our stream is a terminal, the command writes to a pseudo-terminal of the same size, so that
+progress bars still work. Where there are no pseudo-terminals (Windows), the command writes to the
+stream directly and the monitor reads nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ ReadAlong = Callable[[bytes], None]
 STDOUT, STDERR = 1, 2
 READ_BYTES = 65536
 LAST_WORDS_SECONDS = 0.5
-"""How long after the command's end its children may go on writing before they are left alone."""
+"""How long after the command's end its children may keep writing before we stop reading."""
 
 
 class Channel(NamedTuple):
-    """The file descriptors of one output stream: where the command writes, where the monitor reads,
-    and the stream that gets the output."""
+    """The file descriptors of one output stream: one that the command writes to, one that the
+    monitor reads from, and our own stream, which gets the output.
+    """
 
     written: int
     read: int
@@ -33,9 +34,9 @@ class Channel(NamedTuple):
 
 
 class CommandOutput:
-    """Carries a command's output to our own streams, and reads it on the way.
+    """Passes a command's output on to our own streams, and reads it on the way.
 
-    `stdout_to`: the stream that the command's stdout goes to (stderr under `--json`).
+    `stdout_to`: the stream that receives the command's stdout (stderr with `--json`).
     """
 
     def __init__(self, read_along: ReadAlong, stdout_to: int = STDOUT) -> None:
@@ -44,10 +45,10 @@ class CommandOutput:
         self._threads: list[threading.Thread] = []
         self._command_ended = threading.Event()
         stdout = self._channel(stdout_to)
-        # The order of the two streams stays if they go to the same place.
+        # If both streams go to the same place, one channel keeps their output in order.
         is_one_place = is_same(stdout_to, STDERR)
         stderr = stdout if is_one_place else self._channel(STDERR)
-        # Without a channel the command keeps the stream itself.
+        # Without a channel, the command writes to our stream directly.
         self.stdout = stdout_to
         if stdout:
             self.stdout = stdout.written
@@ -56,8 +57,9 @@ class CommandOutput:
             self.stderr = stderr.written
 
     def _channel(self, target: int) -> Channel | None:
-        """A channel to one of our streams; None if there is none, so that the command writes to the
-        stream directly."""
+        """A channel to one of our streams; None if there can be none, so that the command writes to
+        the stream directly.
+        """
         try:
             is_terminal = os.isatty(target)
             os.fstat(target)
@@ -76,7 +78,7 @@ class CommandOutput:
     def begin(self) -> None:
         """Start passing on the output; call this once the command has started."""
         for channel in self._channels:
-            # Else its end would not end the stream for us.
+            # Otherwise the stream would stay open for us after the command's end.
             os.close(channel.written)
             thread = threading.Thread(target=self._pass_on, args=(channel,), daemon=True)
             self._threads.append(thread)
@@ -85,7 +87,7 @@ class CommandOutput:
     def give_up(self) -> None:
         """Close all channels, because the command could not be started."""
         for channel in self._channels:
-            # No thread reads yet.
+            # No thread is reading yet.
             os.close(channel.written)
             os.close(channel.read)
 
@@ -98,7 +100,7 @@ class CommandOutput:
     def end(self) -> None:
         """Pass on the remaining output after the command has ended."""
         self._command_ended.set()
-        # Windows cannot ask a pipe whether something is there: its thread may wait for ever.
+        # Windows has no `select` for pipes, so a thread there may wait forever.
         patience = None if os.name == "posix" else LAST_WORDS_SECONDS
         for thread in self._threads:
             thread.join(patience)
@@ -107,17 +109,18 @@ class CommandOutput:
         try:
             while data := self._next(channel.read):
                 write_all(channel.target, data)
-                # Reading along must not harm the command whatever it prints.
+                # A failure in reading along must not harm the command, whatever it prints.
                 with contextlib.suppress(Exception):
                     self._read_along(data)
         except OSError:
-            pass  # our stream was closed: the command learns it as it writes (SIGPIPE)
+            pass  # our stream was closed; the command notices when it writes (SIGPIPE)
         finally:
             os.close(channel.read)
 
     def _next(self, number: int) -> bytes:
-        """The next bytes of the output; b"" at its end, also if children of the ended command keep
-        the stream open without writing."""
+        """The next bytes of the output. b"" at its end, or if the command has ended and its
+        children keep the stream open without writing.
+        """
         if os.name == "posix":
             while not select.select([number], [], [], LAST_WORDS_SECONDS)[0]:
                 if self._command_ended.is_set():
@@ -125,7 +128,7 @@ class CommandOutput:
         try:
             return os.read(number, READ_BYTES)
         except OSError:
-            return b""  # Linux: the last program on a pseudo-terminal has ended (EIO)
+            return b""  # on Linux: the last program on a pseudo-terminal has ended (EIO)
 
 
 def is_same(first: int, second: int) -> bool:
@@ -147,10 +150,11 @@ def write_all(number: int, data: bytes) -> None:
 
 
 def pseudo_terminal(like: int) -> Sequence[int]:
-    """A new pseudo-terminal of the same size as one of ours: the end that we read and the end that
+    """A new pseudo-terminal of the same size as ours: the end that we read from, and the end that
     the command writes to.
 
-    It changes no byte of the output, since ours does that itself (a newline gets its return).
+    It does not change the output, because our own terminal already does so (it adds a carriage
+    return to each newline).
     """
     import pty
     import termios
@@ -165,7 +169,7 @@ def pseudo_terminal(like: int) -> Sequence[int]:
 
 
 def copy_size(source: int, target: int) -> None:
-    """Copy the window size of one terminal to another; does nothing if that fails."""
+    """Copy the window size of one terminal to another; does nothing if this fails."""
     import fcntl
     import termios
 

@@ -1,5 +1,6 @@
 """A source of samples that calls a function once per interval, for example to read files, and needs
-no child process."""
+no permanent child process.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from gpusetup.monitor.sources import Machine
 
 
 class Polled(Machine):
-    """Gives a sample per interval, with the GPUs that a function returns at that moment."""
+    """Returns one sample per interval, with the GPUs as a function describes them at that
+    moment."""
 
     def __init__(self, ask: Callable[[], tuple[GpuSample, ...]], interval: float) -> None:
         super().__init__(interval)
@@ -22,6 +24,6 @@ class Polled(Machine):
         moment = super().read(timeout)
         before = time.monotonic()
         gpus = self._ask()
-        # A slow tool's answer is of the moment when it came.
+        # If the tool is slow, its values are from the moment when it returns.
         waited = time.monotonic() - before
         return replace(moment, gpus=gpus, seconds=round(moment.seconds + waited, 3))

@@ -1,5 +1,6 @@
-"""A power limit that falls while a GPU works, as when a laptop's charger is unplugged or a power
-manager lowers it. Pure functions."""
+"""Finds power limits that fall while a GPU works, for example because a laptop's charger is
+unplugged or a power manager lowers the limit. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +11,32 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.work import Moment, below, mean, or_zero, percent
 
 LEAST_SAMPLES = 5
-"""Fewer samples before or after the fall may be a moment that passes."""
+"""With fewer samples before or after the fall, it may only be temporary."""
 NEAR_THE_LIMIT = 85.0
-"""Percent of the limit from which a card counts as being held by it."""
+"""In percent of the limit. A card that draws more is considered to be slowed down by the limit."""
 
 
 class PowerLimitFall(NamedTuple):
-    """The moment from which a GPU's power limit stayed below what it was before."""
+    """The moment from which a GPU's power limit stayed lower than before."""
 
     second: float
     before_watts: float
     after_watts: float
     before_mhz: float | None
     after_mhz: float | None
-    """The mean SM clock before and after it; None if unknown."""
+    """The mean SM clock before and after the fall; None if unknown."""
 
 
 def power_limit_fall(rows: Sequence[Moment]) -> PowerLimitFall | None:
-    """The fall of the power limit that slows the GPU down to the end of these samples; None if it
-    did not fall or costs nothing.
+    """The fall of the power limit that slows the GPU down until the end of these samples; None if
+    the limit did not fall or the fall costs no speed.
 
-    The reference is the highest limit of the recording, so no source has to tell what is rated.
+    The highest limit in the recording is the reference, so no source needs to report the rated
+    limit.
     """
     known_rows = [row for row in rows if row.gpu.power_limit_watts]
     highest_limit = max((or_zero(row.gpu.power_limit_watts) for row in known_rows), default=0.0)
-    # A laptop shifts some watts between CPU and GPU all the time.
+    # A laptop constantly shifts a few watts between CPU and GPU.
     least_limit = highest_limit * marks.RATED_POWER / 100
     begin = len(known_rows)
     while begin > 0 and or_zero(known_rows[begin - 1].gpu.power_limit_watts) < least_limit:

@@ -1,7 +1,8 @@
 """Samples of Apple's GPU from `powermetrics`, which only root may run. Reads the machine.
 
-Nothing asks for a password: without root the machine's CPU and memory are watched. The form of its
-text: Apple's manual page powermetrics(1), and outputs in public issues of asitop.
+gpusetup never asks for a password: without root, it only watches the machine's CPU and memory.
+Sources of the output format: Apple's manual page powermetrics(1), and outputs in public issues of
+asitop.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ ROOT = 0
 
 
 class PowerMetrics(Polled):
-    """Samples from `powermetrics`, which is started again for each sample."""
+    """Samples from `powermetrics`, which is started anew for each sample."""
 
     name: SourceName = "powermetrics"
 
 
 def open_powermetrics(interval: float, system: System | None = None) -> PowerMetrics:
     """The powermetrics source. Raises SourceEnded if the program is missing, fails or shows no GPU,
-    or if we are not root."""
+    or if we are not root.
+    """
     system = system or System()
     if system.which(PROGRAM) is None:
         raise SourceEnded(f"{PROGRAM}: not found")
@@ -52,7 +54,7 @@ def is_root() -> bool | None:
 
 
 def gpus_of(text: str) -> tuple[GpuSample, ...]:
-    """The GPU that an output of powermetrics describes; empty if the output shows none.
+    """The GPU in an output of powermetrics; empty if the output shows none.
 
     >>> gpu = gpus_of("GPU HW active residency:  42.50% (444 MHz: 42%)\\nGPU Power: 1250 mW")[0]
     >>> gpu.utilization_percent, gpu.power_watts

@@ -1,8 +1,8 @@
-"""Recognises the kind of a program, such as a server or a notebook, from its command or process
-name. Pure functions.
+"""Recognises the kind of a program, such as a server or a notebook, from its command line or
+process name. Pure functions.
 
-What fits a training (workers, accumulation, torchrun) is no advice for a server, a notebook or a
-simulation.
+The kind matters because advice for a training (workers, accumulation, torchrun) does not suit a
+server, a notebook or a simulation.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gpusetup.monitor.documents import ProcessUse
 class GpuProgram(NamedTuple):
     kind: str
     pattern: str
-    """Of the words of a command or the name of a process, in lower case."""
+    """Matches a command's words or a process name, in lower case."""
     options: bool = False
-    """Whether the command's options count too, not only what it runs."""
+    """Whether the command's options are searched too, and not only the program that it runs."""
 
 
 PROGRAMS = (
@@ -51,13 +51,14 @@ PROGRAMS = (
         r"|encode|benchmark_throughput)([ ._-]|$)|lm_eval|llama-cli|whisper",
     ),
 )
-"""The first that fits names the kind; what none fits is taken for a training."""
+"""The first pattern that matches gives the kind; a command that matches none counts as a training.
+"""
 
 LAUNCHERS = re.compile(
     r"(^|[ /])(torchrun|mpirun|mpiexec|srun|horovodrun|deepspeed|colossalai)( |$)"
     r"|torch\.distributed\.(run|launch)|accelerate(-launch| launch)|axolotl|llamafactory-cli"
 )
-"""What starts a process for each GPU by itself."""
+"""Launchers, which start one process per GPU themselves."""
 
 DISPLAYS = re.compile(
     r"(^|/)(xorg|xwayland|x|gnome-shell|kwin\w*|plasmashell|mutter|sway|hyprland|weston|cinnamon"
@@ -69,7 +70,8 @@ DISPLAYS = re.compile(
 
 
 def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
-    """The kind of a program, judged by its command or, without one, by the names of its processes.
+    """The kind of a program, judged by its command line or, if there is none, by the names of its
+    processes.
 
     An unrecognised command counts as `training`; unrecognised process names give `""`.
 
@@ -79,11 +81,11 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     ('training', '')
     """
     whole = " ".join(command or names)
-    # Options name models and data sets, which say nothing of the program.
+    # Options contain names of models and data sets, which say nothing about the program.
     runs = " ".join(what_runs(command)) if command else whole
     for program in PROGRAMS:
         text = whole if program.options else runs
-        # Windows' paths have backslashes.
+        # Windows paths contain backslashes.
         plain_text = text.lower().replace("\\", "/")
         if re.search(program.pattern, plain_text):
             return program.kind
@@ -101,7 +103,7 @@ def what_runs(command: Sequence[str]) -> tuple[str, ...]:
     for word in command:
         is_option = word.startswith("-")
         is_program = word.endswith((".py", ".ipynb", ".sh"))
-        # `--eval yes`: the word after an option may be its value, unless it is a program.
+        # In `--eval yes`, the word after an option may be its value, unless it is a program.
         follows_option = previous.startswith("-") and previous != "-m"
         may_be_a_value = follows_option and not is_program
         if not is_option and not may_be_a_value:
@@ -117,13 +119,13 @@ def is_launched(command: Sequence[str] | None) -> bool:
     (True, False)
     """
     words = " ".join(command or ())
-    # Names of programs have capitals on Windows.
+    # Program names may contain capitals on Windows.
     match = LAUNCHERS.search(words.lower())
     return match is not None
 
 
 MOST_DIGITS = 6
-"""Of a number of machines: a longer number is something else."""
+"""The most digits in a number of machines; a longer number is something else."""
 
 
 NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)")
@@ -137,7 +139,7 @@ def nodes_of(command: Sequence[str] | None) -> int:
     """
     words = " ".join(command or ())
     match = NODES.search(words)
-    # A command that says nothing runs on one machine.
+    # Without such an option, the command runs on one machine.
     if match is None or len(match[1]) > MOST_DIGITS:
         return 1
     return int(match[1])
@@ -149,7 +151,8 @@ COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
 def is_display(process: ProcessUse) -> bool:
     """Whether a process on a GPU only draws on the screen, judged by its kind and its name.
 
-    On Windows whatever draws a window is of both kinds, and so are desktop programs elsewhere.
+    On Windows, any program that draws a window is listed with both kinds. On other systems, some
+    desktop programs are too.
 
     >>> is_display(ProcessUse(pid=1, name="/usr/lib/xorg/Xorg")), is_display(ProcessUse(pid=1))
     (True, False)
@@ -157,7 +160,7 @@ def is_display(process: ProcessUse) -> bool:
     True
     """
     name = (process.name or "").lower().replace("\\", "/")
-    # A program that computes only, by its kind, is no display whatever its name.
+    # A process that only computes (kind `compute`) is never a display, whatever its name.
     may_draw = process.kind in (None, "both")
     if may_draw and DISPLAYS.search(name):
         return True

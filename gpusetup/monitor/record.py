@@ -1,7 +1,7 @@
 """Reads recordings of the monitor and outputs of `nvidia-smi`.
 
-Its log (`--query-gpu=… --format=csv` with a heading), its table, its long output (`-q`) and `dmon`
-are read, each of one moment or of many.
+It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its table, its long output
+(`-q`) and `dmon`, each with one moment or many.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ FORMAT_HINT = (
     "program use `gpusetup doctor --report FILE`"
 )
 FIRST_LINES = 200
-"""Among so many lines the beginning of a recording is looked for: a shell's prompt may be above."""
+"""How many lines we search for the beginning of a recording, because a shell prompt may precede it.
+"""
 
 
 class RecordedRun(Frozen):
@@ -43,15 +44,15 @@ class RecordedRun(Frozen):
 
 
 def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
-    """Open a recording; its samples are read from the file only as they are needed.
+    """Open a recording; its samples are only read from the file when they are needed.
 
-    `interval`: seconds between the samples of a log that tells no time. A last line that is cut
-    off is left out.
+    `interval`: seconds between samples if the log contains no times. An incomplete last line is
+    left out.
     """
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
-    # Our own records are JSON, one document a line.
+    # Our own recordings are JSON, with one document per line.
     if texts and texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(documents=_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
@@ -69,7 +70,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
             )
         form = smi_text.form_that_begins(line)
         if form:
-            # What stands above it may be its time.
+            # The lines above the beginning may contain its time.
             all_lines = chain(beginning, lines)
             samples = with_losses(all_lines, form.samples, interval)
             has_times = form.tells_time(beginning)
@@ -91,8 +92,9 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
 
 
 def _lines(path: str) -> Iterator[str]:
-    """Yields the lines of a file, decoded with the encoding that its first bytes show. Raises
-    BadInput if it cannot be read."""
+    """Yields the lines of a file, decoded with the encoding that its first bytes indicate. Raises
+    BadInput if the file cannot be read.
+    """
     try:
         # PowerShell writes UTF-16.
         with named_file.opened(path) as file:
@@ -107,10 +109,10 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
-    """Yields the samples and the summary of a recording that the monitor wrote as JSON."""
+    """Yields the samples and the summary from a recording that the monitor wrote as JSON."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
-        # An empty line, as an editor leaves one at the end.
+        # Skip empty lines; an editor may leave one at the end.
         if not line.strip():
             continue
         try:
@@ -118,15 +120,15 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
         except ValueError as problem:
             is_last_line = not line.endswith("\n")
             if is_last_line:
-                return  # the recorder was killed in the middle of it
+                return  # the recorder was killed while writing this line
             raise BadInput(f"{where} is no JSON: {problem}", hint=FORMAT_HINT) from problem
-        # `null` is JSON and no document.
+        # `null` is valid JSON, but not a document.
         if plain is not None:
             yield _document(plain, where)
 
 
 def _document(plain: Any, where: str) -> Sample | Summary:
-    """One document of a recording. Raises BadInput if `monitor --json` did not write it."""
+    """One document of a recording. Raises BadInput if it was not written by `monitor --json`."""
     is_map = isinstance(plain, dict)
     schema = plain.get("schema") if is_map else None
     if schema != SCHEMA:

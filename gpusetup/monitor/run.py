@@ -1,5 +1,6 @@
-"""The figures of a whole run for the verdicts: which GPUs worked, and which of them belong to one
-job. Pure functions."""
+"""A whole run's figures for the verdicts: which GPUs worked, and which of them belong to the same
+job. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, percent
 
 
 class WatchedRun:
-    """The figures of a run, its command and the command's exit code."""
+    """A run's figures, its command and the command's exit code."""
 
     def __init__(
         self,
@@ -31,50 +32,54 @@ class WatchedRun:
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         self.is_reading = is_reading
-        """It is one reading of nvidia-smi, not a run."""
+        """Whether there is only a single reading of nvidia-smi instead of a run."""
         self.has_utilization = has_utilization
-        """Its source has a place for the utilisation, whether or not a GPU tells it."""
+        """Whether the source has a field for the utilisation, even if a GPU does not report it."""
         self.gpus = tuple(map(GpuRun, tally.gpus.values()))
         compare_clocks(self.gpus)
         self._rows = rows = tally.moments.all()
         self.machine = work_of(rows)
-        """What the command and the machine did, apart from any GPU."""
+        """What the command and the machine did, apart from the GPUs."""
         trees = [row.tree for row in rows if row.tree is not None]
         hosts = [row.host for row in rows if row.host is not None]
-        # A quota may change while a command runs: the last one counts.
+        # A quota may change while a command runs, so use the last one.
         self.cores = trees[-1].cores if trees else None
         known_cores = [host.cores for host in hosts if host.cores]
         self.host_cores = known_cores[-1] if known_cores else None
         self.cpu = mean(tree.cpu_percent for tree in trees)
-        """Mean CPU of the command's tree, 100 for each core."""
+        """Mean CPU use of the command and its child processes, where 100 means one core."""
         self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
         self.ranks: int | None = highest(tree.gpu_processes for tree in trees)
-        """Processes of the command that hold a watched GPU."""
+        """The number of the command's processes that use a watched GPU."""
         memory_shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
         self.host_memory: float | None = highest(memory_shares)
-        """Percent of the machine's memory that was in use, at most."""
+        """The highest share of the machine's memory that was in use, in percent."""
         network_limits = [host.network_limit_bytes_per_second for host in hosts]
         self.network_limit: float | None = highest(network_limits)
-        """Bytes a second that the machine's network carries, one way."""
+        """Bytes per second that the machine's network can carry in one direction."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
-        """The kind of its program, by its command alone; on how many machines it runs."""
-        # A script may start its ranks by itself (torch.multiprocessing).
+        """The kind of its program, judged by the command line only, and the number of machines it
+        runs on.
+        """
+        # A script may also start its ranks itself (torch.multiprocessing).
         has_several_ranks = or_zero(self.ranks) > 1
         self.launched = is_launched(command) or has_several_ranks
-        """A launcher started its ranks."""
+        """Whether a launcher or the script itself started several ranks."""
 
     @property
     def usable_cores(self) -> float | None:
-        """The number of cores that the command may use, or that the machine has if no command was
-        watched; None if unknown."""
+        """The number of cores that the command may use or, if no command was watched, that the
+        machine has; None if unknown.
+        """
         by_affinity_and_quota = self.cores
         return by_affinity_and_quota or self.host_cores
 
     @property
     def training_processes(self) -> int:
-        """The number of processes that train: those that hold a GPU or, if nobody counted them, one
-        for each GPU that works."""
+        """The number of processes that train: those that use a GPU or, if they were not counted,
+        one for each GPU that works.
+        """
         if self.ranks:
             return self.ranks
         gpus_at_work = [gpu for gpu in self.gpus if or_zero(gpu.utilization) >= marks.IDLE]
@@ -87,14 +92,15 @@ class WatchedRun:
 
     @cached_property
     def since_held(self) -> Work | None:
-        """What the command and the machine did since a process first held a GPU; None if none did
-        or too few samples followed.
+        """What the command and the machine did since a process first used a GPU; None if no process
+        did, or if too few samples followed.
 
-        Before that the program started: Python's imports take seconds of a full core.
+        The time before that is the program's start, when Python's imports keep a core busy for
+        seconds.
         """
         held_from = self.held_from
         rows = [row for row in self._rows if row.seconds >= held_from]
-        # The first of these may come before the first sample of the command.
+        # The first rows may be from before the first sample of the command.
         while rows and rows[0].tree is None:
             rows = rows[1:]
         enough = len(rows) >= marks.LEAST_SAMPLES
@@ -103,23 +109,25 @@ class WatchedRun:
     @property
     def since_start(self) -> Work | None:
         """What the command and the machine did in the samples that include the command; None if
-        there are fewer than two."""
+        there are fewer than two of them.
+        """
         rows = [row for row in self._rows if row.tree is not None]
-        # One sample of a command that ended at once says nothing about it.
+        # If a command ended at once, a single sample says nothing about it.
         if len(rows) < marks.LEAST_TREES:
             return None
         return work_of(rows)
 
     @cached_property
     def held_from(self) -> float:
-        """The second at which a process first held a GPU, shown by its process list or its memory;
-        infinity if none ever did."""
+        """The second at which a process first used a GPU, as its process list or its memory shows;
+        infinity if none ever did.
+        """
         for gpu in self.gpus:
             memory_at_first = gpu.first.memory_used_bytes or 0
             for row in gpu.rows:
                 memory_now = or_zero(row.gpu.memory_used_bytes)
                 memory_rose = memory_now - memory_at_first
-                # Where no process is listed, its memory shows it.
+                # If no processes are listed, rising memory shows that one uses the GPU.
                 if row.gpu.processes or memory_rose >= marks.CUDA_CONTEXT:
                     return row.seconds
         return math.inf
@@ -141,24 +149,26 @@ class WatchedRun:
         return tuple(works)
 
     def kind_on(self, gpu: GpuRun) -> str:
-        """The kind of program on a GPU, judged by the command or, without one, by the names of its
-        processes; "" if unclear."""
-        # Names matter only if there is no command.
+        """The kind of program on a GPU, judged by the command line or, if there is none, by the
+        names of its processes; "" if it is unclear.
+        """
+        # Process names matter only if there is no command.
         if self.command or not gpu.big_holders:
             return kind_of(self.command, gpu.programs)
-        # What holds little is no part of the question, and two kinds together are none.
+        # Ignore processes with little memory; if two kinds are left, the kind is unclear.
         kinds = {kind_of_process(process) for process in gpu.big_holders}
         return kinds.pop() if len(kinds) == 1 else ""
 
     def foreign_holders(self, gpu: GpuRun) -> list[ProcessUse]:
-        """The processes that hold much of this GPU's memory and do not belong to the job."""
+        """The processes that use much of this GPU's memory and do not belong to the job."""
         command_kind = self.kind if self.command else None
         return foreign_holders(gpu.big_holders, command_kind)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
-        """The working GPUs of the same job as this one: all of them under a watched command,
-        otherwise those with the same model and program names."""
-        # Whatever works while a command is watched is taken for the command's.
+        """The working GPUs of the same job as this one: all of them if a command is watched,
+        otherwise those with the same model and program names.
+        """
+        # While a command is watched, assume that all working GPUs belong to it.
         if self.command or self.ranks:
             return self.at_work
         return tuple(
@@ -169,10 +179,10 @@ class WatchedRun:
 
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
-        """The GPUs that did nothing, hold no process and are not lost."""
+        """The GPUs that did nothing, have no process and are not lost."""
         unused = []
         for gpu in self.gpus:
-            # A display card is in use too, for its own purpose.
+            # A card that drives the display is in use too.
             is_in_use = worked(gpu) or self.held(gpu) or gpu.only_draws
             is_lost = gpu.lost_at is not None
             if not is_in_use and not is_lost:
@@ -182,7 +192,7 @@ class WatchedRun:
     def siblings_clock(self, gpu: GpuRun) -> float | None:
         """The median SM clock, in MHz, of the other busy cards of the same model.
 
-        None if there is none, or if no source tells their clocks.
+        None if there are no such cards, or if their clocks are not reported.
         """
         clocks = []
         for other_gpu in self.at_work:
@@ -198,7 +208,7 @@ class WatchedRun:
         """Whether these GPUs look like ranks of one job: same model, and nearly the same
         utilisation, power and memory.
 
-        So look the ranks of one job, if no command tells that they are.
+        Used if no command shows which GPUs are ranks of one job.
         """
         works = [considered(gpu) for gpu in gpus]
         known_works = [work for work in works if work is not None]
@@ -214,19 +224,21 @@ class WatchedRun:
         return True
 
     def belongs(self, gpu: GpuRun) -> bool:
-        """Whether a GPU takes part in the run, because it worked or a process holds it."""
+        """Whether a GPU takes part in the run, because it worked or a process uses it."""
         has_worked = worked(gpu)
-        # A rank that waits holds its memory.
+        # The process of a waiting rank still has memory on its GPU.
         return has_worked or self.held(gpu)
 
     def held(self, gpu: GpuRun) -> bool:
-        """Whether a process that computes is on the GPU, according to the process list or, without
-        one, to the memory in use."""
+        """Whether the GPU has a computing process, according to the process list or, if there is no
+        list, to the memory in use.
+        """
         has_process = gpu.has_process
         if has_process is not None:
             return has_process
         memory_share = or_zero(gpu.memory.p95)
-        # Without a command the memory may be a desktop's, which holds more than a context.
+        # If no command was watched, the memory may belong to a desktop, which uses more than a CUDA
+        # context.
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
         return memory_share >= mark
 
@@ -234,7 +246,8 @@ class WatchedRun:
 def compare_clocks(gpus: Sequence[GpuRun]) -> None:
     """Set each GPU's highest clock to the highest that any card of its model reached in the run.
 
-    `nvidia-smi dmon` tells no highest clock: a card that is slow all along would look normal.
+    `nvidia-smi dmon` does not print the maximum clock, so a card that is always slow would
+    otherwise look normal.
     """
     highest_by_model: dict[str, float] = {}
     for gpu in gpus:
@@ -249,50 +262,53 @@ def worked(gpu: GpuRun) -> bool:
     if considered(gpu) is None or drawn(gpu):
         return False
     mean_is_low = or_zero(gpu.utilization) < marks.IDLE
-    # Work of a part of the run shows in the 95th percentile.
+    # If the GPU worked during only part of the run, the 95th percentile shows it.
     never_works_much = gpu.utilization_p95 < marks.QUIET_SHARE
     has_only_stray_kernels = mean_is_low and never_works_much
     return not has_only_stray_kernels
 
 
 def drawn(gpu: GpuRun) -> bool:
-    """Whether only programs that draw on the screen use the GPU, and use it less than half of the
-    time."""
+    """Whether only programs that draw on the screen use the GPU, and for less than half of the
+    time.
+    """
     utilization = or_zero(gpu.utilization)
-    # A game or a renderer may be listed as drawing, and works the card.
+    # A game or a renderer may be listed as drawing, although it works the card hard.
     works_hard = utilization >= marks.LOW
     return gpu.only_draws and not works_hard
 
 
 def considered(gpu: GpuRun) -> Work | None:
-    """What the GPU did in its work without the pauses, or with them if they take more than 20 % of
-    the time; None if it never worked."""
+    """The GPU's work without the pauses, or including them if they take more than 20 % of the time;
+    None if it never worked.
+    """
     parts = gpu.parts
     if parts.pause_share > marks.PAUSE_SHARE:
         return parts.body
-    # Evaluation and checkpoints are a part of every training.
+    # Short pauses for evaluation and checkpoints are part of every training.
     return parts.work
 
 
 WORKERS_IF_UNKNOWN = 4
-"""Loader workers of a process on a machine whose cores nobody told: a workstation has at least as
-many cores, and the acceleration guide begins with as many workers."""
+"""Loader workers per process on a machine with an unknown number of cores. A workstation has at
+least this many cores, and the acceleration guide starts with this number.
+"""
 
 
 MOST_WORKERS = 16
-"""More loader workers than this in a process are seldom worth their memory."""
+"""More loader workers per process than this are seldom worth the memory that they need."""
 
 
 def useful_workers(run: WatchedRun) -> int:
-    """The number of loader workers (`num_workers`) that is useful in each process: at most 16, and
-    no more than its part of the cores.
+    """The useful number of loader workers (`num_workers`) per process: at most 16, and no more than
+    the process's share of the cores.
 
-    4 if the number of cores is unknown.
+    It is 4 if the number of cores is unknown.
     """
     if not run.cores:
         return WORKERS_IF_UNKNOWN
-    # Each process has a loader of its own, and all of them share the cores.
+    # Each process has its own loader, and all of them share the cores.
     cores_of_each = round(run.cores) // run.training_processes
-    # A worker keeps a core busy, so more of them than cores are of no use.
+    # A worker keeps one core busy, so having more workers than cores does not help.
     workers = min(MOST_WORKERS, cores_of_each)
     return max(1, workers)

@@ -1,7 +1,8 @@
-"""Writes samples as CSV for a spreadsheet and reads them back, one row for each GPU and moment.
+"""Writes samples as CSV for a spreadsheet, with one row per GPU and moment, and reads them back.
 
-The columns of a GPU have nvidia-smi's names, so that what reads its logs reads these too (also
-`monitor --replay`). Without a GPU there is one row a moment with an empty index.
+The GPU columns have nvidia-smi's names, so that programs which read nvidia-smi's logs can read
+these files too (as `monitor --replay` does). If there is no GPU, each moment has one row with an
+empty index.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Cell = str | float | int | None
 
 def mib(count: int | None) -> int | None:
     """A number of bytes in MiB, rounded; None stays None."""
-    # An empty cell.
+    # None becomes an empty cell.
     if count is None:
         return None
     return round(count / MIB)
@@ -36,7 +37,7 @@ def megabytes(rate: float | None) -> float | None:
 
 
 def yes_or_no(value: bool | None) -> str | None:
-    """`Yes` or `No`, as nvidia-smi writes it; None stays None."""
+    """`Yes` or `No`, in nvidia-smi's notation; None stays None."""
     if value is None:
         return None
     return "Yes" if value else "No"
@@ -101,21 +102,23 @@ class CsvWriter:
     def __init__(self, file: TextIO) -> None:
         self._file = file
         rows = csv.writer(file)
-        # The heading comes first, also of a run without a sample.
+        # The heading comes first, even if the run has no sample.
         rows.writerow(HEADING)
         self._rows = rows
 
     def write(self, sample: Sample) -> None:
-        """Write one row for each GPU of the sample (or one without a GPU), each with the figures of
-        the command and the machine."""
+        """Write one row for each GPU of the sample (or a single row if there is no GPU), each with
+        the figures of the command and the machine.
+        """
         tree = sample.tree
         host = sample.host
         tree_cells = [read(tree) if tree else None for read in TREE_COLUMNS.values()]
         host_cells = [read(host) if host else None for read in HOST_COLUMNS.values()]
-        # Without a GPU one row tells of the command and the machine.
+        # If there is no GPU, a single row contains the command's and the machine's figures.
         for gpu in sample.gpus or (None,):
             gpu_cells = [read(gpu) if gpu else None for read in GPU_COLUMNS.values()]
-            # Names come from the driver, and a spreadsheet runs what looks like a formula.
+            # Names come from the driver, and a spreadsheet would execute a name that looks like a
+            # formula.
             safe_cells = map(harmless, gpu_cells)
             row = (sample.at, sample.seconds, *safe_cells, *tree_cells, *host_cells)
             self._rows.writerow(row)
@@ -124,12 +127,12 @@ class CsvWriter:
 
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t")
-"""How a cell begins that a spreadsheet takes for a formula (OWASP, CSV injection)."""
+"""The first characters of cells that a spreadsheet treats as formulas (OWASP, CSV injection)."""
 
 
 def harmless(cell: Cell) -> Cell:
-    """A cell that no spreadsheet runs as a formula: text that could be one gets an apostrophe in
-    front.
+    """A cell that no spreadsheet executes as a formula: text that looks like one gets an apostrophe
+    in front.
 
     >>> harmless("=1+1"), harmless("NVIDIA L4"), harmless(-3)
     ("'=1+1", 'NVIDIA L4', -3)
@@ -141,27 +144,27 @@ def harmless(cell: Cell) -> Cell:
     return f"'{cell}"
 
 
-# --- read back ------------------------------------------------------------------------------------
+# --- reading back ---------------------------------------------------------------------------------
 
 Row = Mapping[str, str]
-"""Heading without its unit -> cell."""
+"""Maps each heading, without its unit, to the cell."""
 
 
 def count(row: Row, name: str, unit: int = 1) -> int | None:
     """The number in a column, multiplied by `unit` and rounded; None if the cell is empty."""
     text = row.get(name)
     value = number(text)
-    # An empty cell.
+    # The cell is empty.
     if value is None:
         return None
     return round(value * unit)
 
 
 def rate(row: Row, name: str) -> float | None:
-    """A column in MB/s as bytes per second; None if the cell is empty."""
+    """The value of a column in MB/s, as bytes per second; None if the cell is empty."""
     text = row.get(name)
     value = number(text)
-    # An empty cell.
+    # The cell is empty.
     if value is None:
         return None
     return value * BYTES_OF_A_MEGABYTE
@@ -190,7 +193,7 @@ def tree_of(row: Row) -> TreeSample | None:
 
 
 def host_of(row: Row) -> HostSample | None:
-    """The figures of the machine in a row; None if the row has none."""
+    """The machine's figures in a row; None if the row has none."""
     memory_bytes = count(row, "machine.memory", MIB)
     if memory_bytes is None:
         return None

@@ -1,4 +1,4 @@
-"""One run of the monitor: takes samples from a source and from a command's processes."""
+"""Runs the monitor once: takes samples from a source and from a command's processes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 NOT_FOUND, NOT_RUNNABLE = 127, 126
-"""Exit codes of a shell for a command that is not there, or that may not run."""
+"""A shell's exit codes for a command that does not exist, or that cannot be executed."""
 POLL_SECONDS = 0.05
-"""How often it is asked whether the command has ended."""
+"""How often we check whether the command has ended."""
 RESIZED = "SIGWINCH"
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", RESIZED)
 SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
-"""Signals that a terminal sends to the monitor and to the command."""
+"""Signals that a terminal sends both to the monitor and to the command."""
 
 
 class NotStarted(GpuSetupError):
-    """The command cannot be started; the exit code is 127 if it was not found and otherwise 126, as
-    in a shell."""
+    """The command cannot be started. As in a shell, the exit code is 127 if it was not found, and
+    otherwise 126.
+    """
 
     def __init__(self, name: str, problem: OSError) -> None:
         is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
-        # In a shell's words.
+        # Use the same words as a shell.
         reason = problem.strerror or str(problem)
         if is_missing:
             reason = "command not found"
@@ -45,11 +46,11 @@ class NotStarted(GpuSetupError):
 
 
 class Command:
-    """Runs the person's command in our terminal, and passes on signals that only the monitor
+    """Runs the user's command in our terminal, and passes on signals that only the monitor
     receives.
 
-    What it prints is passed on as it comes, and read for its epochs. `stdout_to`: the stream that
-    its stdout goes to.
+    Its output is passed on immediately, and searched for epochs. `stdout_to`: the stream that its
+    stdout goes to.
     """
 
     def __init__(self, argv: Sequence[str], *, stdout_to: int = STDOUT) -> None:
@@ -62,7 +63,7 @@ class Command:
         except OSError as problem:
             self._output.give_up()
             raise NotStarted(argv[0], problem) from problem
-        # Our own handlers come back when the command has ended.
+        # We restore the old handlers when the command has ended.
         self._old = {}
         for number in _signals_named(FORWARDED):
             self._old[number] = signal.signal(number, self._forward)
@@ -71,28 +72,28 @@ class Command:
 
     def _read_along(self, data: bytes) -> None:
         """Search the next part of the command's output for epoch numbers."""
-        # Epochs are timed by when they were printed.
+        # The time of an epoch is when its number was printed.
         seconds = time.monotonic() - self._began
         self._epochs.feed(data, seconds)
 
     def epochs(self) -> EpochTimes | None:
-        """How long the epochs of the command took; None if its output did not show enough of
-        them."""
+        """How long the command's epochs took; None if its output did not show enough of them."""
         return self._epochs.times()
 
     def watch_tree(self) -> None:
-        """Start watching the command's processes; there are none to watch if it has already
-        ended."""
+        """Start watching the command's processes; if the command has already ended, there are none
+        to watch.
+        """
         from gpusetup.monitor.host import ProcessTree, or_none
 
         self.tree = or_none(ProcessTree, self._child.pid)
 
     def _forward(self, number: int, frame: object) -> None:
         if number in _signals_named((RESIZED,)):
-            # The command got this signal from the terminal too, but before its own pseudo-terminal
-            # had the new size.
+            # The terminal also sent this signal to the command, but the command's pseudo-terminal
+            # did not have the new size yet, so resize it and send the signal again.
             self._output.resize()
-        # The terminal has already sent these to the command.
+        # The terminal has already sent these signals to the command.
         elif number in _signals_named(SENT_BY_TERMINAL) and _has_terminal():
             return
         self._child.send_signal(number)
@@ -105,12 +106,13 @@ class Command:
 
     def exit_code(self) -> int:
         """Wait for the command to end and return its exit code; 128 + n if signal n ended it, as in
-        a shell."""
+        a shell.
+        """
         code = self._child.wait()
         self._output.end()
         for number, handler in self._old.items():
             signal.signal(number, handler)
-        # Python tells a signal as a negative number.
+        # Python reports a signal as a negative exit code.
         was_ended_by_signal = code < 0
         return 128 - code if was_ended_by_signal else code
 
@@ -129,7 +131,7 @@ def _has_terminal() -> bool:
     """Whether we run in the foreground of a terminal, so that the terminal also sends its signals
     to the command.
 
-    Windows' console always does.
+    A Windows console always does.
     """
     if os.name == "nt":
         return True
@@ -142,19 +144,19 @@ def _has_terminal() -> bool:
 
 
 class WatchLimits(NamedTuple):
-    """The seconds to watch for, and the seconds that a sample may be late."""
+    """How many seconds to watch, and how many seconds a sample may be late."""
 
     seconds: float = 0.0
-    """0: until the source, the processes or the command end."""
+    """0 means to watch until the source, the processes or the command end."""
     patience: float = PATIENCE_SECONDS
 
 
 def watch(
     source: SampleSource, say: Say, limits: WatchLimits, beside: ProcessTree | Command | None = None
 ) -> Iterator[Sample]:
-    """Yields samples until the time is over, or the source or the watched processes end.
+    """Yields samples until the time is over, or until the source or the watched processes end.
 
-    `beside`: processes, or a command of ours, that are watched too; the watching ends with them.
+    `beside`: processes to watch too, or a command that we started; watching stops when they end.
     """
     from gpusetup.monitor.host import HostSampler
 
@@ -168,7 +170,8 @@ def watch(
         for gpu in sample.gpus:
             on_gpu.update(use.pid for use in gpu.processes or ())
         tree_sample = tree.sample(frozenset(on_gpu)) if tree else None
-        # A command's end is known by its exit; of other processes only that they are gone.
+        # If we started the command, its exit code shows its end; for other processes, check whether
+        # they still exist.
         is_gone = command is None and tree is not None and tree_sample is None
         if is_gone and tree is not None and tree.has_ended():
             return
@@ -180,10 +183,11 @@ def watch(
 def samples_in_time(
     source: SampleSource, say: Say, limits: WatchLimits, command: Command | None
 ) -> Iterator[Sample]:
-    """Yields the samples of a source until the time is over, the source or the command ends, or a
-    sample is too late."""
+    """Yields a source's samples until the time is over, the source or the command ends, or a sample
+    is too late.
+    """
     began = last_sample_at = time.monotonic()
-    # The end of a command is noticed soon, not only at the next sample.
+    # Notice a command's end soon, instead of waiting for the next sample.
     longest_wait = limits.patience if command is None else POLL_SECONDS
     while command is None or not command.ended:
         remaining = limits.patience
@@ -206,8 +210,9 @@ def samples_in_time(
 
 
 def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
-    """The sample with the machine's memory as its own, if the GPU shares that memory and reports
-    none; otherwise unchanged."""
+    """The sample with the machine's memory figures, if the GPU shares that memory and reports none;
+    otherwise unchanged.
+    """
     if gpu.memory_total_bytes or not is_unified(gpu.name):
         return gpu
     return replace(

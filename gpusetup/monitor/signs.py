@@ -1,8 +1,8 @@
 """Signs about a GPU in a run, and about the links between GPUs. Pure functions.
 
-A sign is a question with a yes or no; verdicts and steps are expressions of signs:
-`watched & partly & ~server`. Marks that serve one sign stand in it, the others in `marks.py`. What
-is seen of the command is in `command_signs.py`.
+A sign is a yes-or-no question about a run. Verdicts and steps combine signs into expressions such
+as `watched & partly & ~server`. A threshold that only one sign uses is defined next to it, all
+others in `marks.py`. Signs about the command are in `command_signs.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percen
 @Sign
 def busy(subject: Subject) -> bool:
     """Whether the GPU's utilisation is near 100 %."""
-    # The guide's mark of a GPU that is well used.
+    # The acceleration guide's threshold for a well-used GPU.
     utilization = subject.work.utilization
     return at_least(utilization, marks.BUSY)
 
@@ -32,7 +32,7 @@ def busy(subject: Subject) -> bool:
 @Sign
 def mostly_waits(subject: Subject) -> bool:
     """Whether the GPU works less than half of the time."""
-    # From here on the guide gives its ordered advice.
+    # Below this threshold, the guide's advice applies.
     utilization = subject.work.utilization
     return below(utilization, marks.LOW)
 
@@ -40,7 +40,7 @@ def mostly_waits(subject: Subject) -> bool:
 @Sign
 def spins(subject: Subject) -> bool:
     """Whether the GPU's utilisation is as high as that of a GPU that waits in a collective."""
-    # NCCL's kernels poll for the other ranks, so the counter never falls while they wait.
+    # NCCL's kernels poll for the other ranks, so utilisation stays high while they wait.
     utilization = subject.work.utilization
     return at_least(utilization, marks.SPINNING_USE)
 
@@ -54,7 +54,9 @@ def no_memory_traffic(subject: Subject) -> bool:
 
 
 MEMORY_BUS_FULL = 70.0
-"""Percent of the time in which memory is read or written: no kernel reaches 100."""
+"""In percent of the time. Memory counts as fully used from this share on, because no kernel reaches
+100.
+"""
 
 
 @Sign
@@ -67,25 +69,26 @@ def memory_bus_full(subject: Subject) -> bool:
 @Sign
 def draws_little(subject: Subject) -> bool:
     """Whether the GPU draws little power while kernels run; false if its power is unknown."""
-    # Kernels that leave most multiprocessors empty show full utilisation and little power.
+    # Kernels that use only a few multiprocessors show full utilisation but low power.
     power_at_work = subject.weight
     return below(power_at_work, marks.LIGHT_POWER)
 
 
 light = draws_little & ~memory_bus_full
-"""The kernels draw little power, and it is not the memory that they wait for."""
+"""The kernels draw little power, although they do not wait for memory."""
 
 
 @Sign
 def pauses_rule(subject: Subject) -> bool:
     """Whether pauses take up much of the time between the first and the last work."""
-    # Shorter pauses are those of evaluation and checkpoints that every training has.
+    # Every training has shorter pauses, for evaluation and checkpoints.
     pause_share = subject.gpu.parts.pause_share
     return pause_share >= marks.PAUSE_SHARE
 
 
 LONG_PAUSE = 20.0
-"""Seconds: no batch takes so long; an evaluation, a checkpoint or a loader that starts may."""
+"""In seconds. No batch takes this long, but an evaluation, a checkpoint or a starting loader may.
+"""
 
 
 @Sign
@@ -101,13 +104,16 @@ def busy_between_long_pauses(subject: Subject) -> bool:
 @Sign
 def often_quiet(subject: Subject) -> bool:
     """Whether the GPU does nothing in many of the samples."""
-    # A step that waits for data is shorter than a sample, which then shows a part of its work.
+    # A sample with a step that waits for data still shows some of the work, because such a step is
+    # shorter than a sample.
     quiet_share = subject.work.quiet_share
     return at_least(quiet_share, marks.QUIET_SHARE)
 
 
 SWING = 50.0
-"""Points between the 5th and the 95th percentile of utilisation: half of the scale."""
+"""The distance between the 5th and the 95th percentile of utilisation, in percentage points: half
+of the scale.
+"""
 
 
 @Sign
@@ -118,15 +124,15 @@ def swings(subject: Subject) -> bool:
 
 
 gaps = often_quiet | swings
-"""It is quiet again and again."""
+"""The GPU is quiet again and again."""
 
-# --- its memory -----------------------------------------------------------------------------------
+# --- the GPU's memory -----------------------------------------------------------------------------
 
 
 @Sign
 def memory_high(subject: Subject) -> bool:
     """Whether the GPU's memory is at least 90 % full, which leaves little room."""
-    # The guide's range for memory ends at 90 %.
+    # The acceleration guide's range for memory ends at 90 %.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_HIGH)
 
@@ -135,7 +141,7 @@ def memory_high(subject: Subject) -> bool:
 def memory_full(subject: Subject) -> bool:
     """Whether the GPU's memory is so full that a longer sequence or a library's workspace no longer
     fits."""
-    # The 95th percentile, so that one sample's peak decides nothing.
+    # The 95th percentile is used, so that the peak of a single sample decides nothing.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_TIGHT)
 
@@ -143,7 +149,8 @@ def memory_full(subject: Subject) -> bool:
 @Sign
 def memory_used_up(subject: Subject) -> bool:
     """Whether the GPU's memory is so full that the next allocation may fail."""
-    # torch's allocator then frees and asks again in each step, which shows as waiting.
+    # In that state, torch's allocator frees and allocates again in each step, which shows as
+    # waiting.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_FULL)
 
@@ -152,7 +159,7 @@ def memory_used_up(subject: Subject) -> bool:
 def memory_fell(subject: Subject) -> bool:
     """Whether the GPU's memory was full and then suddenly nearly empty, as if its process ran out
     of memory."""
-    # As if its process had run out of it and ended.
+    # This is what it looks like when a process runs out of memory and ends.
     memory = subject.gpu.memory
     return memory.fell
 
@@ -160,7 +167,7 @@ def memory_fell(subject: Subject) -> bool:
 @Sign
 def memory_grew(subject: Subject) -> bool:
     """Whether the GPU's memory use grew throughout the run."""
-    # A step that keeps tensors does that; a longer sequence makes memory grow once.
+    # A step that keeps tensors causes this, whereas a longer sequence makes memory grow only once.
     memory = subject.gpu.memory
     return memory.grew
 
@@ -173,30 +180,33 @@ def peak_high(subject: Subject) -> bool:
 
 @Sign
 def held_by_others(subject: Subject) -> bool:
-    """Whether a program outside the job holds much of the GPU's memory."""
+    """Whether a program outside the job uses much of the GPU's memory."""
     return len(subject.run.foreign_holders(subject.gpu)) > 0
 
 
 @Sign
 def several_holders(subject: Subject) -> bool:
-    """Whether several processes hold much of the GPU's memory while no command shows which of them
-    is the job."""
+    """Whether several processes use much of the GPU's memory, while no command shows which of them
+    is the job.
+    """
     return subject.run.command is None and len(subject.gpu.big_holders) > 1
 
 
 @Sign
 def shared_by_programs(subject: Subject) -> bool:
-    """Whether several processes with much of the GPU's memory may compute on it, while no command
-    shows which of them is the job."""
+    """Whether several processes that use much of the GPU's memory may compute on it, while no
+    command shows which of them is the job.
+    """
     return subject.run.command is None and len(subject.gpu.sharers) > 1
 
 
 @Sign
 def full_at_the_end(subject: Subject) -> bool:
-    """Whether the GPU's memory was full at the end; tight memory is enough if the command ended
-    with an error."""
+    """Whether the GPU's memory was full at the end. If the command ended with an error, nearly full
+    is enough.
+    """
     ended_with_error = bool(subject.run.exit)
-    # Without a known error, memory that is only tight says nothing about the end.
+    # Without a known error, nearly full memory says nothing about how the run ended.
     mark = marks.MEMORY_TIGHT if ended_with_error else marks.MEMORY_FULL
     last_share = subject.gpu.memory.last
     return at_least(last_share, mark)
@@ -205,11 +215,12 @@ def full_at_the_end(subject: Subject) -> bool:
 def of_others(
     moment: Moment, figure: Callable[[ProcessUse], float | None], unknown: float
 ) -> float:
-    """The total of a figure, such as memory, over the processes on a GPU that are not the command's
-    at one moment; 0 if the command's processes were not counted.
+    """The sum of a figure, such as memory, over the processes on a GPU at one moment that do not
+    belong to the command; 0 if the command's processes were not counted.
 
-    If more processes are on the GPU than the command has on GPUs, the smallest of them are somebody
-    else's. `unknown` stands for a figure that is not told.
+    If the GPU has more processes than the command has on GPUs, the surplus belongs to other
+    programs; we assume that these are the smallest. `unknown` replaces a figure that is not
+    reported.
     """
     computing = [use for use in moment.gpu.processes or () if not is_display(use)]
     sizes: list[float] = []
@@ -217,11 +228,11 @@ def of_others(
         size = figure(use)
         sizes.append(unknown if size is None else size)
     command_count = moment.tree.gpu_processes if moment.tree else None
-    # If nobody counted the command's processes, all of them may be its.
+    # If the command's processes were not counted, all of them may belong to it.
     if not command_count:
         return 0
-    # Nobody tells whose a process is: the smallest are taken for the others', so that the answer
-    # is never too high.
+    # It is unknown which processes belong to the command. We assume that the smallest do not, so
+    # that the result is never too high.
     foreign_count = max(0, len(computing) - command_count)
     smallest_first = sorted(sizes)
     return sum(smallest_first[:foreign_count])
@@ -229,10 +240,10 @@ def of_others(
 
 @Sign
 def shared_with_others(subject: Subject) -> bool:
-    """Whether processes outside the command hold part of the GPU's memory."""
+    """Whether processes outside the command use part of the GPU's memory."""
     last = subject.work.rows[-1]
     memory_bytes = last.gpu.memory_total_bytes
-    # A process whose memory is not told may hold all of it.
+    # A process with unknown memory may use all of it.
     used_bytes = of_others(last, lambda use: use.memory_bytes, float("inf"))
     foreign_share = percent(used_bytes, memory_bytes)
     return at_least(foreign_share, marks.HELD_MEMORY)
@@ -243,12 +254,12 @@ def used_by_others(subject: Subject) -> bool:
     """Whether processes outside the command compute on the GPU much of the time."""
     shares = []
     for moment in subject.work.running:
-        # A process whose share is not told is taken for one that computes nothing.
+        # A process with an unknown share is assumed to compute nothing.
         shares.append(of_others(moment, lambda use: use.sm_percent, 0.0))
     return at_least(mean(shares), marks.USE_DIFFERENCE)
 
 
-# --- what holds it down ---------------------------------------------------------------------------
+# --- what slows it down ---------------------------------------------------------------------------
 
 
 def held_down_by(cause: str) -> Sign:
@@ -256,7 +267,7 @@ def held_down_by(cause: str) -> Sign:
 
     def is_held_down(subject: Subject) -> bool:
         throttle = subject.throttle
-        # No throttle is on, or one that costs this card nothing.
+        # No throttle reason is active, or only one that costs this card no speed.
         if throttle is None:
             return False
         return throttle.cause == cause
@@ -265,16 +276,17 @@ def held_down_by(cause: str) -> Sign:
 
 
 AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
-"""Percent of the power limit from which a card counts as being at it."""
+"""In percent of the power limit. A card that draws more than this counts as being at its limit."""
 
 
 @Sign
 def unexplained(subject: Subject) -> bool:
-    """Whether no reason for low clocks is known: no throttle reason is reported, and the GPU is not
-    near its power limit."""
-    # Rest explains low clocks only while nothing runs.
+    """Whether there is no known reason for low clocks: no throttle reason is reported, and the GPU
+    is not near its power limit.
+    """
+    # Being idle explains low clocks only while nothing runs.
     reasons = subject.work.reasons.keys() - {"gpu_idle"}
-    # A card at its limit lowers its clocks by itself, and some drivers do not name that reason.
+    # A card at its power limit lowers its clocks, but some drivers do not report that reason.
     power_share = or_zero(subject.work.power_share)
     at_its_limit = power_share >= AT_THE_LIMIT
     return not (reasons or at_its_limit or subject.throttle)
@@ -283,7 +295,7 @@ def unexplained(subject: Subject) -> bool:
 @Sign
 def power_known(subject: Subject) -> bool:
     """Whether the GPU's power draw and power limit are known."""
-    # Laptops and virtual GPUs tell neither.
+    # Laptops and virtual GPUs report neither.
     power_share = subject.work.power_share
     return power_share is not None
 
@@ -291,105 +303,111 @@ def power_known(subject: Subject) -> bool:
 @Sign
 def clocks_below_rated(subject: Subject) -> bool:
     """Whether the GPU's clock is below 60 % of its maximum."""
-    # Heavy work at the rated power limit lowers the clock too, but not so far.
+    # Heavy work at the rated power limit also lowers the clock, but not as far.
     clock_share = subject.work.clock_share
     return below(clock_share, marks.RATED_CLOCKS)
 
 
 @Sign
 def slower_than_siblings(subject: Subject) -> bool:
-    """Whether the GPU's clock is far below that of other cards of its model that are as busy."""
+    """Whether the GPU's clock is far below that of equally busy cards of the same model."""
     siblings_clock = subject.run.siblings_clock(subject.gpu)
     return is_slower(subject.work, siblings_clock)
 
 
 clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
-"""Its clock is far below its maximum, with power left, or below its siblings', and nothing tells
-why."""
+"""The clock is far below its maximum with power left, or far below that of cards of the same model,
+and no reason is reported.
+"""
 
 
 @Sign
 def only_now_and_then(subject: Subject) -> bool:
     """Whether the clocks were throttled in less than half of the samples with work."""
     throttle_share = subject.throttle_share
-    # Then the waiting costs more than the lower clocks do.
+    # In that case, waiting costs more than the lower clocks do.
     return throttle_share < marks.POWER_CAPPED_SHARE
 
 
 @Sign
 def laptop(subject: Subject) -> bool:
     """Whether this is the GPU of a laptop, judged by its name."""
-    # Its power depends on the charger, and its limit cannot be raised.
+    # A laptop GPU's power depends on the charger, and its limit cannot be raised.
     name = subject.gpu.name
     return is_laptop(name)
 
 
-# --- several GPUs and what lies between -----------------------------------------------------------
+# --- several GPUs and the links between them ------------------------------------------------------
 
 
 @Sign
 def several(subject: Subject) -> bool:
-    """Whether several GPUs work on the job, on this machine or, according to its launcher, on
-    several machines."""
+    """Whether several GPUs work on the job, either on this machine or, according to its launcher
+    options, on several machines.
+    """
     works_together_here = subject.together >= 2
-    # One GPU of each machine may be in the job.
+    # The job may use only one GPU of each machine.
     spans_machines = subject.run.nodes >= 2
     return works_together_here or spans_machines
 
 
 @Sign
 def beside_a_resting_one(subject: Subject) -> bool:
-    """Whether a process holds the memory of some GPU on which nothing ran."""
+    """Whether some GPU has a process on it although nothing ran there."""
     run = subject.run
     held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
-    # A rank that stopped computing still holds its memory.
+    # A rank that has stopped computing still has memory on its GPU.
     return not all(map(worked, held_gpus))
 
 
 @Sign
 def alike(subject: Subject) -> bool:
-    """Whether all GPUs that may belong to the job do the same: equal model, and similar
-    utilisation, power and memory."""
+    """Whether all GPUs that may belong to the job behave alike: same model, and similar
+    utilisation, power and memory.
+    """
     team = subject.run.team(subject.gpu)
     return subject.run.alike(team)
 
 
 @Sign
 def launched(subject: Subject) -> bool:
-    """Whether a launcher started the command's ranks, or several of its processes hold GPUs."""
-    # By the command's words, or because several of its processes hold GPUs.
+    """Whether a launcher started the command's ranks, or several of its processes use GPUs."""
+    # Both the command line and the number of processes on GPUs can show this.
     return subject.run.launched
 
 
 @Sign
 def nvlink_carries(subject: Subject) -> bool:
     """Whether NVLink transfers a lot of data between the GPUs."""
-    # Both directions together: gradients of a large model, not of a small one.
+    # The rate counts both directions. A large model's gradients reach it, a small model's do not.
     rate = subject.work.link_rate
     return at_least(rate, marks.NVLINK_RATE)
 
 
 PCIE_SHARE_MUCH = 30.0
-"""Percent of what a link carries one way, both directions: a narrow link is full early."""
+"""The traffic of both directions, in percent of what the link can carry in one direction. A narrow
+link is full early.
+"""
 
 
 @Sign
 def pcie_carries(subject: Subject) -> bool:
-    """Whether PCIe transfers more than batches of data would need, or a large part of what the link
-    can carry."""
+    """Whether PCIe transfers more than batches of data need, or a large part of what the link can
+    carry.
+    """
     work = subject.work
     carries_much = at_least(work.pcie_rate, marks.PCIE_RATE)
-    # On a link of few lanes less is already much.
+    # On a link with few lanes, even a lower rate is a lot.
     fills_its_link = at_least(work.pcie_share, PCIE_SHARE_MUCH)
     return carries_much or fills_its_link
 
 
 FULL_POWER = 50.0
-"""Percent of the power above rest: kernels that compute all the time draw more."""
+"""The power draw above idle, in percent. Kernels that compute all the time draw more than this."""
 
 
 links_carry = nvlink_carries | pcie_carries
-"""NVLink or PCIe carries much."""
+"""NVLink or PCIe transfers a lot of data."""
 
 
 @Sign
@@ -397,7 +415,7 @@ def links_rule(subject: Subject) -> bool:
     """Whether NVLink or PCIe transfers a lot while the GPU draws little power, so that its kernels
     wait for data."""
     power_at_work = subject.weight
-    # Full power shows that the exchange is hidden behind the computing.
+    # Full power shows that the data exchange overlaps with computing.
     draws_less = below(power_at_work, FULL_POWER)
     return links_carry(subject) and draws_less
 
@@ -405,48 +423,56 @@ def links_rule(subject: Subject) -> bool:
 @Sign
 def at_half_power(subject: Subject) -> bool:
     """Whether the GPU draws far less than full power while kernels run, as kernels that wait for
-    other ranks do."""
-    # Kernels of a collective poll the network and compute nothing.
+    other ranks do.
+    """
+    # Kernels of a collective only poll while they wait for the network.
     power_at_work = subject.weight
     return below(power_at_work, marks.HALF_POWER)
 
 
 @Sign
 def network_full(subject: Subject) -> bool:
-    """Whether the network is nearly full or, in a job on several machines, carries as much as
-    exchanging gradients needs."""
+    """Whether the network is nearly full or, in a job on several machines, transfers as much as an
+    exchange of gradients needs.
+    """
     rate = subject.work.network_rate
     used_share = percent(rate, subject.run.network_limit)
     is_full = at_least(used_share, marks.NETWORK_FULL)
-    # Where no interface tells its speed, a job of several machines shows it by the rate alone.
+    # If no interface reports its speed, the rate alone has to be enough for a job on several
+    # machines.
     is_on_several_machines = subject.run.nodes >= 2
     carries_gradients = at_least(rate, marks.NETWORK_MUCH)
     return is_full or (is_on_several_machines and carries_gradients)
 
 
 LINK_FULL = 70.0
-"""Percent of what a PCIe link carries one way: packet headers and gaps take the rest."""
+"""In percent of a link's capacity in one direction. Above this, the link counts as full, because
+packet headers and gaps take the rest.
+"""
 
 
 @Sign
 def link_full(subject: Subject) -> bool:
     """Whether the GPU's PCIe link carries nearly as much as it can in one direction."""
     work = subject.work
-    # dmon tells what goes over the link, and not what the link could carry.
+    # dmon prints the link's traffic, but not how much the link can carry.
     if work.pcie_limit is None:
         return looks_full(work.pcie_fuller_rate)
     return at_least(work.pcie_one_way_share, LINK_FULL)
 
 
 NARROW_LINK = 4
-"""Part of the lanes: a slot that is wired with half of them is normal, with a quarter or fewer the
-card sits in the wrong slot, in a bad riser, or has a bad contact."""
+"""A link is narrow if it uses at most one lane in this many. Slots wired with half of the lanes are
+normal; with a quarter or fewer, the card is in the wrong slot or in a bad riser, or has a bad
+contact.
+"""
 
 
 @Sign
 def narrow_link(subject: Subject) -> bool:
     """Whether the GPU's PCIe link uses a quarter of its lanes or fewer while the GPU works."""
-    # At rest the generation always falls, and a few cards give lanes up too, to save power.
+    # Only samples at work count, because an idle link drops to a lower generation and, on a few
+    # cards, to fewer lanes, to save power.
     lanes = subject.gpu.lanes
     most_lanes = subject.gpu.latest.pcie_width_max
     if not lanes or not most_lanes:
@@ -463,7 +489,7 @@ def lacks_lanes(subject: Subject) -> bool:
 
 
 SLOW_LINK = 8e9
-"""Bytes a second: four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 one way."""
+"""In bytes per second. Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 in one direction."""
 
 
 @Sign
@@ -471,6 +497,6 @@ def slow_link(subject: Subject) -> bool:
     """Whether the GPU's PCIe link carries no more than four lanes of PCIe 4 or eight of PCIe 3;
     false if its speed is unknown."""
     limit = subject.gpu.link_limit
-    # 0 stands for a link of which nothing is told.
+    # 0 means that nothing is known about the link.
     is_known = limit >= 1.0
     return is_known and limit < SLOW_LINK

@@ -1,5 +1,6 @@
-"""A run in the form that the next steps need, and the texts and commands that depend on the run.
-Pure functions."""
+"""A run in the form that the next steps need, with the texts and commands that depend on the run.
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ class Situation(NamedTuple):
     subject: Subject | None = None
 
     def figure(self, read: Callable[[Subject], float | None]) -> str:
-        """A figure of the GPU as text, rounded to a whole number; a question mark if it is
-        unknown."""
+        """One of the GPU's figures as text, rounded to a whole number; a question mark if it is
+        unknown.
+        """
         subject = self.subject
         if subject is None:
             return UNKNOWN
@@ -32,8 +34,9 @@ class Situation(NamedTuple):
 
     @property
     def work(self) -> Work | None:
-        """The figures of the GPU's run or, if no GPU was watched, of the command since it started.
-        None if there are none."""
+        """The GPU's figures during the run or, if no GPU was watched, those of the command since it
+        started. None if there are none.
+        """
         subject = self.subject
         if subject is None:
             return self.run.since_start
@@ -41,15 +44,17 @@ class Situation(NamedTuple):
 
     @property
     def config(self) -> str | None:
-        """The training config in the command, quoted for a shell; None if there is none, or if a
-        recording lacks the command."""
+        """The training config in the command line, quoted for a shell; None if there is none, or if
+        a recording does not contain the command.
+        """
         command = self.run.command or ()
         return config_of(command)
 
     @property
     def script(self) -> str | None:
-        """The script in the command, quoted for a shell; None if there is none, as in
-        `python -m package`."""
+        """The script in the command line, quoted for a shell; None if there is none, as in `python
+        -m package`.
+        """
         command = self.run.command or ()
         scripts = [word for word in command if word.endswith(".py")]
         if not scripts:
@@ -68,7 +73,7 @@ class Situation(NamedTuple):
     def working_gpus(self) -> int:
         """The number of GPUs that are not lost."""
         working = [gpu for gpu in self.run.gpus if gpu.lost_at is None]
-        # As many ranks as torchrun can start here.
+        # torchrun can start this many ranks here.
         return len(working)
 
 
@@ -76,7 +81,7 @@ CONFIG_ENDINGS = (".yaml", ".yml", ".json")
 
 
 def config_of(command: tuple[str, ...]) -> str | None:
-    """The training config that the command names, quoted for a shell; None if it names none.
+    """The training config that the command line names, quoted for a shell; None if it names none.
 
     >>> config_of(("python", "train.py", "--config=conf/a.yaml"))
     'conf/a.yaml'
@@ -84,13 +89,13 @@ def config_of(command: tuple[str, ...]) -> str | None:
     """
     previous = ""
     for word in command:
-        # The option before the file's name, as one word with the file or as two: in
-        # `--deepspeed_config zero3.json`, all that precedes the first point.
+        # The option before the file name may be the same word as the file or the word before. In
+        # `--deepspeed_config zero3.json`, it is everything before the first dot.
         option = f"{previous} {word}".partition(".")[0]
         # DeepSpeed's settings are not a training config.
         is_for_deepspeed = "deepspeed" in option
         if word.endswith(CONFIG_ENDINGS) and not is_for_deepspeed:
-            # `--config=FILE` as well as `--config FILE`.
+            # The command line may contain `--config=FILE` or `--config FILE`.
             file = word.rpartition("=")[2]
             return own_word(file)
         previous = word
@@ -99,7 +104,9 @@ def config_of(command: tuple[str, ...]) -> str | None:
 
 Words = Callable[[Situation], str]
 Command = Callable[[Situation], str | None]
-"""A shell command for a step; None if the run lacks what belongs in it."""
+"""Builds the shell command of a step; returns None if the run lacks something that the command
+needs.
+"""
 
 
 def always(text: str) -> Callable[[Situation], str]:
@@ -109,7 +116,8 @@ def always(text: str) -> Callable[[Situation], str]:
 
 def tune(situation: Situation) -> str | None:
     """The command that adapts the config to this machine; None if the watched command has no
-    config."""
+    config.
+    """
     config = situation.config
     if config is None:
         return None
@@ -117,8 +125,9 @@ def tune(situation: Situation) -> str | None:
 
 
 def benchmark(situation: Situation) -> str | None:
-    """The command that measures what makes the training faster; None if the command has no
-    config."""
+    """The command that measures which settings make the training faster; None if the watched
+    command has no config.
+    """
     config = situation.config
     if config is None:
         return None
@@ -126,8 +135,9 @@ def benchmark(situation: Situation) -> str | None:
 
 
 def plan(situation: Situation) -> str | None:
-    """The command that shows how much memory the training needs; None if the command has no
-    config."""
+    """The command that shows how much memory the training needs; None if the watched command has no
+    config.
+    """
     config = situation.config
     if config is None:
         return None
@@ -145,13 +155,15 @@ def show_where_it_waits(situation: Situation) -> str:
     """The py-spy command that prints what a running Python process is doing; `PID` stands for an
     unknown pid."""
     pid = situation.pid
-    # In a container nvidia-smi lists no processes: the person has to look the PID up.
+    # In a container nvidia-smi lists no processes, so the user has to look up the PID.
     process = "PID" if pid is None else str(pid)
     return f"py-spy dump --pid {process}"
 
 
 def where_it_waits(situation: Situation) -> str:
-    """Advice for a process that waits: look at it or, if there may be several ranks, at each."""
+    """Advice for a process that waits: find out where it waits; if there may be several ranks,
+    check each of them.
+    """
     run = situation.run
     has_one_gpu = len(run.gpus) <= 1
     is_idle_with_a_model = not run.at_work and run.busiest_cpu is None
@@ -160,7 +172,7 @@ def where_it_waits(situation: Situation) -> str:
             "A loaded model that gets no requests is normal. If the program should compute, see "
             "where it waits: the command prints what it is doing now"
         )
-    # Only if the command's processes were watched does `launched` say whether there are ranks.
+    # `launched` only shows whether there are ranks if the command's processes were watched.
     processes_are_known = run.command is not None and run.cpu is not None
     has_ranks = run.launched or run.nodes > 1
     if not has_ranks and (has_one_gpu or processes_are_known):
@@ -189,8 +201,9 @@ def watching_words(situation: Situation) -> str:
 
 
 def watch_the_command(situation: Situation) -> str | None:
-    """The command that lets the monitor also watch processes: of the command, or of the program on
-    the GPU. `gpusetup doctor` if nothing ran there; None if the program is unknown."""
+    """The command that lets the monitor also watch the processes of the command, or of the program
+    on the GPU. If nothing ran on the GPU, `gpusetup doctor`; None if the program is unknown.
+    """
     command = situation.run.command
     if command:
         words = " ".join(map(own_word, command))
@@ -204,20 +217,21 @@ def watch_the_command(situation: Situation) -> str | None:
 
 def processes_by(column: str) -> Command:
     """The command that lists the processes with the highest values in this column of `ps`, such as
-    `pcpu` or `rss`."""
+    `pcpu` or `rss`.
+    """
     columns = f"pid,user,{column},comm"
-    # `head` shows the heading and nine processes.
+    # `head` shows the heading and the first nine processes.
     return always(f"ps -eo {columns} --sort=-{column} | head")
 
 
 def in_each_process(situation: Situation) -> str:
-    """The words ` in each process`, if the run has several; otherwise ""."""
+    """The words ` in each process` if the run has several training processes; otherwise ""."""
     has_several = situation.run.training_processes > 1
     return " in each process" if has_several else ""
 
 
 def more_workers(situation: Situation) -> str:
-    """Advice to use more loader workers, with their number and how many could help."""
+    """Advice to use more loader workers, with the current number and the largest useful one."""
     work = situation.work
     worker_count = whole(work.workers if work else None)
     most = useful_workers(situation.run)
@@ -238,7 +252,7 @@ def other_programs(situation: Situation) -> str:
 
 
 def other_users(situation: Situation) -> str:
-    """Advice to free the GPU from other processes, with their names if they are known."""
+    """Advice to free the GPU from other processes, which are named if possible."""
     subject = situation.subject
     foreign = subject.run.foreign_holders(subject.gpu) if subject else []
     if foreign:
@@ -251,7 +265,7 @@ def other_users(situation: Situation) -> str:
 
 
 def the_link(situation: Situation) -> str:
-    """Advice for a PCIe link with too few lanes, with what it can transfer if that is known."""
+    """Advice for a PCIe link with too few lanes, with how much it can transfer if that is known."""
     subject = situation.subject
     limit = subject.gpu.link_limit if subject else 0.0
     carries = ""
@@ -267,7 +281,7 @@ def the_link(situation: Situation) -> str:
 
 
 def who_uses_the_cpu(situation: Situation) -> str:
-    """Advice to find what uses the CPU, with how busy the machine is in percent of all cores."""
+    """Advice to find out what uses the CPU, with the share of all cores that is busy."""
     work = situation.work
     busy = whole(work.host_share if work else None)
     return (
@@ -277,9 +291,9 @@ def who_uses_the_cpu(situation: Situation) -> str:
 
 
 def first_workers(situation: Situation) -> str:
-    """Advice for a loader without workers: how many it should get."""
+    """Advice for a loader without workers, with the number of workers it should get."""
     workers = useful_workers(situation.run)
-    # From pinned memory, copies to the GPU overlap with computing.
+    # From pinned memory, copies to the GPU can overlap with computing.
     place = in_each_process(situation)
     return f"Load with workers{place}: num_workers={workers}, pin_memory=True"
 
@@ -294,8 +308,9 @@ def run_ahead(situation: Situation) -> str:
 
 
 def fetch_in_advance(situation: Situation) -> str:
-    """Advice for workers that wait for storage or the network: with more of them, more items are
-    fetched at the same time."""
+    """Advice for workers that wait for storage or the network: more workers can fetch more items at
+    the same time.
+    """
     workers = whole(situation.work.workers if situation.work else None)
     return (
         "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
@@ -306,14 +321,16 @@ def fetch_in_advance(situation: Situation) -> str:
 
 
 def more_cores(situation: Situation) -> str:
-    """Advice to give the command more CPU cores, with how many it may use if that is known."""
+    """Advice to give the command more CPU cores, with the number of cores that it may use now, if
+    known.
+    """
     cores = situation.run.usable_cores
     count = f" {cores:g}" if cores else ""
     return f"Give the command more CPU cores: it uses all{count}"
 
 
 def more_threads(situation: Situation) -> str:
-    """Advice for a single process that computes: use more of the cores."""
+    """Advice for a single computing process to use more of the cores."""
     cores = situation.run.usable_cores
     cores_in_words = f"more of the {cores:g} cores" if cores else "more cores"
     return (
@@ -330,13 +347,14 @@ def its_error(situation: Situation) -> str:
 
 
 def early_error(situation: Situation) -> str:
-    """The same advice for a command that ended before it used the GPU."""
+    """Advice to read the error of a command that ended before it used the GPU, with its exit
+    code."""
     error = its_error(situation)
     return f"{error}, and nothing had run on the GPU"
 
 
 def watch_longer(situation: Situation) -> str:
-    """Advice to watch for longer, with the seconds that were watched."""
+    """Advice to watch for longer, with the number of seconds watched so far."""
     seconds = whole(situation.run.seconds)
     return (
         f"Watch longer: nothing ran on the GPU in the first {seconds} s. The command may still be "
@@ -345,12 +363,12 @@ def watch_longer(situation: Situation) -> str:
 
 
 def reset_the_gpu(situation: Situation) -> str | None:
-    """The command that resets every GPU with memory faults; None if there is none.
+    """The command that resets every GPU with memory faults; None if there is no such GPU.
 
-    nvidia-smi refuses it while a process uses the GPU.
+    nvidia-smi refuses to reset a GPU while a process uses it.
     """
     faulty = [gpu.label for gpu in situation.run.gpus if faults_of(gpu)]
-    # `-i` without a GPU is an error.
+    # `-i` without a GPU would be an error.
     if not faulty:
         return None
     labels = ",".join(faulty)
@@ -390,10 +408,10 @@ def help_the_host(situation: Situation) -> str:
 
 
 def whose_they_are(situation: Situation) -> str:
-    """Advice about several processes on one GPU, with their names and memory."""
+    """Advice about several processes that share one GPU, with their names and memory."""
     shared = [gpu for gpu in situation.run.gpus if len(gpu.big_holders) > 1]
     subject = situation.subject
-    # A single reading is judged as a whole: then the first GPU that is shared is meant.
+    # A single reading is judged as a whole, without a subject; use the first shared GPU then.
     gpu = subject.gpu if subject else next(iter(shared), None)
     names = " and ".join(map(named_with_size, gpu.big_holders if gpu else []))
     label = gpu.label if gpu else UNKNOWN
@@ -404,8 +422,9 @@ def whose_they_are(situation: Situation) -> str:
 
 
 def balance(situation: Situation) -> str:
-    """Advice for GPUs that work differently: balance the ranks and, if nothing shows that there are
-    ranks, also one process for each GPU."""
+    """Advice for GPUs that work differently: balance the ranks and, if there may be none, start one
+    process for each GPU.
+    """
     words = (
         "Give every rank the same amount of work: batches of similar length, a "
         "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "
@@ -417,12 +436,12 @@ def balance(situation: Situation) -> str:
 
 
 def one_process_each(situation: Situation) -> str:
-    """Advice for several GPUs that one process drives."""
+    """Advice for the case that one process drives several GPUs."""
     words = "Start one process for each GPU"
     all_work = len(situation.run.at_work) == situation.working_gpus
     if situation.run.launched or not all_work:
         return words
-    # Each of them works, so there may be a process for each already.
+    # All GPUs work, so there may already be one process for each of them.
     return (
         f"{words} (DistributedDataParallel with torchrun). If there is one for each already, give "
         "them the same amount of work"

@@ -1,7 +1,7 @@
-"""Samples from `nvidia-smi`, used if NVML cannot be loaded: one row of figures for each GPU. Reads
-the machine.
+"""Samples from `nvidia-smi`, used if NVML cannot be loaded: one row of figures per GPU. Reads the
+machine.
 
-It tells neither the processes nor what the links carry.
+They contain neither processes nor the traffic of the links.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ BASIC_FIELDS = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
     *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
 )
-"""What every driver of the last ten years knows."""
+"""Fields that every driver of the last ten years knows."""
 FIELDS = (
     *BASIC_FIELDS,
     *("power.default_limit", "power.max_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
     *("pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current"),
     *("pcie.link.width.max", "ecc.errors.uncorrected.volatile.total"),
 )
-"""An unknown field makes nvidia-smi refuse the whole question, so these are tried first."""
+"""These are tried first. If a driver does not know one of them, nvidia-smi rejects the whole query.
+"""
 FIRST_ANSWER_SECONDS = 10.0
-"""Without persistence mode a big node may take some seconds."""
+"""Without persistence mode, a large node may take several seconds."""
 
 
 def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str, ...]:
-    """The command that prints these fields of every GPU as CSV; on Linux it keeps nvidia-smi from
-    loading kernel modules."""
-    # On Linux it would load kernel modules and make device nodes, which asking must not do.
+    """The command that prints these fields of every GPU as CSV. On Linux, the command also keeps
+    nvidia-smi from loading kernel modules.
+    """
+    # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
+    # that.
     held_back: tuple[str, ...] = ()
     if sys.platform == "linux":
         held_back = (sys.executable, "-I", "-S", HOLD_BACK)
@@ -45,8 +48,9 @@ def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str,
 
 
 class NvidiaSmi(SampleSource):
-    """Samples from a running `nvidia-smi` that keeps printing rows; one row per GPU makes a
-    sample."""
+    """Samples from an `nvidia-smi` process that keeps printing rows; a sample consists of one row
+    per GPU.
+    """
 
     name: SourceName = "nvidia-smi"
 
@@ -54,7 +58,7 @@ class NvidiaSmi(SampleSource):
         super().__init__()
         self._lines = lines
         self._names = names
-        # As many rows make a sample.
+        # A sample consists of this many rows.
         self._gpu_count = len(first.gpus)
         self._began = time.monotonic()
         self.first = first
@@ -80,28 +84,30 @@ class NvidiaSmi(SampleSource):
 
 def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
     """A sample from the rows that nvidia-smi printed at one moment, this many seconds after the
-    start."""
+    start.
+    """
     moments = rows_by_moment(names, lines)
     rows: dict[int, Row] = next(moments, {})
     gpus = gpus_of(rows)
-    # nvidia-smi's own clock counts whole seconds.
+    # Use our own clock, because nvidia-smi's counts only whole seconds.
     return Sample(at=utc_now(), seconds=round(seconds, 3), gpus=gpus)
 
 
 LONGEST_REASON = 200
-"""Letters of what nvidia-smi printed instead of an answer."""
+"""How many characters of nvidia-smi's error message are shown."""
 
 
 def open_nvidia_smi(interval: float) -> NvidiaSmi:
     """The nvidia-smi source, which prints a sample every `interval` seconds. Raises SourceEnded if
-    it is missing or shows no GPU."""
+    the program is missing or shows no GPU.
+    """
     system = System()
     program = system.which(PROGRAM)
     if program is None:
         raise SourceEnded(f"{PROGRAM}: not found")
     fields: tuple[str, ...] = FIELDS
     answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
-    # An old driver refuses a field that it does not know.
+    # An old driver rejects fields that it does not know.
     if answer.exit:
         fields = BASIC_FIELDS
         answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
@@ -110,7 +116,7 @@ def open_nvidia_smi(interval: float) -> NvidiaSmi:
     heading, *lines = answer.stdout.splitlines() or [""]
     names = headings(heading)
     first = sample_of(names, lines, 0.0) if names else None
-    # It exits with 0 although it only printed an error.
+    # nvidia-smi exits with 0 even if it only printed an error.
     if first is None or not first.gpus:
         printed = answer.stdout or answer.stderr
         reason = printed.strip().splitlines() or ["no answer"]

@@ -1,6 +1,7 @@
 """Reads rows of `nvidia-smi --query-gpu=… --format=csv` as samples. Pure functions.
 
-What a row does not tell is None. Source of the names: `nvidia-smi --help-query-gpu`.
+A value that is missing from a row is None. Source of the column names: `nvidia-smi
+--help-query-gpu`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gpusetup.readings.smi_csv import has_numbers
 
 NAME = "nvidia-smi csv"
 Row = Mapping[str, str]
-"""Heading -> cell."""
+"""Maps each heading to the cell."""
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "utilization_percent": ("utilization.gpu",),
     "memory_busy_percent": ("utilization.memory",),
@@ -43,11 +44,11 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "gpu_name"),
     "uuid": ("uuid", "gpu_uuid"),
 }
-"""Field -> its columns; the first that tells something counts."""
+"""Maps each field to the names of its columns; the first column with a value counts."""
 IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id")
-"""The first of these that a row has says which GPU it is about."""
+"""The first of these columns that a row has identifies its GPU."""
 GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")
-"""One of these is in every heading."""
+"""Every heading contains at least one of these."""
 
 
 def headings(line: str) -> list[str]:
@@ -58,7 +59,7 @@ def headings(line: str) -> list[str]:
     """
     names = []
     for column in line.lower().split(","):
-        # The unit stands in brackets behind the name.
+        # The unit follows the name in brackets.
         name = column.partition("[")[0]
         names.append(name.strip())
     is_heading = not set(names).isdisjoint(GPU_COLUMNS)
@@ -66,8 +67,9 @@ def headings(line: str) -> list[str]:
 
 
 def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """Yields a sample for each moment of the log, `interval` seconds apart if the log has no
-    timestamps."""
+    """Yields one sample for each moment of the log, `interval` seconds apart if the log has no
+    timestamps.
+    """
     start: datetime | None = None
     for count, rows in enumerate(rows_by_moment(names, lines)):
         first_row = next(iter(rows.values()))
@@ -88,10 +90,11 @@ def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iter
 
 def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
     """The GPUs in the rows of one moment; a row without a GPU, from a machine that has none, is
-    left out."""
+    left out.
+    """
     gpus = []
     for index, row in sorted(rows.items()):
-        # The name is its index, UUID or place on the bus.
+        # `gpu_name` may be an index, a UUID or a bus address.
         if gpu_name(row):
             gpu = gpu_of(index, row)
             gpus.append(gpu)
@@ -101,7 +104,7 @@ def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
 def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
     """Yields the rows of each moment by GPU index; a new moment begins when a GPU appears again.
 
-    Without a column that tells the GPUs apart, rows of one time are several GPUs in their order.
+    If no column identifies the GPUs, rows with the same time are different GPUs, in their order.
     """
     if not names_its_gpus(names):
         yield from rows_by_time(names, lines)
@@ -110,7 +113,7 @@ def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[
     moment: dict[int, Row] = {}
     for row in rows_of(names, lines):
         name = gpu_name(row)
-        # UUIDs and places on the bus get numbers in the order in which they come.
+        # UUIDs and bus addresses are numbered in the order in which they appear.
         if name not in indices:
             indices[name] = int(name) if name.isdecimal() else len(indices)
         index = indices[name]
@@ -123,11 +126,13 @@ def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[
 
 
 ROWS_APART_SECONDS = 0.05
-"""nvidia-smi stamps each row; the rows of the GPUs at one moment are some milliseconds apart."""
+"""nvidia-smi writes a timestamp for each row, so the rows of one moment are some milliseconds
+apart.
+"""
 
 
 def names_its_gpus(names: Sequence[str]) -> bool:
-    """Whether a log with these columns tells its GPUs apart."""
+    """Whether a log with these columns identifies the GPU of each row."""
     return not set(names).isdisjoint(IDENTITY_COLUMNS)
 
 
@@ -144,8 +149,9 @@ def lacks_its_heading(line: str) -> bool:
 
 
 def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
-    """Yields the rows that follow each other at once, numbered in order; without timestamps each
-    row is a moment."""
+    """Yields the rows that directly follow each other in time, numbered in order. Without
+    timestamps, each row is a moment.
+    """
     moment: dict[int, Row] = {}
     last_time: datetime | None = None
     for row in rows_of(names, lines):
@@ -165,7 +171,7 @@ def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[in
 
 def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
     """Yields the rows of a log, without repeated headers and incomplete rows."""
-    # A log that was cut off by a crash may end with zero bytes.
+    # A log that was interrupted by a crash may end with zero bytes.
     clean_lines = (line.replace("\0", "") for line in lines)
     reader = csv.DictReader(clean_lines, names)
     column_count = len(set(names))
@@ -173,18 +179,19 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
         for cells in reader:
             row = {}
             for name, text in cells.items():
-                # Cells beyond the heading come as a list.
+                # csv returns cells beyond the heading as a list.
                 if isinstance(text, str):
                     row[name] = text.strip()
             is_cut_off = len(row) < column_count
             is_heading = bool(headings(gpu_name(row)))
-            # Whoever pastes a log writes a sentence below it, which may have as many commas.
+            # A user who pastes a log may write a sentence below it, which may have just as many
+            # commas.
             if not is_cut_off and not is_heading and has_numbers(row):
                 yield row
 
 
 def gpu_name(row: Row) -> str:
-    """The index, UUID or bus address of the GPU that a row is about; "" if the row has none."""
+    """The index, UUID or bus address of the GPU in a row; "" if the row has none."""
     for name in GPU_COLUMNS:
         if name in row:
             return row[name]
@@ -192,10 +199,10 @@ def gpu_name(row: Row) -> str:
 
 
 def gpu_of(index: int, row: Row) -> GpuSample:
-    """The sample of one GPU, from its row."""
+    """The sample of one GPU, read from its row."""
     values: dict[str, Any] = {}
     for field, names in COLUMNS.items():
-        # A column has several names, by the version of nvidia-smi; the first with a value counts.
+        # The column's name depends on nvidia-smi's version; the first one with a value counts.
         texts = [cell(row.get(name)) for name in names]
         told = [text for text in texts if text]
         text = told[0] if told else None
@@ -207,7 +214,7 @@ def gpu_of(index: int, row: Row) -> GpuSample:
     values["pcie_limit_bytes_per_second"] = pcie_limit(
         values["pcie_generation"], values["pcie_width"]
     )
-    # A GPU that fell off the bus has `[GPU is lost]` in its cells.
+    # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells.
     says_lost = any("lost" in text.lower() for text in row.values())
     is_lost = says_lost or answers_nothing(row)
     reasons_told = reasons(row)
@@ -216,13 +223,16 @@ def gpu_of(index: int, row: Row) -> GpuSample:
 
 
 LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
-"""What the driver asks the card for each time; a name or a highest clock it may remember."""
+"""Fields that the driver reads from the card each time, whereas it may remember a name or a maximum
+clock.
+"""
 
 
 def answers_nothing(row: Row) -> bool:
-    """Whether every live figure of a GPU is `[Unknown Error]`, as of a card that no longer answers.
+    """Whether every live value of a GPU is `[Unknown Error]`, which means that the card no longer
+    responds.
 
-    A single figure may be so on a card that works: the power of some laptops.
+    A working card may have this in a single column, such as the power on some laptops.
     """
     texts = []
     for field in LIVE_FIELDS:
@@ -248,12 +258,14 @@ def figure(field: str, text: str | None) -> float | None:
 
 
 UNCORRECTED = ("ecc.errors.uncorrected.volatile.", "ecc.errors.uncorrected.aggregate.")
-"""Since the driver was loaded, and of the card's whole life: both show errors that are added."""
+"""Errors since the driver was loaded, and over the card's whole life; both counts show new errors.
+"""
 
 
 def uncorrected_errors(row: Row) -> int | None:
-    """The number of uncorrectable memory errors, since the driver was loaded or over the card's
-    life; None if no column reports it."""
+    """The number of uncorrectable memory errors since the driver was loaded or, if that is missing,
+    over the card's life; None if no column reports it.
+    """
     for prefix in UNCORRECTED:
         counts: dict[str, float] = {}
         for name, text in row.items():
@@ -262,7 +274,7 @@ def uncorrected_errors(row: Row) -> int | None:
                 counts[name] = count
         if counts:
             total = counts.get(f"{prefix}total")
-            # Without the total, the kinds of memory together.
+            # Without a total, add up the errors of all kinds of memory.
             return round(sum(counts.values()) if total is None else total)
     return None
 
@@ -274,7 +286,7 @@ FAULT_COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 def fault(row: Row, names: Sequence[str]) -> bool | None:
-    """Whether one of these columns contains a yes or 1; None if all are empty."""
+    """Whether one of these columns contains a yes or 1; None if all of them are empty."""
     answers = []
     for name in names:
         text = cell(row.get(name))
@@ -287,18 +299,19 @@ def reasons(row: Row) -> tuple[str, ...] | None:
     """The names of the active throttle reasons; None if the row has no column for them."""
     cells = {}
     for name, text in row.items():
-        # `clocks_throttle_reasons.active`; since driver 535 `clocks_event_reasons.active`.
+        # The column is `clocks_throttle_reasons.active`, or `clocks_event_reasons.active` since
+        # driver 535.
         if "_reasons." in name:
             cells[name.rpartition(".")[2]] = text
     if "active" in cells:
         return throttle_mask(cells["active"])
     if cells:
-        # `[Not Supported]`: this card tells none of them.
+        # `[Not Supported]` in all columns means that this card reports no reasons.
         if not any(map(cell, cells.values())):
             return None
         active = [name for _, name in THROTTLE_BITS if flag(cells.get(name))]
         return tuple(active)
-    # Our own `--csv` writes their names.
+    # Our own `--csv` writes the reasons' names.
     names = row.get("throttle reasons")
     return None if names is None else tuple(names.split())
 
@@ -309,7 +322,7 @@ def time_of(text: str) -> datetime | None:
     >>> time_of("2026/11/20 06:03:41.500"), time_of("x")
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
     """
-    # nvidia-smi writes slashes, our own `--csv` dashes and a `Z`.
+    # nvidia-smi writes the date with slashes; our own `--csv` uses dashes and a final `Z`.
     iso_text = text.replace("/", "-").rstrip("Z")
     try:
         time = datetime.fromisoformat(iso_text)

@@ -1,7 +1,7 @@
-"""Reads the outputs of `nvidia-smi` that people see: the table, the long output (`-q`) and `dmon`.
-Pure functions.
+"""Reads the outputs of `nvidia-smi` that are made for people: the table, the long output (`-q`) and
+`dmon`. Pure functions.
 
-A text may hold one moment or many, as of a loop (`nvidia-smi -l 5 > FILE`).
+A text may contain one moment, or many if nvidia-smi ran in a loop (`nvidia-smi -l 5 > FILE`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gpusetup.readings.nvidia_smi import (
 )
 
 MOST_LINES_OF_A_MOMENT = 20_000
-"""More lines without a new beginning are left out: `-q` of 16 GPUs has some 6,000."""
+"""Further lines of a moment are ignored; `-q` prints about 6,000 for 16 GPUs."""
 
 
 class SmiForm(NamedTuple):
@@ -41,7 +41,7 @@ class SmiForm(NamedTuple):
 
     name: str
     begins: Callable[[str], bool]
-    """Whether a line is the beginning of this form."""
+    """Whether a line is the beginning of this format."""
     samples: Callable[[Iterable[str], float], Iterator[Sample]]
     tells_time: Callable[[Sequence[str]], bool]
 
@@ -62,8 +62,9 @@ def moments(lines: Iterable[str], begins: Callable[[str], bool]) -> Iterator[lis
 def timed(
     pictures: Iterable[tuple[datetime | None, tuple[GpuSample, ...]]], interval: float
 ) -> Iterator[Sample]:
-    """Yields a sample for each group of GPUs, at its own time or, without one, `interval` seconds
-    after the previous sample."""
+    """Yields one sample for each group of GPUs, at its own time or, if that is missing, `interval`
+    seconds after the previous sample.
+    """
     start: datetime | None = None
     count = 0
     for time, gpus in pictures:
@@ -72,7 +73,7 @@ def timed(
         start = start or time
         seconds = count * interval
         if time and start:
-            # A clock that was set back takes no time away.
+            # If the clock was set back, no time counts as passed.
             seconds = max(0.0, (time - start).total_seconds())
         count += 1
         at = time.isoformat() if time else ""
@@ -101,7 +102,7 @@ def date_of(text: str) -> datetime | None:
 def has_date(lines: Sequence[str]) -> bool:
     """Whether one of these lines contains a date and time."""
     dates = map(date_of, lines)
-    # Then the time between two pictures is known.
+    # If so, the time between two samples is known.
     return any(dates)
 
 
@@ -111,32 +112,35 @@ PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d+)\s+(?:\S+\s+\S+\s+)?(?P<pid>\d+)\s+(?P<kind>C\+G|M\+C|C|G)\s+"
     r"(?P<name>\S.*?)\s+(?P<memory>\d+\s*MiB|N/A)\s*\|"
 )
-"""`|    0   N/A  N/A      4711      C   python3      5120MiB |`; before driver 450 without N/A."""
+"""Matches `|    0   N/A  N/A      4711      C   python3      5120MiB |`; driver versions before 450
+print no N/A.
+"""
 KINDS: Mapping[str, Any] = {"C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both"}
 
 
 def begins_table(line: str) -> bool:
     """Whether a line is the banner of nvidia-smi's table."""
-    # `| NVIDIA-SMI 580.95.05  Driver Version: ...`
+    # The banner looks like `| NVIDIA-SMI 580.95.05  Driver Version: ...`.
     match = SMI_VERSION.search(line)
     return match is not None
 
 
 def is_table(line: str) -> bool:
-    """Whether a line is the banner of nvidia-smi's table, or a GPU's row in a table without its
-    banner."""
+    """Whether a line is the banner of nvidia-smi's table, or a GPU's row from a table without its
+    banner.
+    """
     if begins_table(line):
         return True
-    # Only a line with a bar can be a row.
+    # Every row of the table contains a vertical bar.
     if "|" not in line:
         return False
     return row_of(line) is not None
 
 
 def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """Yields the samples of one table or of the tables that `nvidia-smi -l` printed."""
+    """Yields the samples of a single table, or of all tables that `nvidia-smi -l` printed."""
     tables = moments(lines, begins_table)
-    # The date of a table stands above its banner, in the lines of the moment before.
+    # A table's date is printed above its banner, so it is among the lines of the previous moment.
     pictures = dated(tables, table_gpus)
     return timed(pictures, interval)
 
@@ -144,25 +148,26 @@ def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
 def dated(
     pictures: Iterable[Sequence[str]], read: Callable[[str], tuple[GpuSample, ...]]
 ) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
-    """Yields the GPUs of each table with its time; None if no date is printed above or in the
-    table."""
+    """Yields the GPUs of each table with the table's time; the time is None if there is no date
+    above or in the table.
+    """
     date_before: datetime | None = None
     for lines in pictures:
         dates = [date for date in map(date_of, lines) if date]
         first_date = dates[0] if dates else None
         text = "".join(lines)
         yield date_before or first_date, read(text)
-        # The last date of a picture belongs to the next one.
+        # The last date among these lines belongs to the next table.
         date_before = dates[-1] if dates else None
 
 
 def table_gpus(text: str) -> tuple[GpuSample, ...]:
-    """The GPUs in one table, with the processes on each."""
+    """The GPUs in one table, with the processes on each GPU."""
     gpus = parse_table(text).gpus or ()
     has_process_list = "Processes:" in text
     samples = []
     for position, gpu in enumerate(gpus):
-        # A row that was cut off may have lost its index.
+        # A row that was cut off may lack its index.
         index = position if gpu.nvml_index is None else gpu.nvml_index
         processes = processes_on(index, text) if has_process_list else None
         sample = sample_of(gpu, index, processes)
@@ -171,8 +176,9 @@ def table_gpus(text: str) -> tuple[GpuSample, ...]:
 
 
 def processes_on(index: int, text: str) -> tuple[ProcessUse, ...] | None:
-    """The processes listed for a GPU; None if none is listed, because a container's list is always
-    empty."""
+    """The processes listed for a GPU. None if no process is listed, because in a container the list
+    is always empty.
+    """
     rows = [match for match in PROCESS.finditer(text) if int(match["gpu"]) == index]
     uses = tuple(
         ProcessUse(
@@ -219,7 +225,7 @@ LOG_HEAD = "NVSMI LOG"
 def megahertz(text: str) -> int | None:
     """The MHz in a text such as `1980 MHz`; None if it contains no number."""
     value = number(text)
-    # `N/A`: this GPU does not tell it.
+    # `N/A` means that this GPU does not report it.
     if value is None:
         return None
     return round(value)
@@ -228,7 +234,7 @@ def megahertz(text: str) -> int | None:
 def kilobytes(text: str) -> float | None:
     """The bytes per second in a text such as `84000 KB/s`; None if it contains no number."""
     value = number(text)
-    # Virtual GPUs tell none.
+    # Virtual GPUs report no rates.
     if value is None:
         return None
     return value * 1000
@@ -246,18 +252,19 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("pcie_rx_bytes_per_second", "Rx Throughput", kilobytes),
     ("pcie_tx_bytes_per_second", "Tx Throughput", kilobytes),
 )
-"""Field, where it stands (heading and label), and how its text is read."""
+"""Field name, its place in the output (heading and label), and the function that reads its text."""
 
 
 def query_processes(lines: Sequence[tuple[str, str]]) -> tuple[ProcessUse, ...] | None:
-    """The processes listed for a GPU in the long output; None if none is listed, because a
-    container's list is always empty."""
+    """The processes listed for a GPU in the long output. None if no process is listed, because in a
+    container the list is always empty.
+    """
     facts: list[dict[str, str]] = []
     for place, text in lines:
         heading, _, label = place.rpartition("/")
         if label == "Process ID":
             facts.append({})
-        # `Type`, `Name` and `Used GPU Memory` stand below the id.
+        # `Type`, `Name` and `Used GPU Memory` follow below the process ID.
         if facts and "Processes" in heading:
             facts[-1][label] = text.strip()
     uses = []
@@ -279,7 +286,7 @@ def begins_query(line: str) -> bool:
 def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
     """Yields the samples of `nvidia-smi -q` or `-q -l`, one for each report."""
     pictures = query_pictures(lines)
-    # Each report tells its time, so `interval` matters only if that is cut off.
+    # Each report contains its time; `interval` is only used if that is cut off.
     return timed(pictures, interval)
 
 
@@ -296,7 +303,7 @@ def query_pictures(
 def date_of_query(lines: Sequence[str]) -> datetime | None:
     """The time of a report, from its first `Timestamp` line; None if it has none."""
     for line in lines:
-        # The first one: a report has no other.
+        # A report has only one such line.
         if line.strip().startswith("Timestamp"):
             return date_of(line)
     return None
@@ -305,7 +312,7 @@ def date_of_query(lines: Sequence[str]) -> datetime | None:
 def query_gpus(text: str) -> tuple[GpuSample, ...]:
     """The GPUs in one report of `nvidia-smi -q`."""
     _, *parts = GPU_HEAD.split(text)
-    # Between two pages stands what the heading of the next one tells.
+    # The odd parts are the GPUs' pages; between them are the values from the next page's heading.
     pages = parts[1::2]
     samples = []
     for index, page in enumerate(pages):
@@ -338,11 +345,11 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
 }
-"""A column of `nvidia-smi dmon` -> the field, and what one of its units is there."""
+"""Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
 
 
 def begins_dmon(line: str) -> bool:
-    """Whether a line is a header line of dmon with the column names; dmon repeats it.
+    """Whether a line is a header line of dmon with the column names, which dmon repeats regularly.
 
     >>> begins_dmon("# gpu    pwr  gtemp    sm   mem"), begins_dmon("#Date  Time  gpu  pwr")
     (True, True)
@@ -350,14 +357,14 @@ def begins_dmon(line: str) -> bool:
     spaced = line.replace("#", "# ").lower()
     words = spaced.split()
     begins_with_hash = words[:1] == ["#"]
-    # The second heading has the units, and no `gpu`.
+    # The second heading contains the units, but not the word `gpu`.
     return begins_with_hash and "gpu" in words
 
 
 def dmon_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
     """Yields the samples of `nvidia-smi dmon`."""
     pictures = dmon_pictures(lines)
-    # It tells its time only if it was asked to (`-o T`, `-o DT`).
+    # dmon prints the time only with the options `-o T` or `-o DT`.
     return timed(pictures, interval)
 
 
@@ -375,7 +382,7 @@ def dmon_pictures(
         cells = line.split()
         row = dict(zip(names, cells, strict=False))
         gpu = dmon_gpu(row)
-        # The heading with the units, or something that a shell printed.
+        # The line contains the units, or something that a shell printed.
         if gpu is None:
             continue
         if gpu.index in gpus:
@@ -388,12 +395,15 @@ def dmon_pictures(
 
 
 HALF_A_DAY = timedelta(hours=12)
-"""A clock that goes back by less was set back, one that goes back by more passed midnight."""
+"""If the time goes back by less than this, the clock was set back; if it goes back by more,
+midnight passed.
+"""
 
 
 def after_midnight(date: datetime | None, before: datetime | None) -> datetime | None:
-    """The time of a row, some days later if it tells only the time of day and midnight lies between
-    it and the row before; None if it has no time."""
+    """The time of a row, moved to a later day if rows contain only the time of day and midnight
+    passed since the previous row; None if the row has no time.
+    """
     if date is None or before is None:
         return date
     while before - date > HALF_A_DAY:
@@ -405,12 +415,14 @@ VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),
 }
-"""A column of `nvidia-smi dmon -s v` -> the reason, and the figure from which it counts. `tviol` is
-0 or 1; `pviol` is the percentage of the time, and a card at its rated power shows a little."""
+"""Maps each column of `nvidia-smi dmon -s v` to the throttle reason and to the value from which the
+reason counts. `tviol` is 0 or 1; `pviol` is a percentage of the time, which is slightly above 0
+even for a card at its rated power.
+"""
 
 
 def violations(row: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The throttle reasons in a row of dmon; None if the row has no such columns (`-s v`)."""
+    """The throttle reasons in a row of dmon; None if the row has no columns for them (`-s v`)."""
     is_told = False
     reasons = []
     for column, (reason, least) in VIOLATIONS.items():
@@ -424,7 +436,7 @@ def violations(row: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 WHOLE_DMON_FIELDS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz", "ecc_uncorrected")
-"""Fields that are whole numbers in a sample."""
+"""Fields that contain whole numbers in a sample."""
 
 
 def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
@@ -435,7 +447,7 @@ def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
     values: dict[str, Any] = {}
     for column, (field, unit) in DMON_COLUMNS.items():
         text = row.get(column)
-        # A dash stands for what this GPU does not tell.
+        # dmon prints a dash for a value that this GPU does not report.
         value = number(text)
         if value is not None:
             values[field] = value * unit
@@ -447,11 +459,12 @@ def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
 
 
 def dmon_date(row: Mapping[str, str]) -> datetime | None:
-    """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, then on any
-    day; None if the row has none."""
+    """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, where the day
+    is arbitrary; None if the row has no time.
+    """
     names = ("time", "hh:mm:ss")
     times = [row[name] for name in names if name in row]
-    # Without that option there are no such columns.
+    # Without that option, there are no such columns.
     if not times:
         return None
     date = row.get("date") or ANY_DAY
@@ -462,7 +475,9 @@ def dmon_date(row: Mapping[str, str]) -> datetime | None:
 
 
 ANY_DAY = "20000101"
-"""The day of a log that tells only the time of day: only the time between samples counts."""
+"""Used as the day if a log contains only the time of day, because only the time between samples
+matters.
+"""
 
 
 def dmon_tells_time(lines: Sequence[str]) -> bool:
@@ -476,8 +491,7 @@ def dmon_tells_time(lines: Sequence[str]) -> bool:
 
 
 def has_utilization(form: SmiForm, lines: Sequence[str]) -> bool:
-    """Whether a recording can report the utilisation; only a dmon log without a column `sm`
-    cannot."""
+    """Whether a recording can report utilisation; only a dmon log without a column `sm` cannot."""
     headings = [line.lower().split() for line in lines if begins_dmon(line)]
     if form.begins is not begins_dmon or not headings:
         return True
@@ -492,9 +506,9 @@ FORMS = (
 
 
 def form_that_begins(line: str) -> SmiForm | None:
-    """The output format of nvidia-smi that this line begins; None if it begins none."""
+    """The output format of nvidia-smi that begins with this line; None if no format does."""
     for form in FORMS:
-        # The forms have nothing in common, so the order does not matter.
+        # No two formats begin with the same line, so their order does not matter.
         if form.begins(line):
             return form
     return None

@@ -1,6 +1,7 @@
-"""The base classes of the sources of samples, and which GPUs are watched.
+"""The base classes for the sources of samples, and the choice of the GPUs to watch.
 
-NVML tells most (`nvml.py`), `nvidia-smi` less (`smi.py`); without either the machine remains.
+NVML reports the most (`nvml.py`), `nvidia-smi` less (`smi.py`); without either, only the machine
+can be watched.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.readings.plausibility import LIMITS, implausible
 
 PATIENCE_SECONDS = 10.0
-"""How long a sample may be late before the source is given up, where nobody says."""
+"""How many seconds a sample may be late before we give up the source, unless the caller sets
+another limit.
+"""
 SourceName = Literal["nvml", "nvidia-smi", "amdgpu", "xpu-smi", "powermetrics", "machine"]
 
 
 class SourceEnded(Exception):
     """Raised if a source has no more samples; the message gives the reason.
 
-    `blocked`: it does not answer in time, or something is in its way.
+    `blocked`: whether the source did not respond in time, or something prevents its use.
     """
 
     def __init__(self, problem: str, *, blocked: bool = False) -> None:
@@ -38,11 +41,11 @@ class SampleSource:
 
     def __init__(self) -> None:
         self.first: Sample | None = None
-        """What was read to see whether there is a GPU; it is the first answer of `next`."""
+        """The sample that was read to check whether there is a GPU; `next` returns it first."""
         self.not_watched: str | None = None
         """Why a better source is not used."""
         self.positions: Sequence[int] | None = None
-        """Which of the GPUs are watched, by their place in a sample; None: all."""
+        """The positions of the watched GPUs in a sample; None means all GPUs."""
 
     def next(self, timeout: float) -> Sample:
         """The next sample. Raises TimeoutError if none comes within `timeout` seconds, and
@@ -61,12 +64,13 @@ class SampleSource:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End the processes that run for this source."""
+        """End the processes that this source has started."""
 
 
 class Machine(SampleSource):
-    """A source of empty samples at each interval, so that the command and the machine can be
-    watched without a GPU."""
+    """A source that returns an empty sample at each interval, so that the command and the machine
+    can be watched without a GPU.
+    """
 
     name: SourceName = "machine"
 
@@ -82,10 +86,10 @@ class Machine(SampleSource):
         if wait > timeout:
             time.sleep(timeout)
             raise TimeoutError
-        # It is due already if the last one came late.
+        # If the previous sample was late, the next one may already be due.
         time.sleep(max(0.0, wait))
         seconds = time.monotonic() - self._began
-        # Samples that came too late are left out, not caught up.
+        # Missed samples are skipped, and not made up for later.
         intervals = int(seconds / self._interval)
         self._count = intervals + 1
         return Sample(at=utc_now(), seconds=round(seconds, 3))
@@ -98,7 +102,7 @@ def utc_now() -> str:
     (24, 'Z')
     """
     time = datetime.now(timezone.utc)
-    # Three digits: a sample is not more exact.
+    # Three digits are enough, because a sample is not more precise.
     milliseconds = time.microsecond // 1000
     whole_seconds = f"{time:%Y-%m-%dT%H:%M:%S}"
     return f"{whole_seconds}.{milliseconds:03d}Z"
@@ -108,28 +112,28 @@ CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in L
 
 
 def plausible(gpu: GpuSample) -> GpuSample:
-    """The sample without impossible values; they become None, and `problem` names them."""
+    """The sample without impossible values: they become None, and `problem` names them."""
     figures = {field: getattr(gpu, field) for field in CHECKED_FIELDS}
     wrong = implausible(figures)
     if not wrong:
         return gpu
     problems = [f"{field} is not plausible" for field in wrong]
-    # What the source says itself comes first.
+    # A problem that the source itself reports takes precedence.
     problem = gpu.problem or ", ".join(problems)
     removed = dict.fromkeys(wrong)
     return replace(gpu, problem=problem, **removed)
 
 
-# --- which GPUs -----------------------------------------------------------------------------------
+# --- which GPUs to watch --------------------------------------------------------------------------
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 SHORTEST = len("GPU-")
-"""A beginning of a UUID is longer."""
+"""A UUID prefix must be longer than this."""
 
 
 def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
-    """The positions of the GPUs with these indexes or UUID prefixes, each once. Raises UsageError
-    for a name that matches no GPU or several.
+    """The positions of the GPUs with these indexes or UUID prefixes, without duplicates. Raises
+    UsageError for a name that matches no GPU or several.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-ab"))
     >>> named_positions(("1", "gpu-aa", "1"), two)
@@ -138,11 +142,11 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
     positions: list[int] = []
     for name in names:
         matching = [position for position, gpu in enumerate(gpus) if is_called(gpu, name)]
-        # A beginning that several UUIDs share names none of them.
+        # A prefix that several UUIDs share is ambiguous.
         if len(matching) != 1:
             raise no_such_gpu(name, gpus, is_ambiguous=bool(matching))
         positions += matching
-    # Each once, in the order in which they were named.
+    # Without duplicates, in the order in which they were named.
     distinct = dict.fromkeys(positions)
     return tuple(distinct)
 
@@ -151,7 +155,7 @@ def no_such_gpu(name: str, gpus: Sequence[GpuSample], *, is_ambiguous: bool) -> 
     """The error for a name that matches no GPU or several; its hint lists the GPUs."""
     gpu_names = []
     for gpu in gpus:
-        # The UUID is what tells them apart on another day.
+        # Unlike the index, the UUID never changes.
         uuid = gpu.uuid or "UUID unknown"
         gpu_names.append(f"{gpu.index} ({uuid})")
     problem = "Several GPUs are" if is_ambiguous else "No GPU is"
@@ -163,7 +167,7 @@ def is_called(gpu: GpuSample, name: str) -> bool:
     """Whether a GPU has this index, or a UUID that begins with this name."""
     if name == str(gpu.index):
         return True
-    # `GPU-` alone would name all of them.
+    # `GPU-` on its own would match all GPUs.
     if len(name) <= SHORTEST:
         return False
     uuid = (gpu.uuid or "").lower()
@@ -173,8 +177,8 @@ def is_called(gpu: GpuSample, name: str) -> bool:
 def visible_positions(
     variable: str, gpus: Sequence[GpuSample], *, pci_order: bool
 ) -> tuple[tuple[int, ...] | None, str]:
-    """The positions that CUDA_VISIBLE_DEVICES leaves visible (None if unknown: all are watched),
-    and a note for the person.
+    """The positions of the GPUs that CUDA_VISIBLE_DEVICES leaves visible (None if unknown, so that
+    all are watched), and a note for the user.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-bb"))
     >>> visible_positions("1", two, pci_order=True)
@@ -185,7 +189,8 @@ def visible_positions(
     names = [part for part in parts if part]
     has_indexes = any(name.isdecimal() for name in names)
     models = {gpu.name for gpu in gpus}
-    # CUDA counts the fastest GPU first, NVML by the bus: with one model both are the same.
+    # CUDA numbers the fastest GPU first, whereas NVML numbers them by bus address; with a single
+    # model, both orders are the same.
     counts_differ = len(models) > 1 and not pci_order
     if has_indexes and counts_differ:
         return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"

@@ -1,7 +1,7 @@
-"""The table of next steps, and the choice of the one that fits a run. Pure functions.
+"""The table of next steps, and the choice of the step that fits a run. Pure functions.
 
-A step fits where its signs are seen; most of them say that it is not so already. Of the steps of a
-verdict the first that fits the run is given.
+A step fits a run if its condition `when` is true; most conditions make sure that the run does not
+do this already. A verdict lists several steps, and the first one that fits the run is shown.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class StepRule(NamedTuple):
     text: Words
     command: Command | None = None
     when: Sign | None = None
-    """It is given only where this is seen."""
+    """The step is shown only if this sign is true."""
 
 
 WORKERS_HELP = ~(c.cores_used_up | c.others_full | c.enough_workers)
 
-# Sources: the acceleration and the multi-GPU guides; PyTorch's performance tuning guide (workers,
-# pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation page;
-# `nvidia-smi --help`.
+# Sources: the acceleration guide and the multi-GPU guide; PyTorch's performance tuning guide
+# (workers, pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation
+# page; `nvidia-smi --help`.
 STEPS: dict[str, StepRule] = {
     "load-with-workers": StepRule(
         w.first_workers, w.tune, when=~(c.workers | c.no_training | c.cores_used_up)),
@@ -189,14 +189,15 @@ STEPS: dict[str, StepRule] = {
 
 def next_step(ids: Sequence[str], subject: Subject | None, run: WatchedRun) -> NextStep | None:
     """The first of these next steps that fits the run, with its text and command; None if none
-    fits."""
+    fits.
+    """
     situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]
-        # A verdict on the whole run has no GPU that the signs could look at.
+        # A verdict on the whole run has no subject that the sign could test.
         fits = subject is None or step.when is None or step.when(subject)
         if fits:
-            # A command is left out if the run does not tell what belongs in it.
+            # The command is left out if the run lacks a part of it, such as the script's name.
             command = step.command(situation) if step.command else None
             text = step.text(situation)
             return NextStep(id=name, text=text, command=command)

@@ -1,5 +1,6 @@
-"""The object that a verdict judges (one GPU that worked in a run), and the signs that verdicts
-combine. Pure functions."""
+"""What a verdict is about: one GPU that worked in a run. Also the signs that verdicts combine. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -31,35 +32,37 @@ class Subject:
 
     @cached_property
     def throttle(self) -> Throttle | None:
-        """The throttle that slows the GPU's clocks down; None if there is none."""
+        """The throttle reason that slows the GPU's clocks down; None if there is none."""
         siblings_clock = self.run.siblings_clock(self.gpu)
         return active_throttle(self.work, self.gpu, siblings_clock)
 
     @property
     def throttle_share(self) -> float:
-        """The percentage of samples with work in which the throttle was active; 100 if only the
-        temperature shows it, 0 without a throttle."""
+        """The percentage of samples with work in which the throttle reason was active; 100 if only
+        the temperature shows it, 0 if there is none.
+        """
         if self.throttle is None:
             return 0.0
-        # Heat that no reason tells is judged over the whole run.
+        # Heat without a reported reason is judged over the whole run.
         return self.work.reasons.get(self.throttle.reason, 100.0)
 
     @property
     def weight(self) -> float | None:
-        """The power draw above that of an idle card while kernels run, in percent of the power
-        limit; None if unknown."""
+        """How much more power than an idle card the GPU draws while kernels run, in percent of the
+        power limit; None if unknown.
+        """
         power_share = self.work.power_share
         utilization = self.work.utilization
         if power_share is None or not utilization:
             return None
-        # A card draws some power at rest, whatever runs.
+        # A card always draws its idle power, whatever runs.
         power_above_rest = power_share - marks.IDLE_POWER
         return power_above_rest / utilization * 100
 
     @property
     def power_limit_watts(self) -> float | None:
         """The GPU's last known power limit in watts; None if unknown."""
-        # A lost GPU keeps the last that it told.
+        # For a lost GPU, this is the last limit that it reported.
         latest = self.gpu.latest
         return latest.power_limit_watts
 
@@ -75,7 +78,7 @@ class Subject:
         """The CPU that programs other than the command use, in percent of all cores; None if the
         number of cores is unknown."""
         cores = self.run.host_cores
-        # No sample tells of the machine.
+        # No sample contains figures of the machine.
         if not cores:
             return None
         return self.others_cpu / cores
@@ -92,22 +95,24 @@ class Subject:
 
     @property
     def could_draw(self) -> float | None:
-        """The watts that the power limit could be set to: the rated power if it is above the
-        current limit, otherwise the card's highest limit."""
+        """How many watts the power limit could be raised to: the rated power if it is above the
+        current limit, otherwise the card's maximum limit.
+        """
         limit = self.power_limit_watts
         rated = self.gpu.power_default
         is_above_limit = rated is not None and (not limit or rated > limit)
         if rated and is_above_limit:
             return rated
-        # Some cards can be set higher than they are rated.
+        # Some cards allow a limit above their rated power.
         highest_limit = self.gpu.latest.power_limit_max_watts
         return highest_limit or rated
 
 
 class Sign:
-    """A yes-or-no question about a GPU in its run, which can be combined with `&`, `|` and `~`.
+    """A yes-or-no question about a GPU in its run. Signs can be combined with `&`, `|` and `~`.
 
-    What no source told is not seen, so that a verdict that needs it is not given.
+    If no source reported the value that a sign needs, the sign is false, so a verdict that needs it
+    is not given.
     """
 
     def __init__(self, test: Callable[[Subject], bool]) -> None:
@@ -118,21 +123,21 @@ class Sign:
 
     def __and__(self, other: Sign) -> Sign:
         def both(subject: Subject) -> bool:
-            # The second is asked only if the first is seen.
+            # The second sign is tested only if the first is true.
             return self(subject) and other(subject)
 
         return Sign(both)
 
     def __or__(self, other: Sign) -> Sign:
         def either(subject: Subject) -> bool:
-            # The second is asked only if the first is not seen.
+            # The second sign is tested only if the first is false.
             return self(subject) or other(subject)
 
         return Sign(either)
 
     def __invert__(self) -> Sign:
         def is_not_seen(subject: Subject) -> bool:
-            # So what no source told counts as not seen here too.
+            # So if no source reported the value that the sign needs, its negation is true.
             return not self(subject)
 
         return Sign(is_not_seen)

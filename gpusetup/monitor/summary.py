@@ -20,7 +20,7 @@ from gpusetup.monitor.tally import RunTally
 
 
 class Story(Frozen):
-    """What is known about a run besides its samples."""
+    """What is known about a run apart from its samples."""
 
     source: str | None = None
     not_watched: str | None = None
@@ -29,11 +29,11 @@ class Story(Frozen):
     exit_code: int | None = None
     epochs: EpochTimes | None = None
     has_utilization: bool = True
-    """False for a log without a column for it."""
+    """False for a log that has no column for utilisation."""
 
 
 READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
-"""Sources that may be one reading, which is judged as such."""
+"""Sources that may consist of a single reading, which is then judged as such."""
 
 
 def summarise(tally: RunTally, story: Story | None = None) -> Summary:
@@ -69,7 +69,7 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
 
 
 def further_notes(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
-    """The notes on the run, without those whose words are already in the evidence."""
+    """The notes on the run, except those whose words are already in the evidence."""
     further = []
     for note in notes(run):
         words = note.partition(": ")[2]
@@ -79,8 +79,9 @@ def further_notes(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
 
 
 def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
-    """The guide's advice if a GPU worked less than half of the time; for a single reading, the
-    steps for each GPU."""
+    """The acceleration guide's advice if a GPU worked less than half of the time; for a single
+    reading, the steps for each GPU.
+    """
     if run.is_reading:
         steps = (step for gpu in run.gpus for step in picture_of(gpu).steps)
         return tuple(dict.fromkeys(steps))
@@ -111,7 +112,7 @@ def tree_summary(tally: RunTally) -> TreeSummary | None:
 
 
 def host_summary(tally: RunTally) -> HostSummary | None:
-    """The figures of the machine over the run; None if no sample has any."""
+    """The figures of the machine over the run; None if no sample contains any."""
     hosts = [row.host for row in tally.moments.all() if row.host is not None]
     if not hosts:
         return None
@@ -130,10 +131,10 @@ def host_summary(tally: RunTally) -> HostSummary | None:
 
 
 def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = None) -> Summary:
-    """The summary of a recording, which takes the command, its exit code and its epochs from the
-    recording's own summary.
+    """The summary of a recording. The command, its exit code and its epochs come from the summary
+    that the recording contains.
 
-    `exit_code`: how the command ended, where the caller knows better.
+    `exit_code`: overrides the recorded exit code if the caller knows how the command ended.
     """
     tally = RunTally()
     recorded: Summary | None = None
@@ -149,8 +150,9 @@ def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = N
 
 
 def story_of(recorded: Summary | None) -> Story:
-    """What the summary at the end of a recording tells besides the samples; an empty story if it
-    has none."""
+    """The facts in the summary at the end of a recording that the samples do not contain; an empty
+    `Story` if there is no summary.
+    """
     if recorded is None:
         return Story()
     return Story(

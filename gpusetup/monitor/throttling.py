@@ -28,14 +28,17 @@ class Throttle(NamedTuple):
     words: str
     reason: str = ""
     least_share: float = THROTTLED_SHARE
-    """Percent of the work in which it must be on."""
+    """During how much of the work the reason must be active, in percent."""
     needs_low_clocks: bool = False
-    """It counts only where the clocks are low: cards reach their power limit in good work too."""
+    """Whether it counts only if the clocks are low, because cards also reach their power limit in
+    normal work.
+    """
 
 
 THERMAL_VIOLATION, POWER_VIOLATION = "thermal_violation", "power_violation"
-"""What `nvidia-smi dmon` counts (`tviol`, `pviol`): it does not tell which of the driver's reasons
-was on."""
+"""The counters of `nvidia-smi dmon` (`tviol`, `pviol`), which do not show which of the driver's
+reasons was active.
+"""
 
 THROTTLES = (
     Throttle("heat", "heat", "hw_thermal_slowdown"),
@@ -53,15 +56,17 @@ THROTTLES = (
         True,
     ),
 )
-"""In the order in which they are named. Meaning: nvml.h, nvmlClocksEventReason*."""
+"""In the order in which they are reported. Their meaning is explained in nvml.h,
+nvmlClocksEventReason*.
+"""
 
 
 def active_throttle(
     work: Work, gpu: GpuRun, siblings_clock: float | None = None
 ) -> Throttle | None:
-    """The first throttle that slows this GPU down, with its cause; None if there is none.
+    """The first throttle reason that slows this GPU down, with its cause; None if there is none.
 
-    `siblings_clock`: MHz, of the other cards of its kind that are as busy.
+    `siblings_clock`: the clock, in MHz, of other cards of the same model that are equally busy.
     """
     slow = clocks_are_low(work)
     for throttle in THROTTLES:
@@ -70,11 +75,11 @@ def active_throttle(
         costs_speed = slow or not throttle.needs_low_clocks
         if is_on and costs_speed:
             return of_this_card(throttle, work, gpu)
-    # Without any reason, heat alone may explain low clocks of a GPU that works.
+    # If no reason is reported, heat may still explain the low clocks of a busy GPU.
     if work.reasons or work.utilization < BUSY:
         return None
     is_slow_and_hot = slow and at_least(gpu.heat, HOT)
-    # Cards of one kind are alike, so less heat is enough where the others run faster.
+    # Cards of one model are alike, so if the others run faster, less heat is enough.
     is_slower_and_warm = is_slower(work, siblings_clock) and at_least(gpu.heat, WARM)
     if is_slow_and_hot or is_slower_and_warm:
         return Throttle("heat", "heat", "no reason was told")
@@ -82,30 +87,34 @@ def active_throttle(
 
 
 WARM = 80.0
-"""°C: GeForce cards lower their clocks from 83 °C on, and the figure is the 95th percentile."""
+"""In °C. GeForce cards lower their clocks from 83 °C on; the limit is lower because we compare it
+with the 95th percentile.
+"""
 
 
 def is_slower(work: Work, siblings_clock: float | None) -> bool:
-    """Whether the GPU's SM clock is below 80 % of that of the other busy cards of its model; false
-    if either is unknown."""
+    """Whether the GPU's SM clock is below 80 % of that of other busy cards of the same model; false
+    if either is unknown.
+    """
     clock_share = percent(work.clock_mhz, siblings_clock)
     return below(clock_share, LOW_CLOCKS)
 
 
 def clocks_are_low(work: Work) -> bool:
     """Whether the SM clock is below 80 % of its maximum while the GPU works; false if it is
-    unknown."""
-    # The highest clock is a boost that heavy work does not hold.
+    unknown.
+    """
+    # The maximum clock is a boost that the GPU cannot hold under heavy work.
     clock_share = work.clock_share
     return below(clock_share, LOW_CLOCKS)
 
 
 def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:
-    """The throttle with its cause for this card; for the power limit, the cause depends on whether
-    the limit was lowered.
+    """The throttle reason with its cause for this card; for the power limit, the cause depends on
+    whether the limit was lowered.
 
-    None if the card draws what it is rated for, and if no source tells what that is: a limit alone
-    proves nothing.
+    None if the limit is not below the card's rated power, or if the rated power is unknown, because
+    a limit by itself proves nothing.
     """
     if throttle.cause != "power":
         return throttle
@@ -116,7 +125,7 @@ def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None
         return None
     if limit >= rated_power * RATED_POWER / 100:
         return None
-    # A laptop's limit is its maker's choice and cannot be raised.
+    # A laptop's power limit is chosen by its maker and cannot be raised.
     return throttle._replace(cause="rated limit" if is_laptop(gpu.name) else "lowered limit")
 
 
@@ -124,9 +133,9 @@ def is_capped_from_outside(work: Work, gpu: GpuRun) -> bool:
     """Whether something other than the GPU's own power limit slows its clocks down, such as a
     laptop's charger.
 
-    A laptop's charger or a server's chassis can cap the power below the limit that NVML reports. It
-    shows as low clocks although the GPU draws less than its limit allows; if no limit is reported,
-    clocks far down must do.
+    A laptop's charger or a server's chassis can cap the power below the limit that NVML reports.
+    The sign is low clocks although the GPU draws less than its limit allows. If no limit is
+    reported, very low clocks are enough.
     """
     if not clocks_are_low(work):
         return False
@@ -135,7 +144,7 @@ def is_capped_from_outside(work: Work, gpu: GpuRun) -> bool:
         limit_watts = gpu.latest.power_limit_watts or rated_watts(gpu.name)
         clocks_are_far_down = below(work.clock_share, RATED_CLOCKS)
         return not limit_watts and clocks_are_far_down
-    # What it would draw if it worked all the time.
+    # The power that the GPU would draw if it worked all the time.
     power_above_rest = (power_share - IDLE_POWER) / work.utilization * 100
     power_at_full_work = power_above_rest + IDLE_POWER
     return power_at_full_work < POWER_LEFT
@@ -145,7 +154,7 @@ LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b")
 
 
 def is_laptop(name: str | None) -> bool:
-    """Whether a GPU is a laptop's, judged by the words in its name.
+    """Whether this is a laptop GPU, judged by the words in its name.
 
     >>> is_laptop("NVIDIA GeForce RTX 3060 Laptop GPU"), is_laptop("NVIDIA A100-SXM4-80GB")
     (True, False)

@@ -1,9 +1,10 @@
-"""For use inside a training: records the training and gives a verdict, and reports the memory of
-torch's allocator.
+"""For use inside a training script: watches the training and gives a verdict, and reports the
+memory of torch's allocator.
 
-A process of our own watches the training's process; it samples, writes the record, and ends with
-the training however that ends. The training itself only starts it and reads its verdict: no thread
-is started, and where nothing can be watched the training goes on all the same.
+A separate process of ours watches the training process: it takes samples, writes them to a file,
+and ends with the training, however that ends. The training itself only starts this process and
+reads its verdict. It starts no thread, and if nothing can be watched, the training continues
+anyway.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.documents import Summary
 
 STOP_SECONDS = 20.0
-"""How long the watching process may take to end."""
+"""How many seconds the watching process may take to end."""
 RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 WORLD_VARIABLES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
@@ -31,16 +32,17 @@ class TrainingMonitor:
             train()
         print(monitor.summary.verdict, monitor.summary.evidence)
 
-    `record`: JSON lines, one sample a line, to be read by `gpusetup monitor --replay`. `interval`:
-    seconds between samples. Of several ranks on a machine the first one watches them all; in the
-    others nothing is started. Where nothing is watched, the summary's `verdict` is None and its
-    `evidence` says why, as `problem` does of a failure.
+    `record`: a file of JSON lines, with one sample per line, which `gpusetup monitor --replay` can
+    read. `interval`: seconds between samples. If several ranks run on a machine, the first one
+    watches them all, and the others start nothing. If nothing can be watched, the summary's
+    `verdict` is None and its `evidence` gives the reason; `problem` also contains it after a
+    failure.
     """
 
     def __init__(self, record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> None:
         self.record = Path(record)
         self.interval = interval
-        # What `summary` says until something was watched.
+        # The summary until something has been watched.
         self.summary = Summary(verdict=None, evidence="nothing was watched yet")
         self.problem: str | None = None
         self._child: Any = None
@@ -50,12 +52,13 @@ class TrainingMonitor:
         return self
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
-        # Memory that was full is then what ended the training.
+        # If the training ended with an error, full memory counts as the cause.
         ended_with_error = problem is not None
         self.stop(failed=ended_with_error)
 
     def start(self) -> None:
-        """Start watching in a separate process; if that fails, warn and let the training go on."""
+        """Start watching in a separate process; if that fails, warn and let the training
+        continue."""
         if self._child is not None:
             return
         if not is_first_rank():
@@ -64,7 +67,8 @@ class TrainingMonitor:
             return
         from gpusetup.system.processes import start_background
 
-        # One of several ranks: the launcher above them is watched, and with it all ranks.
+        # If this is one of several ranks, watch the launcher that started them, and thereby all
+        # ranks.
         pid = os.getppid() if is_one_of_several_ranks() else os.getpid()
         record_words = ("--json", "--output", str(self.record))
         interval_words = ("--interval", f"{self.interval:g}")
@@ -79,7 +83,8 @@ class TrainingMonitor:
 
     def stop(self, *, failed: bool = False) -> Summary:
         """Stop watching, and return the summary with the verdict. `failed` means that the training
-        ended with an error, which can change the verdict."""
+        ended with an error, which can change the verdict.
+        """
         from gpusetup.errors import GpuSetupError
         from gpusetup.monitor.record import read_recording
         from gpusetup.monitor.summary import replayed
@@ -94,7 +99,7 @@ class TrainingMonitor:
         try:
             output, _ = child.communicate(timeout=STOP_SECONDS)
         except Exception:
-            # It must not outlive the training, whatever holds it up.
+            # The watching process must not outlive the training, whatever delays it.
             child.kill()
             output, _ = child.communicate()
         try:
@@ -111,10 +116,11 @@ class TrainingMonitor:
         return self.summary
 
     def _warn(self, problem: str) -> None:
-        """Warn that this training is not watched and why; the training continues."""
+        """Warn that this training is not watched, and why; the training continues."""
         self.problem = problem
         self.summary = Summary(verdict=None, evidence=problem)
-        # The line of the training that began or ended the watching.
+        # With `stacklevel=3`, the warning points to the line of the training that began or ended
+        # the watching.
         sentence = f"gpusetup does not watch this training: {problem}"
         warnings.warn(sentence, stacklevel=3)
 
@@ -132,13 +138,13 @@ def is_one_of_several_ranks() -> bool:
     """Whether a launcher started this process as one of several ranks on this machine."""
     counts = [os.environ.get(name, "1") for name in WORLD_VARIABLES]
     has_several = any(count != "1" for count in counts)
-    # A parent that has ended left this process to init, which is no launcher.
+    # If the parent has ended, init becomes the parent, which is not a launcher.
     has_parent = os.getppid() > 1
     return has_several and has_parent
 
 
 def last_message(output: bytes) -> str:
-    """The last message that the watching process printed: the message of an error document, or its
+    """The last message that the watching process printed: the message of an error document, or the
     last line.
 
     >>> last_message(b'{"message": "No NVIDIA GPU can be watched"}')
@@ -150,15 +156,16 @@ def last_message(output: bytes) -> str:
         return "the watching process gave no answer"
     last_line = lines[-1]
     try:
-        # Under `--json` an error is a document.
+        # With `--json`, an error is a JSON document.
         return str(json.loads(last_line)["message"])
     except (ValueError, KeyError, TypeError):
         return last_line
 
 
 class DeviceMemory(Frozen):
-    """The memory of one CUDA device: `allocated` is used by tensors, `reserved` is what torch's
-    allocator holds, including its cache."""
+    """The memory of one CUDA device: `allocated` is used by tensors, and `reserved` is what torch's
+    allocator has taken from the device, including its cache.
+    """
 
     device: str
     name: str | None
@@ -173,7 +180,7 @@ class DeviceMemory(Frozen):
         peak = gib(self.peak_allocated_bytes)
         reserved = gib(self.reserved_bytes)
         total = gib(self.total_bytes)
-        # Most people look for the peak: it decides whether a run fits.
+        # Most users look for the peak, because it decides whether a run fits.
         return f"{device}: allocated {allocated} (peak {peak}), reserved {reserved}, total {total}"
 
 
@@ -183,21 +190,21 @@ class MemoryReport(Frozen):
     def __str__(self) -> str:
         lines = map(str, self.devices)
         report = "\n".join(lines)
-        # Without a device there is nothing to print.
+        # Without a device, the report would be empty.
         return report or "No CUDA device is in use by this process."
 
 
 def memory_report() -> MemoryReport:
     """The allocated, reserved and total memory of every CUDA device of this process.
 
-    Reading it starts nothing: where torch was not imported, or CUDA not yet used, there is no
-    device. Print it, or read its fields:
+    This does not initialise CUDA: if torch was not imported or CUDA has not been used yet, the
+    report has no devices. Print it, or read its fields:
 
         print(memory_report())
         memory_report().devices[0].allocated_bytes
     """
     torch = sys.modules.get("torch")
-    # Asking for a device would start CUDA, which takes memory of its own.
+    # Querying a device would initialise CUDA, which takes memory itself.
     if torch is None or not torch.cuda.is_initialized():
         return MemoryReport(devices=())
     device_count = torch.cuda.device_count()

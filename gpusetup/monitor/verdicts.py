@@ -1,7 +1,8 @@
 """The table of verdicts on a GPU that worked. Pure functions.
 
-The first case whose signs are seen is the verdict. `steps` are its next steps, the best first: the
-first that fits this run is given (`advice.py`). The order of the rows is also how bad a verdict is.
+The first case whose `proof` is true gives the verdict. `steps` are its next steps in order of
+preference; the first that fits this run is shown (`steps.py`). If GPUs have different verdicts,
+`ORDER` decides which one is worst.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class VerdictCase(NamedTuple):
     cause: str
     proof: Sign
     sentence: Callable[[Subject], str]
-    """What was seen, in figures (`evidence.py`)."""
+    """What was observed, in figures (`evidence.py`)."""
     steps: tuple[str, ...] = ()
 
 
@@ -31,7 +32,7 @@ class VerdictCase(NamedTuple):
 partly = ~s.busy
 main_waits = c.watched & ~c.core_full
 costs_most = ~(s.mostly_waits & s.only_now_and_then)
-"""Where a GPU mostly waits, a throttle that is on now and then is not the verdict."""
+"""If a GPU mostly waits, a throttle reason that is active only now and then is not the verdict."""
 starved = c.watched & partly & ~c.no_loader
 waits = starved & ~c.core_full
 alone_with_its_cpu = starved & ~c.workers
@@ -49,16 +50,17 @@ margin = ("free-the-card", "leave-a-margin")
 
 
 def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> VerdictCase:
-    """The table's row for clocks that are throttled for this cause; it does not apply if the GPU
-    mostly waits and is throttled only now and then."""
+    """The table's row for clocks that are throttled for this cause. It does not apply if the GPU
+    mostly waits and is throttled only now and then.
+    """
     is_held_down = s.held_down_by(cause)
-    # The sentence has the figures of this cause.
+    # The sentence contains the figures for this cause.
     proof = is_held_down & costs_most
     return VerdictCase("throttled", cause, proof, sentence, steps)
 
 
 CASES: tuple[VerdictCase, ...] = (
-    # Memory that ended the run: whatever else was slow, this comes first.
+    # The run ended because memory was full. These cases come first, whatever else was slow.
     VerdictCase("memory-tight", "out-of-memory",
          k.restarted & k.ended_when_full & ~c.server,
          k.ended_with_full_memory, ("read-the-log",)),
@@ -68,11 +70,11 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("memory-tight", "before-the-end",
          (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
          e.memory_in_use, margin),
-    # Memory that will end the run.
+    # Memory will soon be full and end the run.
     VerdictCase("memory-tight", "leak",
          s.memory_grew & (s.peak_high | k.fills_soon) & ~c.server,
          e.memory_will_be_full, ("find-the-leak",)),
-    # Clocks that are held down.
+    # The clocks are throttled.
     throttled_by("heat", e.throttled_by_heat, "cool"),
     throttled_by("supply", e.throttled, "check-the-supply"),
     VerdictCase("throttled", "fallen limit",
@@ -88,7 +90,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("throttled", "others",
          s.used_by_others & s.busy,
          e.with_others, ("free-the-card",)),
-    # Between GPUs, and between a GPU and its host. A hang shows no traffic, the others do.
+    # Between GPUs, or between a GPU and its host. A hang shows no traffic; the other cases do.
     VerdictCase("communication-bound", "hang",
          (s.several | s.beside_a_resting_one)
          & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
@@ -111,7 +113,8 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("communication-bound", "narrow link",
          s.narrow_link & partly & ~(c.workers_full | c.core_full | c.blocked | c.no_loader),
          e.over_few_lanes, the_link),
-    # Pauses. What writes or computes in them is known; what only sleeps is looked for.
+    # Pauses. If the process writes or computes in them, the cause is known; if it only sleeps, the
+    # user has to look for it.
     VerdictCase("bursty", "requests",
          c.server & partly & ~c.core_full,
          e.in_bursts, ("send-more-requests",)),
@@ -134,7 +137,7 @@ CASES: tuple[VerdictCase, ...] = (
          s.pauses_rule & main_waits
          & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.receives),
          e.paused_and_computed, waits_where),
-    # The input, as the processes show it: first what is outside of the command.
+    # The input, as seen from the processes. Causes outside the command come first.
     VerdictCase("input-starved", "neighbours",
          starved & c.others_full,
          e.neighbours, ("free-the-cpu",)),
@@ -168,15 +171,15 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("input-starved", "machine",
          partly & c.machine_full & ~(c.watched | c.no_loader),
          e.machine_busy, ("see-who-uses-the-cpu",)),
-    # The launches: a full core without input, or kernels that draw little.
+    # Kernel launches: a fully used core without input, or kernels that draw little power.
     VerdictCase("launch-bound", "core",
          c.core_full & partly,
          e.one_core, small),
     VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | main_waits)),
          e.small_kernels, small),
-    # The pattern, where no source shows a cause: the short cycle first, of which a smoothed curve
-    # looks like longer phases.
+    # Patterns without a known cause. The short cycles come first, because a smoothed curve makes
+    # them look like longer phases.
     VerdictCase("bursty", "one after the other",
          partly & s.gaps & k.takes_turns_with_others & ~c.no_loader,
          k.one_after_the_other, ("compute-at-once",)),
@@ -204,7 +207,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("bursty", "short-pieces",
          partly,
          e.in_short_pieces, unseen),
-    # Memory of a GPU that is busy.
+    # Memory limits of a busy GPU.
     VerdictCase("memory-tight", "margin",
          s.memory_full & ~c.server,
          e.memory_in_use, margin),
@@ -220,13 +223,13 @@ ORDER = (
     *("throttled", "communication-bound", "input-starved", "bursty", "launch-bound"),
     *("memory-tight", "memory-bound", "good"),
 )
-"""How bad a verdict is, where several GPUs have several."""
+"""The verdicts from worst to best, used if several GPUs have different verdicts."""
 
 
 def case_of(subject: Subject) -> VerdictCase:
     """The first row of the table that applies to this GPU; the last row always does."""
     for case in CASES:
-        # The order of the table is the order of what is asked.
+        # The rows are tested in the table's order.
         if case.proof(subject):
             return case
     raise AssertionError("the last case always holds")

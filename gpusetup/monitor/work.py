@@ -1,4 +1,4 @@
-"""Means over some samples of a GPU, computed when they are needed. Pure functions."""
+"""Means over some samples of a GPU, computed only when needed. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Moment:
 
 
 Figure = Callable[[Moment], float | None]
-"""A figure of one moment; None if no source told it."""
+"""Reads a figure from one moment; returns None if no source reported it."""
 
 
 class Mean:
-    """An attribute that computes the mean of a figure over the samples that have it; None if none
-    does.
+    """An attribute that computes the mean of a figure over the samples that contain it; None if
+    none of them does.
 
-    `running`: only of the samples in which the GPU worked.
+    `running`: whether to use only the samples in which the GPU worked.
     """
 
     def __init__(self, figure: Figure, *, running: bool = False) -> None:
@@ -48,24 +48,25 @@ class Mean:
     def __get__(self, work: Work, owner: type) -> float | None:
         rows = work.running if self.running else work.rows
         value = mean(map(self.figure, rows))
-        # The next access reads the instance and does not come here again.
+        # The next access finds the value in the instance and does not call this method again.
         work.__dict__[self.name] = value
         return value
 
 
 def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False) -> Mean:
-    """The mean of a figure of the GPU, over all samples or only those in which it worked
-    (`running`)."""
+    """The mean of a figure about the GPU, over all samples or only those in which it worked
+    (`running`).
+    """
 
     def figure_of(row: Moment) -> float | None:
-        # Each moment is of one GPU.
+        # Each moment is about one GPU.
         return figure(row.gpu)
 
     return Mean(figure_of, running=running)
 
 
 def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
-    """The mean of a figure of the command's processes, over the samples that have it."""
+    """The mean of a figure about the command's processes, over the samples that contain it."""
 
     def figure_of(row: Moment) -> float | None:
         # A rate needs two readings, so the first sample has no figures of processes.
@@ -77,10 +78,10 @@ def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
 
 
 def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
-    """The mean of a figure of the machine, over the samples that have it."""
+    """The mean of a figure about the machine, over the samples that contain it."""
 
     def figure_of(row: Moment) -> float | None:
-        # A log of nvidia-smi has no figures of the machine.
+        # A log of nvidia-smi contains no figures of the machine.
         if row.host is None:
             return None
         return figure(row.host)
@@ -89,9 +90,10 @@ def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
 
 
 class Work:
-    """Means over some samples of a GPU. Shares are percentages; None means that no source has it.
+    """Means over some samples of a GPU. Shares are percentages; None means that no source reports
+    the value.
 
-    CPU percentages are of one core: 400 is four full cores.
+    CPU percentages are per core: 400 means four full cores.
     """
 
     memory_busy = of_gpu(lambda gpu: gpu.memory_busy_percent)
@@ -105,12 +107,15 @@ class Work:
     nvlink_in = of_gpu(lambda gpu: gpu.nvlink_rx_bytes_per_second)
     nvlink_out = of_gpu(lambda gpu: gpu.nvlink_tx_bytes_per_second)
     busiest_cpu = of_tree(lambda tree: tree.busiest_cpu_percent)
-    """The CPU of the busiest process that is not a loader worker; None if no command was
-    watched."""
+    """The CPU use of the busiest process that is not a loader worker; None if no command was
+    watched.
+    """
     cpu = of_tree(lambda tree: tree.cpu_percent)
-    """The CPU of all processes of the command together."""
+    """The CPU use of all the command's processes together."""
     cpu_wait = of_tree(lambda tree: tree.cpu_wait_percent)
-    """How much of a core its threads waited for: 100 is one thread that waits all the time."""
+    """How long the command's threads waited for a core, in percent of one core: 100 is one thread
+    that always waits.
+    """
     loader_workers = of_tree(lambda tree: tree.loader_workers)
     loader_cpu = of_tree(lambda tree: tree.loader_cpu_percent)
     read_rate = of_tree(lambda tree: tree.read_bytes_per_second)
@@ -125,15 +130,17 @@ class Work:
 
     def __init__(self, rows: Sequence[Moment], highest_clock: float | None = None) -> None:
         """The means over these samples; `highest_clock` is the highest SM clock in MHz that a card
-        of this model reached in the run."""
+        of this model reached in the run.
+        """
         self.rows = rows
         self.highest_clock = highest_clock
         self.samples = len(rows)
-        # A GPU without a known utilization may be working, so it does not count as quiet.
+        # A GPU with unknown utilisation may be working, so it does not count as quiet.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
-        # The first and last samples of a run are unusual, so the 5 % at either end are left out.
+        # Leave out the lowest and the highest 5 %, because a run's first and last samples are
+        # unusual.
         self.utilization_p5 = percentile(uses, 5)
         self.utilization_p95 = percentile(uses, 95)
         self.utilization_apart = self.utilization_p95 - self.utilization_p5
@@ -163,14 +170,15 @@ class Work:
             if quiet:
                 length = len(list(rows))
                 lengths.append(length)
-        # 0 if it was never quiet.
+        # The GPU was never quiet.
         if not lengths:
             return 0.0
         return fmean(lengths)
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Throttle reason -> the percentage of the samples with work in which it was active."""
+        """Maps each throttle reason to the percentage of samples with work in which it was
+        active."""
         counts: Counter[str] = Counter()
         for row in self.running:
             # One sample may have several reasons.
@@ -195,7 +203,7 @@ class Work:
     def clock_share(self) -> float | None:
         """The SM clock in percent of its maximum, over the samples with work; None if unknown.
 
-        If no source tells the highest clock, it is the highest of the run.
+        If no source reports the maximum, the highest clock of the run is used.
         """
         if self.clock_most:
             return percent(self.clock_mhz, self.clock_most)
@@ -220,14 +228,16 @@ class Work:
 
     @property
     def pcie_one_way_share(self) -> float | None:
-        """The PCIe traffic of the busier direction, in percent of what the link carries in one
-        direction; None if unknown."""
+        """The PCIe traffic of the busier direction, in percent of what the link can carry in one
+        direction; None if unknown.
+        """
         return percent(self.pcie_fuller_rate, self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
-        """The PCIe traffic of both directions together, in percent of what the link carries in one
-        direction; None if unknown."""
+        """The PCIe traffic of both directions together, in percent of what the link can carry in
+        one direction; None if unknown.
+        """
         rate = self.pcie_rate
         limit = self.pcie_limit
         return percent(rate, limit)
@@ -245,8 +255,9 @@ class Work:
 
     @property
     def worker_cpu(self) -> float | None:
-        """The mean CPU of a loader worker, in percent of a core; None if there are no workers or
-        they used no CPU."""
+        """The mean CPU use of a loader worker, in percent of a core; None if there are no workers
+        or they used no CPU.
+        """
         worker_count = self.workers
         loader_cpu = self.loader_cpu
         if not worker_count or not loader_cpu:
@@ -255,22 +266,24 @@ class Work:
 
     @property
     def cpu_wait_share(self) -> float | None:
-        """The command's waiting for a core, in percent of its waiting and computing together.
+        """How long the command waited for a core, in percent of its waiting and computing time
+        together.
 
-        50 means that its threads waited as long as they computed. None if either is unknown, or if
-        they did neither.
+        For example, 50 means that its threads waited as long as they computed. None if either is
+        unknown, or if both are 0.
         """
         waited = self.cpu_wait
         computed = self.cpu
-        # Only Linux reports the waiting, and older recordings lack it.
+        # Only Linux reports the waiting time, and older recordings lack it.
         if waited is None or computed is None:
             return None
         return percent(waited, waited + computed)
 
     @property
     def helpers_cpu(self) -> float | None:
-        """The CPU of the command's processes without the busiest one and the loader workers, in
-        percent of a core; None if no command was watched."""
+        """The CPU use of the command's processes except the busiest one and the loader workers, in
+        percent of a core; None if no command was watched.
+        """
         if self.cpu is None:
             return None
         busiest_cpu = or_zero(self.busiest_cpu)
@@ -320,14 +333,14 @@ def highest(values: Iterable[Any]) -> Any:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The percentile of these values by the nearest-rank method: the smallest that at least `share`
-    percent of them do not exceed.
+    """The percentile of these values by the nearest-rank method: the smallest value that is at
+    least as large as `share` percent of them.
 
     >>> percentile([1, 2, 3, 10], 5), percentile([1, 2, 3, 10], 95)
     (1, 10)
     """
     order = sorted(values)
-    # Rounded up (nearest rank): of 10 values the 95th percentile is the tenth.
+    # Round up (nearest rank): the 95th percentile of 10 values is the tenth.
     exact_rank = len(order) * share / 100
     rank = math.ceil(exact_rank)
     position = max(rank, 1) - 1
@@ -342,7 +355,7 @@ def or_zero(value: float | None) -> float:
 
 
 def sum_of_known(first: float | None, second: float | None) -> float | None:
-    """The sum of two values, where None counts as 0; None if both are.
+    """The sum of two values, where None counts as 0; None if both are None.
 
     >>> sum_of_known(1.0, None), sum_of_known(None, None)
     (1.0, None)
@@ -357,7 +370,8 @@ def sum_of_known(first: float | None, second: float | None) -> float | None:
 
 def is_quiet(gpu: GpuSample) -> bool:
     """Whether at most a stray kernel ran (utilisation up to 3 %); false if the utilisation is
-    unknown."""
+    unknown.
+    """
     if gpu.utilization_percent is None:
         return False
     return gpu.utilization_percent <= QUIET
@@ -376,7 +390,7 @@ def percent(part: float | None, whole: float | None) -> float | None:
 @lru_cache(maxsize=64)
 def rated_watts(name: str | None) -> float | None:
     """The rated power, in watts, of the GPU model with this name; None if the catalog lacks it or
-    lists it with several ratings.
+    lists several ratings for it.
 
     >>> rated_watts("Tesla T4"), rated_watts("NVIDIA Graphics Device"), rated_watts(None)
     (70.0, None, None)
@@ -386,10 +400,11 @@ def rated_watts(name: str | None) -> float | None:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import rows_or_none, tokens
 
-    # The makers of laptops rate the same chip differently.
+    # Laptop makers choose different power ratings for the same chip.
     if "laptop" in tokens(name):
         return None
-    # A name may fit several cards (SXM and PCIe); they are one answer only if they are rated alike.
+    # A name may fit several cards (SXM and PCIe); the result is clear only if all of them have the
+    # same rating.
     rows = rows_or_none(name, load_catalog().gpus)
     ratings = {row.tdp_w for row in rows}
     if len(ratings) != 1:
@@ -400,7 +415,7 @@ def rated_watts(name: str | None) -> float | None:
 
 def at_least(value: float | None, mark: float) -> bool:
     """Whether a figure is known and at least as high as the threshold."""
-    # What no source told is not seen.
+    # An unknown value counts as false.
     if value is None:
         return False
     return value >= mark
@@ -408,7 +423,7 @@ def at_least(value: float | None, mark: float) -> bool:
 
 def below(value: float | None, mark: float) -> bool:
     """Whether a figure is known and below the threshold."""
-    # What no source told is not seen.
+    # An unknown value counts as false.
     if value is None:
         return False
     return value < mark

@@ -1,9 +1,9 @@
 """Samples of Intel GPUs from `xpu-smi dump`, which prints CSV rows with a header. Reads the
 machine.
 
-Source: Intel XPU Manager's page "Dump" (intel.github.io/xpumanager, editions 1.2 and 2.0): metrics
-0 utilisation, 1 power, 2 frequency, 3 temperature, 18 memory used. The columns are found by their
-headings, because their order is that of the question and their units differ by edition.
+Source: the page "Dump" of Intel XPU Manager (intel.github.io/xpumanager, editions 1.2 and 2.0):
+metrics 0 utilisation, 1 power, 2 frequency, 3 temperature, 18 memory used. The columns are found by
+their headings, because their order follows the query and their units depend on the edition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROGRAM = "xpu-smi"
 QUESTION = (PROGRAM, "dump", "-d", "-1", "-m", "0,1,2,3,18", "-n", "1")
 QUESTION_OF_2 = (PROGRAM, "dump", "-d", "-1", "--metrics", "0,1,2,3,18", "--number", "1")
 ANSWER_SECONDS = 10.0
-"""It starts Level Zero anew for each answer."""
+"""xpu-smi initialises Level Zero again for each call, which takes time."""
 COLUMNS = {
     "utilization_percent": r"GPU Utilization",
     "power_watts": r"GPU Power",
@@ -31,7 +31,7 @@ COLUMNS = {
     "temperature_celsius": r"GPU Core Temperature",
     "memory_used_bytes": r"GPU Memory Used",
 }
-"""A field of a sample -> how the heading of its column begins."""
+"""Maps each field of a sample to the beginning of its column's heading."""
 
 
 class XpuSmi(Polled):
@@ -55,15 +55,16 @@ def open_xpu_smi(interval: float, system: System | None = None) -> XpuSmi:
 
 
 def held_back(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The command wrapped so that it cannot load kernel modules; unchanged on systems other than
-    Linux."""
+    """The command, wrapped so that it cannot load kernel modules; unchanged on systems other than
+    Linux.
+    """
     if sys.platform != "linux":
         return words
     return (sys.executable, "-I", "-S", HOLD_BACK, *words)
 
 
 def ask(system: System, words: tuple[str, ...]) -> tuple[GpuSample, ...]:
-    """The GPUs at this moment, from a run of xpu-smi; a GPU that does not respond is left out."""
+    """The GPUs at this moment, from one run of xpu-smi; a GPU that does not respond is left out."""
     return gpus_of(system.run(held_back(words), ANSWER_SECONDS).stdout)
 
 

@@ -1,1 +1,2 @@
-"""Turns the documents that commands return into text, JSON or Markdown. Only `console` prints."""
+"""Turns the documents that commands return into text, JSON or Markdown. Only `console` prints
+them."""

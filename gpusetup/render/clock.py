@@ -1,9 +1,10 @@
-"""A line on the terminal that shows the progress and seconds of a slow step, and is redrawn in
+"""A line on the terminal that shows the progress and the seconds of a slow step, and is redrawn in
 place.
 
-A pipe, a file, a dumb terminal and Windows get no such line: on Windows our children share our
-console and may ask for a password on it. Elsewhere a child has no terminal
-(`system/processes.py`), and code that lends it one, or reads from it, ends the clock first.
+A pipe, a file, a dumb terminal and Windows get no such line. On Windows, child processes share our
+console and may ask for a password there. On other systems, a child has no terminal
+(`system/processes.py`), and code that gives it the terminal, or reads from it, ends the clock
+first.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from shutil import get_terminal_size
 from gpusetup.render.screen import can_be_drawn_on
 
 FIRST_SECONDS = 1.0
-"""A step that ends sooner is not shown."""
+"""Steps that end sooner are not shown."""
 REDRAW_SECONDS = 0.5
 ERASED = "\r\x1b[2K"
-"""Go to the first column and erase the line, in a terminal's code."""
+"""Terminal codes that move to the first column and erase the line."""
 
 
 class Clock:
-    """The redrawn line on stderr; end it before writing another line."""
+    """The redrawn line on stderr. Call `end` before writing another line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,8 +36,9 @@ class Clock:
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """Show the clock during this block, with `name` as the label of steps that have none. Does
-        nothing if stderr is not a suitable terminal."""
+        """Show the clock during this block; `name` is the label of steps that have none. Does
+        nothing if stderr is not a suitable terminal.
+        """
         can_be_shown = can_be_drawn_on(sys.stderr) and sys.platform != "win32"
         self.name = name if can_be_shown else ""
         self.begin("")
@@ -47,10 +49,10 @@ class Clock:
             self.end()
 
     def begin(self, step: str) -> None:
-        """Start timing a new step; the line appears once the step has taken a second."""
+        """Start timing a new step. The line appears once the step has taken a second."""
         self.end()
         self.reached(0, 0)
-        # Without a name there is no terminal, or the clock is not in use.
+        # Without a name, there is no suitable terminal or the clock is not in use.
         if self.name:
             over = threading.Event()
             self._over = over
@@ -61,7 +63,8 @@ class Clock:
     def reached(self, done: int, total: int, unit: str = "", since: float | None = None) -> None:
         """Set the progress of the current step: `done` of `total` units.
 
-        `since` is the moment (monotonic) at which the work began, if lines were written since.
+        `since` is the time (monotonic) at which the work began; needed if other lines were written
+        since then.
         """
         self.counted(lambda: done, total, unit, since)
 
@@ -80,7 +83,7 @@ class Clock:
 
     def _draw(self, text: str) -> None:
         self._drawn = bool(text)
-        # The terminal may have been closed, which is no reason to end the work.
+        # If the terminal was closed, the work should still continue.
         with suppress(OSError, ValueError):
             sys.stderr.write(f"{ERASED}{text}")
             sys.stderr.flush()
@@ -93,7 +96,7 @@ class Clock:
         while not over.wait(wait_seconds):
             wait_seconds = REDRAW_SECONDS
             done, total, unit, since = self._progress
-            # A growth that is only estimated may go past its total.
+            # `done` may be an estimate that exceeds the total.
             done_of_total = min(done(), total)
             seconds = time.monotonic() - (since or began)
             progress = progress_text(seconds, done_of_total, total, unit)
@@ -101,14 +104,14 @@ class Clock:
             # A row that reaches the last column would wrap, and could not be erased.
             columns_for_label = max(get_terminal_size().columns - len(progress) - 1, 0)
             with self._lock:
-                # The step may have ended while the line was made.
+                # The step may have ended while the text was built.
                 if not over.is_set():
                     self._draw(label[:columns_for_label] + progress)
 
 
 def progress_text(seconds: float, done: int, total: int, unit: str = "") -> str:
-    """The progress of a step and the seconds left, as text; the seconds passed if the step is
-    finished or its progress is unknown.
+    """The progress of a step and the estimated seconds left, as text. If the step is finished or
+    its progress is unknown, the seconds passed.
 
     >>> progress_text(4.2, 0, 0), progress_text(4.2, 300, 1500)
     (' 4 s', ' 300 of 1500, 17 s left')

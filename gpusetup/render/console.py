@@ -1,9 +1,9 @@
-"""The two output streams: stdout for answers, stderr for messages.
+"""The two output streams: stdout for results, stderr for messages.
 
-It prints under any encoding: a character that a terminal cannot show is replaced by its nearest
-ASCII. Foreign text (a path, a process name, a report's line) goes through `plain` on its way, and
-all text through `harmless` at the end, so that no terminal and no CI runner obeys what somebody
-else wrote.
+Printing works with any encoding: a character that the terminal cannot show is replaced by a similar
+ASCII character. Text from other sources (a path, a process name, a line of a report) passes through
+`plain`, and all text finally passes through `harmless`, so that neither a terminal nor a CI runner
+executes what someone else wrote.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ASCII = {
     "≤": "<=",
     "°": " ",
 }
-"""A character -> what replaces it if the terminal's encoding lacks it."""
+"""Maps each character to its replacement if the terminal's encoding lacks it."""
 
 
 def harmless(text: str) -> str:
@@ -41,20 +41,20 @@ def harmless(text: str) -> str:
     >>> harmless("b\\n::error::c ##[d]")
     'b\\n: :error::c ## [d]'
     """
-    # GitHub obeys `::error::` at the beginning of a line, Azure `##[error]` anywhere.
+    # GitHub executes `::error::` at the beginning of a line, Azure `##[error]` anywhere.
     without_github = re.sub(r"(?m)^([^\S\n]*):(?=:)", r"\1: ", text)
     return without_github.replace("##[", "## [")
 
 
 def harmless_json(text: str) -> str:
     """A JSON document in which a CI runner finds no workflow commands and a terminal no control
-    characters, with unchanged values.
+    characters. Its values stay the same.
 
     >>> harmless_json('"\\x9b2J ##[a]"')
     '"\\\\u009b2J #\\\\u0023[a]"'
     """
     text = text.replace("##[", "#\\u0023[")
-    # JSON itself writes the controls of ASCII by their numbers, all but DEL.
+    # JSON already escapes ASCII control characters, except for DEL.
     if text.isascii():
         return text.replace("\x7f", "\\u007f")
     return re.sub(rf"[\x7f-\x9f{INVISIBLE}]", _by_number, text)
@@ -70,7 +70,7 @@ def _by_number(control: re.Match[str]) -> str:
 
 def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
     """The message and the hint of an error, with passwords and tokens hidden."""
-    # Imported late: most commands end without an error.
+    # Imported late, because most commands end without an error.
     from gpusetup.redaction.secrets import hide_logins, hide_secrets
 
     def without_secrets(text: str) -> str:
@@ -85,7 +85,7 @@ Document = TypeVar("Document")
 
 
 class Console:
-    """The output streams of one run: answers go to stdout, messages and errors to stderr."""
+    """The output streams of one run: results go to stdout, messages and errors to stderr."""
 
     def __init__(self, *, json: bool = False, color: bool = True, verbose: bool = False) -> None:
         self.json = json
@@ -99,10 +99,10 @@ class Console:
     def answer(
         self, document: Document, text: str | Callable[[Document], str] = "", *, yes: object = True
     ) -> int:
-        """Write an answer to stdout and return the exit code: 0 if `yes` is true, otherwise 1.
+        """Write a result to stdout and return the exit code: 0 if `yes` is true, otherwise 1.
 
-        Under `--json`, or without a text, the JSON document is written, otherwise the text. The
-        text may be a function of the document, which then runs only if it is needed.
+        With `--json`, or without a text, this writes the JSON document, otherwise the text. The
+        text may also be a function of the document, which is only called if needed.
         """
         if self.json or not text:
             from gpusetup.model.codec import to_json
@@ -115,15 +115,16 @@ class Console:
         return 0 if yes else Unsatisfiable.exit_code
 
     def text(self, text: str) -> None:
-        """Write an answer as text to stdout or to the file of `--output`."""
+        """Write a result as text to stdout or to the file of `--output`."""
         if self.output:
             self.script(harmless(plain(text)))
         else:
             self.script(self._for_stream(text, sys.stdout))
 
     def _for_stream(self, text: str, stream: TextIO) -> str:
-        """The text for this stream, with colours only if it is a terminal and without harmful
-        characters."""
+        """The text for this stream, without harmful characters, and with colours only if the stream
+        is a terminal.
+        """
         if isinstance(text, Screen):
             return harmless(text.on(stream, colour=self.color))
         return harmless(plain(text))
@@ -134,7 +135,8 @@ class Console:
 
     def script(self, text: str) -> None:
         """Write a text unchanged, such as a completion script, to stdout or to the file of
-        `--output`."""
+        `--output`.
+        """
         CLOCK.end()
         if not self.output:
             streams.put(text)
@@ -145,8 +147,9 @@ class Console:
             Path(self.output).write_text(text, encoding="utf-8")
 
     def require_output(self) -> None:
-        """Raise `Blocked` if `--output FILE` cannot be written, before something takes long or
-        changes a machine."""
+        """Raise `Blocked` if `--output FILE` cannot be written, before something takes a long time
+        or changes the machine.
+        """
         if not self.output:
             return
         from pathlib import Path
@@ -154,7 +157,7 @@ class Console:
         path = Path(self.output)
         with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
             is_new = not path.exists()
-            # A pipe or a device is only opened for the answer.
+            # A pipe or a device is opened only when the result is written.
             if is_new or path.is_file() or path.is_dir():
                 path.open("ab").close()
             if is_new:
@@ -162,7 +165,7 @@ class Console:
 
     def talk(self, text: str) -> None:
         """Write a message or a screen to stderr, ending with a newline."""
-        # A screen ends with a newline of its own.
+        # A screen already ends with a newline.
         if not isinstance(text, Screen):
             text = f"{text}\n"
         self.tell(text)
@@ -170,13 +173,13 @@ class Console:
     def tell(self, text: str) -> None:
         """Write a message to stderr, without adding a newline.
 
-        A text that ends with `...` begins a step: the clock shows how long that takes.
+        A text that ends with `...` begins a step, and the clock shows how long the step takes.
         """
         CLOCK.end()
         streams.say(self._for_stream(text, sys.stderr))
         step = ""
         if text.endswith("...\n"):
-            # `hint: Fetching torch ...` is the step `Fetching torch`.
+            # In `hint: Fetching torch ...`, the step is `Fetching torch`.
             step = text.rpartition(": ")[2].rstrip(" .\n")
         CLOCK.begin(step)
 
@@ -191,7 +194,8 @@ class Console:
         if self.json:
             from gpusetup.model.documents import ErrorAnswer
 
-            # `--output` was meant for the answer; whoever reads stdout must see that there is none.
+            # `--output` was meant for the result. Write the error to stdout instead, so that a
+            # program which reads stdout notices it.
             self.output = None
             answer = ErrorAnswer(message=message, hint=hint, exit=problem.exit_code)
             self.answer(answer)
@@ -200,7 +204,7 @@ class Console:
             if hint:
                 lines += ["", remark("hint", hint)]
             self.tell(Screen(lines))
-        # A wrong question is no place in our code.
+        # A usage error has no interesting place in our code, so print no traceback.
         if self.verbose and not isinstance(problem, UsageError):
             import traceback
 
@@ -210,7 +214,8 @@ class Console:
 
 def _nearest(problem: UnicodeError) -> tuple[str, int]:
     """The replacement for characters that the stream's encoding lacks, and the position after them
-    (an error handler for `codecs`)."""
+    (an error handler for `codecs`).
+    """
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
     nearest = ""

@@ -1,7 +1,7 @@
-"""Doctor's answer as a screen for the terminal, and as Markdown for a forum reply.
+"""Doctor's result as a screen for the terminal, and as Markdown for a forum reply.
 
-The screen says what is wrong, what shows it and what to do, then everything else. The reply is the
-screen inside one block of code, in which nothing acts as Markdown.
+The screen first says what is wrong, what shows this, and what to do, followed by everything else.
+The reply contains the screen in a code block, where nothing is interpreted as Markdown.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 
 EVIDENCE_SHOWN = 6
 DOUBTS_SHOWN = 2
-"""More lines than these push the way out off the screen; `--json` has all of them."""
+"""More lines than this would push the fix off the screen; `--json` contains all of them."""
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
-    """The screen of a doctor answer: the cause with its evidence and fix, then other findings and
-    facts about the machine."""
+    """The screen of doctor's result: the cause with its evidence and fix, then other findings and
+    facts about the machine.
+    """
     root = answering(answer)
     lines: list[str] = [*verdict(answer, root)]
     if root is not None:
@@ -53,7 +54,8 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
             other_findings += in_short(finding)
     lines += section("Also found", other_findings)
 
-    # The answer to a question names the build itself; what fits this machine may be another one.
+    # The answer to a plain question already names a build, and the one that fits this machine may
+    # differ.
     machine = machine_facts(answer, recommends=not asks_plainly(answer))
     lines += section("This machine", facts(machine))
     lines += by_hand(answer, root)
@@ -62,11 +64,11 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
 
 
 END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=[A-Z`])(?![^“]*”)")
-"""Where a sentence ends, not within quoted words."""
+"""Matches the end of a sentence, but not within quoted words."""
 
 
 def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str]:
-    """The sentences to show if doctor finds a report `ok`; empty for any other answer."""
+    """The sentences to show if doctor's result for a report is `ok`; empty for any other result."""
     is_ok = answer.cause == "ok" and root is None
     if not is_ok or answer.snapshot.origin != "report":
         return []
@@ -74,8 +76,9 @@ def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str
 
 
 def next_step(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields an empty line and the last sentence about a report that is `ok`; nothing if it has
-    only one sentence."""
+    """Yields an empty line and the last sentence about a report whose result is `ok`; nothing if
+    there is only one sentence.
+    """
     sentences = sentences_about_text(answer, root)
     if len(sentences) > 1:
         yield ScreenLine("")
@@ -90,9 +93,10 @@ BY_INSTALL = re.compile(r"gpusetup install\b")
 
 
 def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields a note that the person must run the commands, if the fix for this machine does not use
-    `gpusetup install`."""
-    # Whoever reads the report of another machine cannot run the commands.
+    """Yields a note that users must run the commands themselves, if the fix for this machine does
+    not use `gpusetup install`.
+    """
+    # The report is from another machine, so the reader cannot run the commands.
     is_of_another_machine = answer.snapshot.origin == "report"
     if is_of_another_machine or root is None or root.fix is None:
         return
@@ -104,12 +108,13 @@ def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
-    """The finding that the answer is about: the root cause, or the finding named as cause or
-    symptom; None if there is none."""
+    """The finding that the result is about: the root cause, or the finding named as cause or
+    symptom; None if there is none.
+    """
     for finding in answer.findings:
         if finding.root:
             return finding
-    # An unknown cause has a symptom, which is a finding too.
+    # If the cause is unknown, the result has a symptom, which is also a finding.
     answer_id = answer.symptom if answer.cause == "unknown" else answer.cause
     for finding in answer.findings:
         if answer_id in _names(finding):
@@ -118,7 +123,9 @@ def answering(answer: DoctorAnswer) -> Finding | None:
 
 
 def _names(finding: Finding) -> tuple[str, str]:
-    """The id of a finding, and the id of the general cause that it belongs to ("" if none)."""
+    """The id of a finding, and the id of the general cause that it belongs to ("" if there is
+    none).
+    """
     record = RECORDS.get(finding.id)
     shared_cause = record.kind_of if record else ""
     return finding.id, shared_cause
@@ -128,11 +135,12 @@ def _names(finding: Finding) -> tuple[str, str]:
 
 
 def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields the line with the cause or answer, followed by lines on what is uncertain about it."""
+    """Yields the line with the cause or answer, followed by lines about what is uncertain."""
     if answer.cause == "unknown":
         yield marked(("?", WARNING), "unknown", unknown_of(answer))
     elif root is not None:
-        # An answer that is no root failed outside the GPU's stack: it is an error all the same.
+        # A finding that is not a root cause is outside the GPU's software, but it is still an
+        # error.
         severity = root.severity if root.root else Severity.ERROR
         title = root.title
         is_a_case = root.id not in (answer.cause, answer.symptom)
@@ -150,7 +158,7 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 
 def asks_plainly(answer: DoctorAnswer) -> bool:
-    """Whether the person only asked a question: the cause is `ok`, and the text describes no
+    """Whether the user only asked a question: the cause is `ok`, and the text describes no
     failure."""
     if answer.cause != "ok":
         return False
@@ -159,8 +167,9 @@ def asks_plainly(answer: DoctorAnswer) -> bool:
 
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields lines on causes that are ruled out, doubts, other possible causes, and the command to
-    run to find out."""
+    """Yields lines about causes that are ruled out, doubts, other possible causes, and the command
+    to run to find out.
+    """
     if answer.cause != "ok":
         for cause in answer.ruled_out:
             yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
@@ -176,14 +185,15 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
         open_questions += _what_is_unread(answer, root)
         yield ScreenLine(f"  {open_questions}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
-    # About this machine gpusetup has read all that decides.
+    # On this machine, gpusetup has already read everything that matters.
     elif open_questions and answer.snapshot.origin == "report":
         yield ScreenLine(f"  {open_questions.strip()}", hang=2)
 
 
 def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
     """A sentence about the first fact that the fix depends on and that was not read; "" if there is
-    none."""
+    no such fact.
+    """
     if root is None or root.fix is None or answer.cause == "unknown":
         return ""
     for need in root.fix.needs:
@@ -193,7 +203,7 @@ def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
-    """The sentence for an answer that names no cause."""
+    """The sentence for a result that names no cause."""
     symptom = answering(answer)
     if any(finding.id == "report-empty" for finding in answer.findings):
         return "the text is empty"
@@ -232,21 +242,21 @@ UNDONE_BY_UV = (
     "now on run the program by `uv run --no-sync`"
 )
 CHANGES_PACKAGES = re.compile(
-    # `gpusetup install`, unless an option names the environment.
+    # Matches `gpusetup install`, unless an option names the environment.
     r"gpusetup install(?!.* --(?:python|venv|project)\b)"
-    # `pip install`, `pip3 uninstall`, `python -m pip install`, `uv pip install`.
+    # Matches `pip install`, `pip3 uninstall`, `python -m pip install`, `uv pip install`.
     r"|(?:python\d? -m |uv )?pip3? (?:un)?install"
-    # `conda install`, `mamba uninstall`.
+    # Matches `conda install`, `mamba uninstall`.
     r"|(?:conda|mamba) (?:un)?install"
 )
-"""How a line begins that changes the packages of whatever environment it is typed in."""
+"""Matches the beginning of commands that change the packages of the current environment."""
 
 
 def _before_commands(machine: Snapshot, fix: Fix) -> str:
     """The warning to show above a fix's commands that change packages; "" if none is needed.
 
-    A pasted text need not show of which Python it speaks, and uv removes what is not in its
-    project.
+    A warning is needed because a pasted text may not show which Python it is about, and because uv
+    removes packages that are not part of its project.
     """
     python = machine.python
     lines = command_lines(fix)
@@ -254,7 +264,7 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
         uses_uv_pip = any(line.startswith("uv pip install") for line in lines)
         return UNDONE_BY_UV if uses_uv_pip else ""
 
-    # A snapshot was taken in the environment that it is about.
+    # A snapshot was taken in the environment that it describes.
     if machine.origin != "report":
         return ""
     environment = python.executable or machine.torch.location or machine.container.kind
@@ -265,7 +275,7 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
 
 
 def evidence_line(evidence: Evidence) -> ScreenLine:
-    """A line with a piece of evidence, and its source in brackets."""
+    """A line with a piece of evidence, and its source in parentheses."""
     text = f"  {evidence.text}"
     source = ""
     if evidence.source:
@@ -274,8 +284,9 @@ def evidence_line(evidence: Evidence) -> ScreenLine:
 
 
 def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
-    """The lines of a fix: its sentence, advice, and commands, then alternatives to it, and commands
-    that look something up first."""
+    """The lines of a fix: its sentence, advice and commands, then the alternatives, and commands
+    that look something up first.
+    """
     yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
     if advice:
         yield ""
@@ -292,8 +303,8 @@ def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
 
 
 def titled_alternatives(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """The alternatives of a fix with their commands. A title begins with "Or" unless it comes first
-    in a fix without commands.
+    """The alternatives of a fix with their commands. A title begins with "Or", unless it is the
+    first one and the fix has no commands.
 
     >>> from gpusetup.model.finding import Alternative
     >>> here = Alternative(title="on the host", commands=())
@@ -319,14 +330,14 @@ def sentence(title: str) -> str:
 
 
 def titled_look_ups(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """The commands that look something up before the fix, with their titles."""
+    """The commands that look something up before the fix, each group with its title."""
     for look in fix.looks:
         title = sentence(look.title)
         yield f"{title}:", look.commands
 
 
 def needs(fix: Fix) -> str:
-    """What a fix needs in addition to its commands, in brackets; empty if it needs nothing.
+    """What a fix needs in addition to its commands, in parentheses; empty if it needs nothing.
 
     >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
     ' (needs administrator rights and a reboot)'
@@ -340,14 +351,15 @@ def needs(fix: Fix) -> str:
 
 
 def in_short(finding: Finding) -> Iterator[ScreenLine]:
-    """Yields a line on a finding other than the cause, and its fix unless another finding explains
-    it."""
+    """Yields a line about a finding other than the cause, followed by its fix unless another
+    finding explains it.
+    """
     title = finding.title
     if finding.explained_by:
         title += f" (because of {finding.explained_by})"
     yield marked(MARKS[finding.severity], finding.id, title, indent=2)
 
-    # The way out of the cause that explains it is enough.
+    # If another finding explains this one, the fix for that finding is enough.
     fix = finding.fix
     if fix is not None and not finding.explained_by:
         yield ScreenLine("    ", (fix.text + needs(fix), DIM), hang=4)
@@ -355,11 +367,11 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
             yield command(line, 6)
 
 
-# --- what is known of a finding -------------------------------------------------------------------
+# --- the explanation of a finding -----------------------------------------------------------------
 
 
 def explained(finding: KnownFinding) -> Screen:
-    """The screen of `doctor --explain`: everything known about one kind of finding."""
+    """The screen of `doctor --explain`: everything that is known about one kind of finding."""
     lines: list[str] = [heading(f"{finding.id}: {finding.title}"), ""]
     if finding.means:
         lines += [f"  {finding.means}", ""]
@@ -374,7 +386,7 @@ def explained(finding: KnownFinding) -> Screen:
     return Screen(lines)
 
 
-# --- a reply for a thread -------------------------------------------------------------------------
+# --- a forum reply --------------------------------------------------------------------------------
 
 COLUMNS = 100
 WHAT_IT_IS = (
@@ -397,14 +409,15 @@ def fenced(lines: Iterable[str], language: str = "") -> list[str]:
     """
     text = plain("\n".join(lines))
     longest_run = max(map(len, re.findall("`+", text)), default=0)
-    # Markdown wants three backticks at least.
+    # Markdown requires at least three backticks.
     fence = "`" * max(3, longest_run + 1)
     return [fence + language, text, fence]
 
 
 def doctor_markdown(answer: DoctorAnswer) -> str:
-    """The doctor answer as a Markdown reply: the cause, the screen, and what to post if that does
-    not help."""
+    """Doctor's result as a Markdown reply: the cause, the screen, and what to post if this does not
+    help.
+    """
     screen = doctor_screen(answer)
     text = screen.shown(width=COLUMNS, colour=False)
     lines = [f"**{answer.cause}**", ""]

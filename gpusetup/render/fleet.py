@@ -1,5 +1,6 @@
-"""Screens about many machines: the state of a fleet, a sweep between ranks, and a comparison of two
-records."""
+"""Screens about several machines: the state of a fleet, a sweep between ranks, and a comparison of
+two records.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +55,12 @@ STATUS_WORDS: dict[Status, str] = {
 
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
-    """The screen of a fleet answer: the verdict, the faulty nodes, what most nodes share, and which
-    nodes to exclude."""
+    """The screen of a fleet's state: the verdict, the faulty nodes, what most nodes have in common,
+    and which nodes to exclude.
+    """
     lines: list[str] = [_verdict(answer)]
 
-    # What most nodes have is shown once, below them.
+    # Findings that most nodes share are shown only once, below the nodes.
     common_findings = {common.id for common in answer.common}
     for nodes in _alike_unsound_nodes(answer):
         lines += _node(nodes, common_findings)
@@ -79,7 +81,7 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
     """The faulty nodes, grouped so that nodes with the same faults are shown together."""
     groups: dict[object, list[NodeAnswer]] = defaultdict(list)
     for node in answer.nodes:
-        # What undecided nodes differ in is listed once, below all nodes.
+        # The differences of undecided nodes are listed once, below all nodes.
         if node.status in ("ok", "undecided"):
             continue
         faults: list[object] = [node.status, node.problem]
@@ -92,13 +94,15 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
 
 
 def _verdict(answer: FleetAnswer) -> ScreenLine:
-    """The verdict line: how many nodes are sound, or how many are in each other state."""
+    """The verdict line: how many nodes are healthy or, if not all are, how many nodes have each
+    status.
+    """
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     age = f"; the newest record is {answer.age} old ({answer.newest_record})" if answer.age else ""
     if counts["ok"] == len(answer.nodes):
         uncompared = sum(len(kind.nodes) for kind in answer.uncompared)
-        # "All alike" would be wrong about nodes that were compared with no other.
+        # "All alike" would be wrong if some nodes were compared with no other node.
         words = f"all sound; {uncompared} of them compared with no other"
         verdict = words if uncompared else "all alike"
         return marked(OK, "ok", f"{nodes}, {verdict}{age}")
@@ -135,27 +139,29 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
 
 
 def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
-    """Whether to list a finding under its node: always for an error; for a warning, if most nodes
-    do not share it or if it costs speed."""
+    """Whether to list a finding under its node. An error is always listed; a warning is listed if
+    most nodes do not share it or if it costs speed.
+    """
     if finding.severity is Severity.ERROR:
         return True
-    # What costs speed is shown for every node, even if it is common: jobs run slowly there.
+    # A finding that costs speed is shown for every node, even if it is common, because jobs run
+    # slowly there.
     is_usual = finding.id in common_findings and finding.id not in COST_SPEED
     return finding.severity is Severity.WARNING and not is_usual
 
 
 def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
-    """A line with a finding's title, the time since when it exists, and a remark."""
+    """A line with a finding's title, since when the node has had it, and a remark."""
     text = f"{finding.title}{since_words(finding)}{remark}"
     mark = MARKS[finding.severity]
     return marked(mark, finding.id, text, indent=4)
 
 
 def _drift(drift: Drift) -> ScreenLine:
-    """A line with a value that differs from the other nodes', and what the others have."""
+    """A line with a value that differs from the other nodes, and the value that the others have."""
     words = words_of(drift.field.removeprefix(RATES))
     majority = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
-    # Of measured values no two are equal, so the median stands for the others.
+    # Two measured values are never equal, so the median represents the others.
     if drift.field.startswith(RATES):
         majority = f"the median of {drift.of} devices is {drift.majority}"
     elif drift.field == TAKEN_AT:
@@ -170,8 +176,9 @@ def _drift(drift: Drift) -> ScreenLine:
 
 
 def _splits(splits: Iterable[FactSplit]) -> Iterator[ScreenLine]:
-    """Yields a line for each fact without a majority, with its values and the nodes that have
-    each."""
+    """Yields a line for each fact without a majority, with its values and the nodes that have each
+    value.
+    """
     for split in splits:
         groups = []
         for value, names in split.values.items():
@@ -192,7 +199,8 @@ def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
 
 def _uncompared(answer: FleetAnswer) -> Iterator[ScreenLine]:
     """Yields a line for each kind of node with too few nodes to compare, unless the nodes' own
-    lines already say so."""
+    lines already say so.
+    """
     nodes_that_say_so = set()
     for node in answer.nodes:
         if any(drift.field == KIND for drift in node.drift):
@@ -207,7 +215,7 @@ def _uncompared(answer: FleetAnswer) -> Iterator[ScreenLine]:
 
 
 def _not_asked(answer: FleetAnswer) -> Iterator[ScreenLine]:
-    """Yields a line for each reason why nodes got no work, with their names."""
+    """Yields a line for each reason why nodes got no work, with the names of these nodes."""
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in answer.not_asked.items():
         names_by_reason[reason].append(name)
@@ -224,7 +232,7 @@ def _exclude(exclude: Exclude) -> Iterator[str]:
     return section("To leave these nodes out of a Slurm job", lines)
 
 
-# --- the exchange between ranks -------------------------------------------------------------------
+# --- a sweep between ranks ------------------------------------------------------------------------
 
 LEVELS = {"within": "exchange within a host", "between": "exchange between hosts"}
 
@@ -249,7 +257,7 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 
     measured = {}
     for level in answer.levels:
-        # With too few ranks of a kind nothing can be called slow.
+        # If there are too few ranks of a kind, nothing can be called slow.
         threshold = "too few to compare"
         if level.sees_below:
             threshold = f"slower than {level.sees_below:.0%} of this counts as slow"
@@ -264,10 +272,11 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 
 def compare_screen(answer: CompareAnswer) -> Screen:
     """The screen of a comparison of two records: findings in only one of them, and facts that
-    differ."""
+    differ.
+    """
     lines: list[str] = [_compared(answer)]
 
-    # New findings come first: the second record is the later one.
+    # Show the second record's findings first, because it is the later one.
     only_in_second = f" (only in {answer.second})"
     for finding in answer.only_second:
         lines.append(_finding(finding, only_in_second))
@@ -281,7 +290,7 @@ def compare_screen(answer: CompareAnswer) -> Screen:
 
 
 def _differences(answer: CompareAnswer) -> list[ScreenLine]:
-    """The table of facts that differ, with their values in both records; empty if none does."""
+    """The table of facts that differ, with their values in both records; empty if none differ."""
     rows = []
     for difference in answer.differences:
         mark = MARKS[difference.severity]
@@ -294,7 +303,7 @@ def _differences(answer: CompareAnswer) -> list[ScreenLine]:
 
 
 def _compared(answer: CompareAnswer) -> ScreenLine:
-    """The verdict line on two records: alike, or how many facts and findings differ."""
+    """The verdict line about two records: alike, or how many facts and findings differ."""
     if not (answer.only_second or answer.differences or answer.only_first):
         return marked(OK, "ok", "the two are alike")
     status = "differs" if answer.matters else "ok"

@@ -41,7 +41,7 @@ def plan_screen(
     """The screen of a planned installation: labelled values, further lines, and the commands of its
     steps.
 
-    `system` is the operating system in whose shell the commands are typed.
+    `system` is the operating system whose shell the commands are for.
     """
     usual_values = {
         "environment": answer.target,
@@ -64,8 +64,9 @@ def with_notes(screen: Screen, texts: Words) -> Screen:
 
 
 def changes(answer: InstallAnswer) -> str:
-    """The version changes of torch's packages, as text: `torch 2.6.0 → 2.9.1`; "" if there are
-    none."""
+    """The version changes of torch's packages as text, such as `torch 2.6.0 → 2.9.1`; "" if there
+    are none.
+    """
     parts = []
     for package in FAMILY:
         version_before = answer.before.get(package)
@@ -76,8 +77,9 @@ def changes(answer: InstallAnswer) -> str:
 
 
 def versions(packages: Mapping[str, str]) -> str:
-    """Packages and their versions as text: `torch 2.9.1, torchvision 0.24.1`; `no torch` if there
-    are none."""
+    """Packages and their versions as text, such as `torch 2.9.1, torchvision 0.24.1`; `no torch` if
+    there are none.
+    """
     texts = []
     for name, version in packages.items():
         texts.append(f"{name} {version}")
@@ -95,7 +97,7 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
     rows = []
     for wheel in wheels:
         package = f"{wheel.name} {wheel.version}"
-        # An index need not tell the size of a file.
+        # An index does not have to report file sizes.
         size = "?"
         if wheel.size_bytes is not None:
             size = size_text(wheel.size_bytes)
@@ -106,13 +108,14 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
 
 
 def _source(wheel: Wheel) -> str:
-    """The source of a wheel as text: the folder of PyTorch's index, your index with its host, or
-    another source."""
+    """The source of a wheel as text: the folder on PyTorch's index, your index with its host, or
+    another source.
+    """
     if wheel.source == TORCH_INDEX:
         return without_logins(wheel.url).rpartition("/")[0]
     if wheel.source != DEFAULT_INDEX:
         return wheel.source
-    # The host of the file itself: an index may keep its files elsewhere.
+    # Show the host of the file itself, because an index may keep its files elsewhere.
     return f"your index: {wheel.host or 'a folder'}"
 
 
@@ -122,7 +125,7 @@ def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
     at_least = ""
     for wheel in wheels:
         if wheel.size_bytes is None:
-            # An index need not tell the size of a file.
+            # An index does not have to report file sizes.
             at_least = "at least "
         else:
             total_bytes += wheel.size_bytes
@@ -140,7 +143,7 @@ ENDS = {
     "unproven": (NO, "Installed, but it fails its test"),
     "other": (NO, "conda ended without an error, but not with the torch that was asked for"),
 }
-"""How an installation ended -> its mark, and a sentence."""
+"""Maps each way in which an installation can end to its mark and a sentence."""
 
 
 def end_screen(
@@ -153,8 +156,8 @@ def end_screen(
     """The screen at the end of an installation: the result, the test's result, the undo command and
     the receipt.
 
-    `how` is a key of ENDS, by default the answer's state; `undo` is the command that restores the
-    previous packages, and what it does.
+    `how` is a key of ENDS, by default the result's state. `undo` is the command that restores the
+    previous packages, with a text about what it does.
     """
     mark, sentence = ENDS[how or answer.state]
     result = verdict(mark, sentence, f": {answer.target} has {versions(answer.after)}")
@@ -179,8 +182,9 @@ def end_screen(
 
 
 def proven(answer: InstallAnswer) -> list[ScreenLine]:
-    """Lines with the result of verify after an installation: each failure, or one line if all
-    passed or nothing was tested."""
+    """Lines with verify's result after an installation: one line per failure, or a single line if
+    all checks passed or nothing was tested.
+    """
     if answer.verdict is None:
         return [verdict(BUT, "not tested", " (`--no-verify`)")]
     checks = []
@@ -205,10 +209,11 @@ def _failures(checks: Iterable[Mapping[str, Any]]) -> Iterator[ScreenLine]:
 
 def project_screen(answer: InstallAnswer, *, where: str | None = None, notes: Words = ()) -> Screen:
     """The screen with the lines to paste into a project's file or script (`where`), and the
-    commands to run afterwards."""
+    commands to run afterwards.
+    """
     lines: list[str] = [heading(f"Add to {where or answer.target}")]
     for line in answer.lines:
-        # A line of TOML is pasted as it is, and so never broken.
+        # Lines of TOML are pasted as they are, so they are never broken.
         lines.append(ScreenLine(line, whole=True))
 
     commands = []

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str, str | None]:
-    """Label -> fact about the machine, for doctor's screen; None for a fact to leave out.
+    """Maps labels to facts about the machine for doctor's screen; None means that the fact is left
+    out.
 
-    `recommends`: whether the build that fits this machine is among them.
+    `recommends`: whether to include the build that fits this machine.
     """
     machine = answer.snapshot
     system, driver, python = machine.os, machine.driver, machine.python
@@ -37,7 +38,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
         "environment": environment,
         "container": None if container == "none" else container,
     }
-    # Of a text that shows neither GPU nor driver no build can be recommended.
+    # If a text shows neither a GPU nor a driver, no build can be recommended.
     shows_hardware = machine.gpus or driver.version
     is_judged = machine.origin != "report" or shows_hardware
     if is_judged and recommends:
@@ -48,7 +49,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
 
 
 def _gpus_text(machine: Snapshot) -> str:
-    """The GPUs of a machine as text, equal ones counted together."""
+    """The GPUs of a machine as text, where equal GPUs are counted together."""
     if machine.gpus is None:
         return "unknown"
     lines = [gpu_line(gpu) for gpu in machine.gpus]
@@ -61,7 +62,7 @@ def _gpus_text(machine: Snapshot) -> str:
 
 
 def maker_gpu_line(gpu: Gpu) -> str:
-    """A GPU of a maker other than NVIDIA as text, with its memory and target if known.
+    """A GPU from a maker other than NVIDIA as text, with its memory and target if they are known.
 
     >>> maker_gpu_line(Gpu(name="AMD Radeon RX 9070 XT", target="gfx1201"))
     'AMD Radeon RX 9070 XT, gfx1201'
@@ -72,7 +73,8 @@ def maker_gpu_line(gpu: Gpu) -> str:
 
 def makers_driver(machine: Snapshot) -> tuple[str | None, ...]:
     """The kernel driver of AMD, Intel or Apple, its version and the ROCm version; empty if there is
-    no such stack."""
+    no such driver.
+    """
     stack = machine.makers
     if stack is None:
         return ()
@@ -90,7 +92,8 @@ def other_makers_gpus(machine: Snapshot) -> str:
 
     fullest_names = []
     for name in names:
-        # A text calls one card "RX 7900" and "AMD Radeon RX 7900 XTX": the fuller name counts.
+        # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX"; the longer name
+        # counts.
         fuller_names = [fuller for fuller in names if name in fuller and fuller != name]
         if name and not fuller_names:
             fullest_names.append(name)
@@ -98,14 +101,14 @@ def other_makers_gpus(machine: Snapshot) -> str:
 
 
 def joined(*parts: str | None) -> str:
-    """The known parts joined with commas; `unknown` if there are none."""
+    """The known parts, joined with commas; `unknown` if there are none."""
     known_parts = [part for part in parts if part]
     return ", ".join(known_parts) or "unknown"
 
 
 def gpu_line(gpu: Gpu) -> str:
-    """An NVIDIA GPU as text: its name, memory, architecture, and whether it is lost or hidden from
-    programs.
+    """An NVIDIA GPU as text: its name, memory and architecture, and whether it is lost or hidden
+    from programs.
 
     >>> gpu_line(Gpu(name="NVIDIA L4", memory_total_bytes=24 << 30, visible=False))
     'NVIDIA L4, 24.0 GiB, hidden'
@@ -125,7 +128,7 @@ def torch_line(machine: Snapshot) -> str:
     torch = machine.torch
     if torch.installed is False:
         return "not installed"
-    # A version such as 2.9.1+cu128 names the backend itself.
+    # A version such as 2.9.1+cu128 already contains the backend.
     names_backend = "+" in (torch.version or "")
     backend = None if names_backend else torch.backend
     installer = f"installed by {torch.installer}" if torch.installer else None
@@ -133,7 +136,7 @@ def torch_line(machine: Snapshot) -> str:
 
 
 def recommended_line(resolution: ResolveAnswer | None) -> str:
-    """The recommended build as text, or the change that would make one possible."""
+    """The recommended build as text, or the change that would make a build possible."""
     if resolution is None:
         return "no build"
     if resolution.torch:
@@ -150,7 +153,7 @@ def recommended_line(resolution: ResolveAnswer | None) -> str:
 
 
 def built(build: ResolveAnswer | Offer) -> str:
-    """A build as text, with the oldest driver that runs it."""
+    """A build as text, with the oldest driver that can run it."""
     text = f"torch {build.torch} from {build.backend}"
     if build.driver_floor:
         text += f" (driver {build.driver_floor} or newer)"
@@ -159,7 +162,8 @@ def built(build: ResolveAnswer | Offer) -> str:
 
 def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str | None:
     """The newest build that fits, with the command that installs it; None if it is the recommended
-    one."""
+    build.
+    """
     if newest is None or resolution is None:
         return None
     if resolution.torch is None or resolution.torch == newest.torch:

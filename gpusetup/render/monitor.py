@@ -56,7 +56,7 @@ def measured(value: float | None, unit: str, digits: int = 0) -> str:
 
 
 def memory(used_bytes: float | None, total_bytes: float | None) -> str:
-    """The memory in use, and the total if it is known, as text in GiB; a dash if it is unknown.
+    """The memory in use, with the total if it is known, as text in GiB; a dash if it is unknown.
 
     >>> memory(10 << 30, 40 << 30), memory(None, 40 << 30)
     ('10.0 of 40.0 GiB', '-')
@@ -70,7 +70,7 @@ def memory(used_bytes: float | None, total_bytes: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in its two largest units.
+    """A duration as text in its two largest units.
 
     >>> duration(4.2), duration(75), duration(3700)
     ('4 s', '1 min 15 s', '1 h 1 min')
@@ -99,9 +99,9 @@ def rate(bytes_per_second: float | None) -> str:
 
 
 def cells(gpu: GpuSample) -> dict[str, Part]:
-    """The row of a GPU in the table of a sample: column title -> text and role.
+    """A GPU's row in the table of a sample: maps each column title to text and role.
 
-    What matters most comes first, because a narrow terminal cuts the end of the row off.
+    The most important columns come first, because a narrow terminal cuts off the end of the row.
     """
     return {
         "GPU": (str(gpu.index), ""),
@@ -125,7 +125,7 @@ def _gpu_memory(gpu: GpuSample) -> Part:
     """The memory in use as text, in yellow if it is above the threshold."""
     used_bytes, total_bytes = gpu.memory_used_bytes, gpu.memory_total_bytes
     text = memory(used_bytes, total_bytes)
-    # On a DGX Spark or a Jetson the CPU uses the same memory.
+    # On a DGX Spark or a Jetson, the CPU uses the same memory.
     if gpu.memory_is_unified:
         text += " (shared)"
     is_nearly_full = False
@@ -135,7 +135,7 @@ def _gpu_memory(gpu: GpuSample) -> Part:
 
 
 def _heat(gpu: GpuSample) -> Part:
-    """The temperature as text, in red if it is so high that clocks come down."""
+    """The temperature as text, in red if it is so high that the GPU lowers its clocks."""
     celsius = gpu.temperature_celsius
     text = measured(celsius, "°C")
     is_hot = celsius is not None and celsius > HOT
@@ -145,7 +145,7 @@ def _heat(gpu: GpuSample) -> Part:
 
 
 def _power(gpu: GpuSample) -> str:
-    """The power draw as text, with the limit if it is known: `310/400 W`."""
+    """The power draw as text, with the limit if it is known, such as `310/400 W`."""
     limit_watts = gpu.power_limit_watts
     if limit_watts is None:
         return measured(gpu.power_watts, "W")
@@ -154,19 +154,21 @@ def _power(gpu: GpuSample) -> str:
 
 
 def _throttling(gpu: GpuSample) -> str:
-    """The throttle reasons of a GPU as text, or else why it could not be measured; "" if neither
-    applies."""
+    """A GPU's throttle reasons as text or, if there are none, why the GPU could not be measured; ""
+    if neither applies.
+    """
     reasons = []
     for reason in gpu.throttle_reasons or ():
-        # An idle GPU always lowers its clocks, which says nothing.
+        # An idle GPU always lowers its clocks, so this reason means nothing.
         if reason != "gpu_idle":
             reasons.append(reason)
     return " ".join(reasons) or gpu.problem or ""
 
 
 def tree_line(tree: TreeSample) -> str:
-    """The line about the command's processes: `command  CPU 230 %, memory 6.0 GiB, 2 loader
-    workers`."""
+    """The line about the command's processes, such as `command  CPU 230 %, memory 6.0 GiB, 2 loader
+    workers`.
+    """
     parts = [
         f"CPU {tree.cpu_percent:.0f} %",
         f"memory {tree.memory_bytes / GIB:.1f} GiB",
@@ -192,9 +194,9 @@ def host_line(host: HostSample) -> str:
 
 
 def once(sample: Sample) -> Screen:
-    """The screen of one sample: a table of the GPUs, then a table of the processes on them.
+    """The screen of one sample: a table of the GPUs, followed by a table of their processes.
 
-    Without a GPU it is the machine's line.
+    If there is no GPU, only the line about the machine.
     """
     if not sample.gpus:
         return Screen([host_line(sample.host)] if sample.host else [])
@@ -204,15 +206,14 @@ def once(sample: Sample) -> Screen:
         row = cells(gpu)
         titles = tuple(row)
         rows.append([*row.values()])
-    # The index, what holds the clocks down, and the name are words.
+    # The index, the throttle reasons and the name are left-aligned, like words.
     lines = table(titles, rows, left=(0, 6, 7))
     lines += _process_table(sample)
     return Screen(lines)
 
 
 def _process_table(sample: Sample) -> list[ScreenLine]:
-    """The table of the processes on the GPUs of a sample, sorted by memory; empty if there are
-    none."""
+    """The table of the processes on a sample's GPUs, sorted by memory; empty if there are none."""
     processes = []
     for gpu in sample.gpus:
         for process in gpu.processes or ():
@@ -225,7 +226,7 @@ def _process_table(sample: Sample) -> list[ScreenLine]:
     for gpu_index, process in processes:
         used_memory = memory(process.memory_bytes, None)
         utilization = measured(process.sm_percent, "%")
-        # The driver hides the names of other users' processes, and of those in containers.
+        # The driver hides the names of other users' processes and of processes in containers.
         name = process.name or "(name hidden)"
         rows.append((gpu_index, str(process.pid), used_memory, utilization, name, ""))
     return table(("GPU", "PID", "memory", "SM", "name", ""), rows, left=(0, 4))
@@ -236,8 +237,9 @@ def _process_table(sample: Sample) -> list[ScreenLine]:
 
 @contextmanager
 def live_screen(*, color: bool) -> Iterator[Live]:
-    """Use the terminal's alternate screen during this block; at its end the previous screen comes
-    back."""
+    """Use the terminal's alternate screen during this block, and restore the previous screen at its
+    end.
+    """
     from rich.console import Console
     from rich.live import Live
 
@@ -255,10 +257,10 @@ def live_screen(*, color: bool) -> Iterator[Live]:
 
 
 def draw(live: Live, sample: Sample) -> None:
-    """Show a sample on the live screen; what does not fit is cut off."""
+    """Show a sample on the live screen; anything that does not fit is cut off."""
     from rich.text import Text
 
-    # `at` is a moment as 2026-11-26T10:15:00Z.
+    # `at` is a time such as 2026-11-26T10:15:00Z.
     time_of_day = sample.at[11:19]
     watched = duration(sample.seconds)
     status = f"  {time_of_day}  {watched}  Ctrl-C ends it, with the verdict"
@@ -272,23 +274,23 @@ def draw(live: Live, sample: Sample) -> None:
     live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
-# --- the end --------------------------------------------------------------------------------------
+# --- the end of a run -----------------------------------------------------------------------------
 
 
 class Figure(NamedTuple):
-    """A row of the table at the end of a run: a label, the measured values and how to format
+    """A row of the table at the end of a run: a label, the measured values, and how to format
     them."""
 
     label: str
     spread: Spread | None
     unit: str
     scale: float = 1
-    """How much one unit is, in the spread's own unit."""
+    """The divisor that converts the measured values to `unit`."""
     digits: int = 0
 
 
 def _of_memory(total_bytes: float | None) -> str:
-    """The label of a row about memory, with its total size if it is known."""
+    """The label of a row about memory, with the total size if it is known."""
     if not total_bytes:
         return "memory"
     total_gib = total_bytes / GIB
@@ -308,7 +310,7 @@ def gpu_figures(gpu: GpuSummary) -> tuple[Figure, ...]:
 
 
 def tree_figures(tree: TreeSummary) -> tuple[Figure, ...]:
-    """The rows of the final table about the command and its children."""
+    """The rows of the final table about the command and its child processes."""
     cpu_label = f"CPU of {tree.cores:g} cores" if tree.cores else "CPU"
     return (
         Figure(cpu_label, tree.cpu_percent, "%"),
@@ -337,20 +339,22 @@ def host_figures(host: HostSummary) -> tuple[Figure, ...]:
 
 def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
     """Yields a row with the mean, p5, p95 and peak of each figure; figures that were not measured
-    are left out."""
+    are left out.
+    """
     for label, spread, unit, scale, digits in figures:
         if spread is None:
             continue
         row = [label]
         for value in (spread.mean, spread.p5, spread.p95, spread.peak):
-            # A count has no unit, and then the blank before it goes.
+            # A count has no unit, so remove the space before it.
             row.append(measured(value / scale, unit, digits).strip())
         yield tuple(row)
 
 
 def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
     """Yields an empty line, a heading, and the table with the mean, p5, p95 and peak of each
-    figure."""
+    figure.
+    """
     yield ""
     yield heading(title)
     titles = ("", "mean", "p5", "p95", "peak")
@@ -358,21 +362,23 @@ def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
 
 
 def spreads(gpu: GpuSummary) -> Iterator[str]:
-    """Yields the final table of a GPU, and for each throttle reason the share of the working
-    samples in which it was active."""
+    """Yields a GPU's final table and, for each throttle reason, the share of the working samples in
+    which it was active.
+    """
     title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
     yield from spread_table(title, gpu_figures(gpu))
     reasons = []
     for reason, share in gpu.throttled.items():
-        # An idle GPU always lowers its clocks, which says nothing.
+        # An idle GPU always lowers its clocks, so this reason means nothing.
         if reason != "gpu_idle":
             reasons.append(f"{reason} {share * 100:.0f} %")
     yield from facts({"held down by": ", ".join(reasons)})
 
 
 def first_line(summary: Summary) -> str:
-    """The first line of a summary: how long the monitor watched, its source, and why no better
-    source was used."""
+    """The first line of a summary: how long the monitor watched, its source, and why it used no
+    better source.
+    """
     line = f"Watched {duration(summary.seconds)}, {plural(summary.samples, 'sample')}"
     if summary.source == "machine":
         line += ": the machine without a GPU"
@@ -384,8 +390,10 @@ def first_line(summary: Summary) -> str:
 
 
 def epochs_line(epochs: EpochTimes) -> str:
-    """The line with the seconds per epoch: `3.0 s an epoch (2.9 to 3.4 s, 4 epochs measured)`."""
-    # An epoch may be measured in part, so that the count is a fraction.
+    """The line with the seconds per epoch, such as `3.0 s an epoch (2.9 to 3.4 s, 4 epochs
+    measured)`.
+    """
+    # An epoch may be measured only partly, so the count may be a fraction.
     noun = "epoch" if epochs.epochs == 1 else "epochs"
     fastest, slowest = epochs.fastest_seconds, epochs.slowest_seconds
     return (
@@ -402,7 +410,8 @@ def summary_text(summary: Summary) -> Screen:
 
     for gpu in summary.gpus:
         lines += spreads(gpu)
-    # With a GPU the verdict names what the command or the machine has to do with it.
+    # If there is a GPU, the verdict already mentions what matters about the command and the
+    # machine.
     if not summary.gpus and summary.tree is not None:
         lines += spread_table("Command", tree_figures(summary.tree))
     if not summary.gpus and summary.host is not None:
@@ -414,7 +423,9 @@ def summary_text(summary: Summary) -> Screen:
 
 
 def verdict_lines(summary: Summary) -> Iterator[ScreenLine]:
-    """Yields the lines of the verdict: evidence, the next step, ordered advice and notes."""
+    """Yields the lines of the verdict: evidence, the next step, the guide's advice in order, and
+    notes.
+    """
     role = GOOD if summary.verdict == "good" else WARNING
     yield ScreenLine((f"Verdict: {summary.verdict or 'none'}", role))
     yield ScreenLine(f"  {summary.evidence}", hang=2)

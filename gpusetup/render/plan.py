@@ -1,5 +1,6 @@
 """Shows a plan as text: whether the job fits, with which recipe, where the memory goes, and what to
-set."""
+set.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +37,14 @@ from gpusetup.render.screen import (
 )
 
 PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
-"""The parts of a GPU's memory, as `plan --json` names them."""
+"""The parts of a GPU's memory, named as in `plan --json`."""
 RECIPES = {
     "vanilla": "no special setting",
     "Env": "expandable segments",
     "Offload": "FSDP2's CPU offload",
     "SP": "sequence parallelism",
 }
-"""Part of a recipe -> what it means."""
+"""Maps each part of a recipe to its meaning."""
 
 
 def plan_text(plan: PlanCell) -> Screen:
@@ -60,7 +61,7 @@ def plan_text(plan: PlanCell) -> Screen:
         lines += section("Set", _settings(plan))
     if plan.trainer_settings:
         lines += _trainer_settings(plan.trainer_settings)
-    # The table of ways already says what helps.
+    # The table of ways already shows what helps.
     if not plan.ways:
         lines += _helps(plan)
     if plan.speed:
@@ -76,9 +77,10 @@ def plan_text(plan: PlanCell) -> Screen:
 
 def _way(way: Way, capacity_gib: float) -> ScreenLine:
     """A line for one way to train: whether it fits, its largest batch or length, and the memory
-    that one sequence needs."""
+    that one sequence needs.
+    """
     if way.fits:
-        # The estimate is not exact; with a fifth free a wrong one still fits.
+        # The estimate is not exact; if a fifth is free, the job fits even if the estimate is wrong.
         leaves_a_fifth = way.total_gib <= 0.8 * capacity_gib
         mark = OK if leaves_a_fifth else BUT
         limit = f"batch {way.batch:,}, or {way.context or 0:,} tokens"
@@ -92,7 +94,7 @@ def _way(way: Way, capacity_gib: float) -> ScreenLine:
 def _question(plan: PlanCell) -> str:
     """The question in one line: the model, the job and the GPUs that the plan is for."""
     size = f"{_count(plan.parameters)} parameters"
-    # Of a mixture of experts a token uses only some.
+    # In a mixture of experts, each token uses only some of the parameters.
     if plan.active_parameters != plan.parameters:
         size += f", {_count(plan.active_parameters)} active"
     job = ""
@@ -117,8 +119,9 @@ def _count(parameters: int) -> str:
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
     """Yields the verdict: the value that was searched for, whether the job fits, and how certain
-    that is."""
-    # The code's own part of the screen names the batch.
+    this is.
+    """
+    # For the user's own code, a later section shows the batch.
     if plan.solved and not plan.code:
         yield ScreenLine((_solution(plan), HEADING))
 
@@ -143,7 +146,9 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
 
 
 USUAL_MARGIN_PERCENT = 3
-"""The margin of the kinds of jobs that were compared with measurements; others get a wider one."""
+"""The margin for the kinds of jobs that were compared with measurements; other jobs get a wider
+margin.
+"""
 
 
 def _confidence(plan: PlanCell) -> str:
@@ -176,7 +181,7 @@ MOST_NAMES = 4
 
 
 def _first_names(names: tuple[str, ...]) -> str:
-    """The first four names as text, and how many more there are.
+    """The first four names as text, followed by how many more there are.
 
     >>> _first_names(("use_galore", "quant_bits")), _first_names(tuple("abcdefg"))
     ('use_galore, quant_bits', 'a, b, c, d and 3 more')
@@ -190,7 +195,8 @@ def _first_names(names: tuple[str, ...]) -> str:
 
 def _solution(plan: PlanCell) -> str:
     """The line with the value that was searched for, such as the largest batch; 0 if not even the
-    smallest fits."""
+    smallest value fits.
+    """
     if plan.solved == "context":
         context = plan.context if plan.fits else 0
         return f"longest context: {context:,} tokens"
@@ -212,10 +218,10 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {_free_text(plan)}"
 
     if memory.reserved:
-        # Gaps that the allocator gives back before it fails are no part of the total.
+        # The total does not include gaps that the allocator frees before it fails.
         must_reserve = memory.allocated + memory.fragmentation
         torch_line = f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved"
-        # 0.01 GiB is the last digit that is shown.
+        # The screen shows two decimals, so smaller differences do not matter.
         reserves_more = memory.reserved > must_reserve + 0.01
         if reserves_more:
             torch_line += f", up to {memory.reserved:.2f} while there is room"
@@ -229,20 +235,21 @@ def _memory(plan: PlanCell) -> Iterator[str]:
 
 
 def _free_text(plan: PlanCell) -> str:
-    """How much of the GPU's memory stays free or is lacking, in percent, as text."""
+    """How much of the GPU's memory stays free or is missing, in percent, as text."""
     free_percent = plan.margin_percent
     if free_percent >= 0:
         return f"{free_percent:.1f} % free"
     lacking_percent = -free_percent
     if plan.fits:
-        # A measured job ran, although the memory model adds its parts up to more than the card has.
+        # This job was measured and did run, although the memory model estimates more than the card
+        # has.
         return f"which ran; this estimate is {lacking_percent:.1f} % above the card's memory"
     return f"{lacking_percent:.1f} % too much"
 
 
 def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
     """A section for a job that does better on fewer GPUs: how many, why, and how to use only
-    those."""
+    these."""
     gain = ""
     if plan.solved == "context":
         gain = f", up to {fewer.context:,} tokens"
@@ -258,7 +265,7 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
 
 
 def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
-    """A section on how much faster all GPUs are than one, and how that is estimated."""
+    """A section on how much faster all GPUs are than a single one, and how this is estimated."""
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
     if speed.computing_seconds is None:
         times = f"up to {high}"
@@ -271,28 +278,29 @@ def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
         f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
         f"{_seconds(speed.sending_seconds)}; {computing}."
     )
-    # A batch that all GPUs share is several micro-batches for one of them.
+    # A single GPU has to split a batch that all GPUs share into several micro-batches.
     how = ", by accumulating" if plan.batch else ""
     title = f"One GPU would do{how}; {speed.gpus} are {times} times as fast"
     return section(title, [ScreenLine(sentence, hang=2)])
 
 
 def _seconds(seconds: float) -> str:
-    """A time in seconds, or in milliseconds below one.
+    """A time in seconds, or in milliseconds if it is below one second.
 
     >>> _seconds(0.0042), _seconds(1.234)
     ('4 ms', '1.23 s')
     """
     if seconds >= 1:
         return f"{seconds:.3g} s"
-    # "0 ms" would read as if nothing were sent.
+    # "0 ms" would look as if nothing were sent.
     milliseconds = max(1000 * seconds, 1)
     return f"{milliseconds:.0f} ms"
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
     """Yields sections on what would save memory: recipes in order, then single changes that are
-    enough, then those that are not."""
+    enough on their own, then those that are not.
+    """
     recipes = [help for help in plan.helps if help.kind == "recipe"]
     other_helps = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
@@ -307,8 +315,9 @@ def _helps(plan: PlanCell) -> Iterator[str]:
 
 
 def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
-    """A section with the steps and the GiB that each saves; a recipe part is explained only where
-    it first occurs."""
+    """A section with the steps and the GiB that each saves. A part of a recipe is explained only
+    where it first occurs.
+    """
     labels = _step_labels(helps)
     width = max(map(len, labels), default=0)
 
@@ -316,7 +325,7 @@ def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
     for help, label in zip(helps, labels, strict=True):
         savings = f"saves {help.saves_gib:6.1f} GiB"
         text = f"  {label:{width}}  {savings}"
-        # A job that fits needs no step to fit.
+        # If the job already fits, no step is needed to make it fit.
         if help.recipe and not plan.fits:
             text += f"   then fits with {help.recipe}"
         lines.append(ScreenLine(text, hang=4))
@@ -324,7 +333,7 @@ def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
 
 
 def _step_labels(helps: list[Help]) -> list[str]:
-    """The label of each step; a recipe is followed by the meaning of the parts that are new."""
+    """The label of each step; a recipe is followed by the meaning of those parts that are new."""
     labels = []
     explained_parts: set[str] = set()
     for help in helps:
@@ -341,7 +350,7 @@ def _step_labels(helps: list[Help]) -> list[str]:
 
 
 def _meaning(recipe: str) -> str:
-    """The meanings of the parts of a recipe, as text.
+    """The meanings of a recipe's parts, as text.
 
     >>> _meaning("Env + SP=2")
     'expandable segments, sequence parallelism'
@@ -355,8 +364,8 @@ def _meaning(recipe: str) -> str:
 
 
 def _settings(plan: PlanCell) -> Iterator[str]:
-    """Yields lines with the environment variables and trainer settings, ready to be typed."""
-    # The allocator reads its variable once, when a process first uses the GPU.
+    """Yields lines with the environment variables and trainer settings, ready to be copied."""
+    # The allocator reads its variable only once, when a process first uses the GPU.
     if any("ALLOC_CONF" in name for name in plan.env):
         yield command("# before Ray and the workers start:")
     for name, value in plan.env.items():
@@ -366,21 +375,22 @@ def _settings(plan: PlanCell) -> Iterator[str]:
 
 
 def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
-    """Yields a section with keys or flags to paste for the trainer, and names the settings that it
-    has no key for."""
+    """Yields a section with keys or flags to paste for the trainer, and lists the settings for
+    which the trainer has no key.
+    """
     lines = []
     for line in settings.text.splitlines():
         lines.append(command(line))
     yield from section(settings.title, lines)
 
-    # Some settings have no key of this trainer.
+    # The trainer has no key for some settings.
     if settings.missing:
         names = ", ".join(settings.missing)
         yield ScreenLine(f"  The text does not set: {names}", hang=4)
 
 
 def _yaml_value(value: Any) -> str:
-    """A value as it is written in YAML.
+    """A value in YAML notation.
 
     >>> _yaml_value({"offload": True, "ranks": 2})
     '{offload: true, ranks: 2}'
@@ -395,15 +405,16 @@ def _yaml_value(value: Any) -> str:
     return str(value)
 
 
-# --- a training config, somebody's code ---------------------------------------------------------
+# --- a training config, the user's code ---------------------------------------------------------
 
 MOST_UNKNOWN = 12
-"""Keys that plan does not know and that are listed."""
+"""How many of the keys that plan does not know are listed."""
 
 
 def _config(config: ConfigRead) -> Iterator[str]:
-    """Yields sections on a config: the keys that were read, what was assumed, and the keys that
-    plan does not know."""
+    """Yields sections about a config: the keys that were read, what was assumed, and the keys that
+    plan does not know.
+    """
     trainer = config.trainer or "an unknown trainer"
     title = f"Read from {config.file}, a config of {trainer}"
     yield from section(title, _key_table(_without_items(config.read)))
@@ -420,7 +431,7 @@ def _config(config: ConfigRead) -> Iterator[str]:
 
 
 def _without_items(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
-    """The keys without items of a list that is listed too: `gpus` covers `gpus[0]`."""
+    """The keys, without items of a list that is itself among them: `gpus` covers `gpus[0]`."""
     names = {key.key for key in keys}
     shown_keys = []
     for key in keys:
@@ -446,7 +457,8 @@ def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
 
 def _code(code: CodePlan) -> Iterator[str]:
     """Yields the result of `plan --code`: the peak memory of each phase in GiB, and the largest
-    batch."""
+    batch.
+    """
     phases = {name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()}
     yield from section(f"Most at once in each phase, GiB (torch {code.torch})", facts(phases))
 

@@ -1,4 +1,4 @@
-"""Shows the progress of a download by uv, in megabytes, in the clock's line."""
+"""Shows the progress of uv's downloads, in megabytes, in the clock's line."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.uv.lock import Wheel
 
 USUAL_GROWTH = 1.7
-"""How much larger wheels are unpacked: 0.9 GB of torch 2.9 for CUDA 12.8 and its libraries."""
+"""How many times larger wheels become when unpacked, measured with 0.9 GB of torch 2.9 for CUDA
+12.8 and its libraries.
+"""
 
 UNPACKING_FOLDERS = (".tmp*", "archive-v*/*", "*/.tmp*")
-"""Where uv unpacks inside its cache: folders that are being filled, and those that are done."""
+"""Where uv unpacks wheels inside its cache: folders that are being filled, and finished folders."""
 
 
 @contextmanager
 def fetching(say: Callable[[str], None], wheels: Sequence[Wheel], cache: Path) -> Iterator[None]:
-    """Show during this block how much uv has fetched, measured by the growth of its cache.
+    """During this block, show how much uv has fetched, measured by the growth of its cache.
 
-    uv prints no progress that can be read, but it unpacks each wheel while it arrives.
+    uv prints no progress that a program can read, but it unpacks each wheel while the wheel
+    arrives.
     """
     size_bytes = sum(wheel.size_bytes or 0 for wheel in wheels)
     say(f"Fetching {_wheel_names(wheels)} ({size_text(size_bytes)}) ...")
@@ -47,7 +50,7 @@ def _wheel_names(wheels: Sequence[Wheel]) -> str:
 
 
 def _unpacking_folders(cache: Path) -> frozenset[Path]:
-    """The folders in uv's cache that contain unpacked or half-unpacked wheels."""
+    """The folders in uv's cache that contain fully or partly unpacked wheels."""
     folders: set[Path] = set()
     for pattern in UNPACKING_FOLDERS:
         folders.update(cache.glob(pattern))
@@ -55,8 +58,8 @@ def _unpacking_folders(cache: Path) -> frozenset[Path]:
 
 
 def _megabytes(folder: Path) -> int:
-    """The total size of a folder's files in megabytes; files that disappear meanwhile count
-    as 0."""
+    """The total size of a folder's files in megabytes; files that disappear meanwhile count as
+    0."""
     size_bytes = 0
     for directory, _, names in os.walk(folder):
         for name in names:

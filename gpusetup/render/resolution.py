@@ -1,5 +1,6 @@
-"""Shows the answer of `resolve` as text: the build, the commands, and why other builds were not
-chosen."""
+"""Shows the result of `resolve` as text: the build, the commands, and why other builds were not
+chosen.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ WHEEL_VARIANTS = (
     "themselves; until your installer and your index have them, name the index as above"
 )
 TEST = ("gpusetup", "verify")
-"""What proves that torch works in the environment that is active by then."""
+"""The command that tests whether torch works in the environment that is then active."""
 NOT_ACTIVATED = (
     "If `conda activate` asks for `conda init`, run `conda init` once and open a new shell."
 )
@@ -48,11 +49,11 @@ def resolution_text(
     """The screen of a resolution: the build, its commands for `installer`, and why other builds
     were not chosen.
 
-    With `explain` every rejection is shown, otherwise only those that a reader would ask about.
+    With `explain`, every rejection is shown; otherwise only those that a reader would ask about.
     """
     lines: list[str] = []
     if NO_GPU in answer.notes:
-        # Without a GPU a CPU build is the answer, and the first thing to know about it.
+        # If there is no GPU, the result is a CPU build, and the user should learn this first.
         how_to_ask = ". For another machine: `--gpu NAME --driver VERSION`"
         lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
     lines += _chosen(answer, snapshot)
@@ -81,7 +82,7 @@ def resolution_text(
 def _install_steps(steps: Sequence[Sequence[str]], snapshot: Snapshot) -> list[ScreenLine]:
     """Lines with the commands that install the build, in the syntax of this machine's shell."""
     makes_environment = is_new_conda_environment(steps)
-    # The new environment is active after the last step, so that verify tests its torch.
+    # The last step activates the new environment, so verify then tests its torch.
     all_steps = (*steps, TEST) if makes_environment else steps
     lines = [command(shell_line(words, snapshot.os.family)) for words in all_steps]
     if makes_environment:
@@ -96,7 +97,7 @@ def is_new_conda_environment(steps: Sequence[Sequence[str]]) -> bool:
 
 
 def _not_chosen(rejections: Sequence[Rejection], count_of_all: int) -> Iterator[str]:
-    """Yields the rejections that are shown, and a line on `--explain` if there are more."""
+    """Yields the rejections to show, and a line about `--explain` if there are more."""
     if not rejections:
         return
     yield from _grouped(rejections)
@@ -106,7 +107,8 @@ def _not_chosen(rejections: Sequence[Rejection], count_of_all: int) -> Iterator[
 
 def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
     """Yields the verdict and the facts about the chosen build, or about the machine if no build
-    fits."""
+    fits.
+    """
     if not answer.torch:
         yield verdict(NO, "No torch build fits")
         yield from facts(_machine_facts(snapshot))
@@ -128,7 +130,8 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
         values["driver"] = f"{_driver_text(snapshot)}; {floor} or newer is needed"
     served_gpus = []
     for served in answer.served:
-        # A build without a kernel for the GPU can have PTX, which the driver compiles for it.
+        # If a build has no kernels for the GPU, it may contain PTX, which the driver compiles for
+        # it.
         kind = "PTX" if served.by.startswith("compute_") else "kernels"
         capability = f"compute capability {served.compute_capability}"
         served_gpus.append(f"{served.gpu} ({capability}, {served.by} {kind})")
@@ -139,7 +142,9 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
-    """Label -> fact about the machine that decides which builds fit; shown if no build does."""
+    """Maps labels to the facts about the machine that decide which builds fit; shown if no build
+    fits.
+    """
     system = snapshot.os
     gpus = []
     for gpu in visible_gpus(snapshot):
@@ -155,7 +160,7 @@ def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
 
 
 def _driver_text(snapshot: Snapshot) -> str:
-    """The driver version and its CUDA version as text: `580.95.05 (CUDA 13.0)`."""
+    """The driver version and its CUDA version as text, such as `580.95.05 (CUDA 13.0)`."""
     driver = snapshot.driver
     text = driver.version or "unknown version"
     if driver.cuda:
@@ -171,7 +176,8 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
     for package in members:
         version = package.version or package.limits or "any that fits"
         origin = package.index_url or ""
-        # A package whose metadata does not say which torch it needs is in our table.
+        # The package's metadata does not say which torch it needs, so this comes from our own
+        # table.
         if not package.declared:
             origin += "  (by the table of companions)"
         rows.append((package.name, version, (origin, DIM)))
@@ -187,7 +193,7 @@ def _advice(advice: Advice) -> str:
     change = advice.to
     if advice.change == "driver":
         change = f"use NVIDIA driver {advice.to}"
-        # A floor is a release; a branch, such as 580, is the last that drives the GPU.
+        # A full version is a minimum; a branch such as 580 is the last one that supports the GPU.
         if "." in advice.to:
             change += " or newer"
     elif advice.change == "python":
@@ -200,13 +206,14 @@ def _advice(advice: Advice) -> str:
 
 
 NO_QUESTION = ("is not the ", "fits, but ")
-"""How the reasons begin that nobody asks about."""
+"""The beginnings of reasons that users do not ask about."""
 OF_CPU = "is a CPU build"
 
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     """The rejections that explain why neither the newest torch nor another CUDA build of the chosen
-    one was taken."""
+    torch was taken.
+    """
     candidates = []
     for rejection in answer.rejections:
         if not rejection.reason.startswith(NO_QUESTION):
@@ -217,7 +224,7 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     rejections = []
     for rejection in candidates:
         is_chosen_or_newest = parsed(rejection.torch) in (newest, chosen)
-        # Nobody asks why not the CPU build, unless nothing fits.
+        # Users do not ask why the CPU build was not chosen, unless nothing fits.
         is_of_interest = cuda_of(rejection.backend) or not answer.torch
         if is_chosen_or_newest and is_of_interest:
             rejections.append(rejection)
@@ -225,15 +232,16 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
-    """Yields each reason with the builds of the newest release that it rejects; the reasons of CPU
-    builds come last."""
+    """Yields each reason with the builds of the newest release that it rejects. The reasons for CPU
+    builds come last.
+    """
     by_reason: dict[str, list[Rejection]] = {}
     for rejection in rejections:
         by_reason.setdefault(rejection.reason, []).append(rejection)
 
     for reason in sorted(by_reason, key=lambda reason: reason.startswith(OF_CPU)):
         rows = by_reason[reason]
-        # Rejections come with the newest release first.
+        # The rejections are sorted with the newest release first.
         newest = rows[0].torch
         builds = " ".join(row.backend for row in rows if row.torch == newest)
         other_releases = {row.torch for row in rows} - {newest}
@@ -245,7 +253,8 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
 
 def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
     """The names of torch's packages among these packages; all of torch's family if the list is
-    empty."""
+    empty.
+    """
     if not packages:
         return FAMILY
     names = {package.name for package in packages}

@@ -1,10 +1,11 @@
-"""The layout of every answer: headings, marks, labels, commands and notes, in the terminal's 16
+"""The layout of every screen: headings, marks, labels, commands and notes, in the terminal's 16
 colours.
 
-A `Screen` is its plain text, which is what a pipe, a file and a test get. It also knows how a
-terminal shows it: each `ScreenLine` keeps the role of its parts, the column at which it goes on if
-it is too long, and whether it may be broken at all (a command may not). Roles are the terminal's
-own colours and weights, so that they stay readable on dark and on light backgrounds.
+A `Screen` is a string with its plain text, which is what a pipe, a file or a test gets. It also
+knows how to appear on a terminal: each `ScreenLine` contains the roles of its parts, the column
+where it continues if it is too long, and whether it may be broken at all (a command may not). Roles
+are the terminal's own colours and weights, so that they are readable on both dark and light
+backgrounds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TextIO
 
 from gpusetup.model.finding import Severity
 
-# Roles: the numbers of a colour or weight in a terminal's code (SGR).
+# Roles are the terminal codes (SGR) for a colour or weight.
 HEADING = "1"
 DIM = "2"
 RED = "31"
@@ -40,21 +41,23 @@ MARKS: Mapping[Severity, tuple[str, str]] = {
     Severity.WARNING: BUT,
     Severity.NOTE: ("·", DIM),
 }
-"""The sign before a finding, and its role."""
+"""The sign before a finding, and the role of that sign."""
 
 WIDEST = 120
-"""Columns of prose on a terminal that has more: longer lines are hard to follow."""
+"""The most columns that prose uses on a wide terminal, because longer lines are hard to follow."""
 NARROWEST = 24
-"""Columns that are used even on a narrower terminal: below that a word takes a line of its own."""
+"""The least number of columns, even on a narrower terminal, because otherwise each word would take
+a line.
+"""
 UNBROKEN = 10**6
-"""Columns if no line is broken."""
+"""The number of columns if no line should be broken."""
 
 Part = tuple[str, str]
-"""Text and its role."""
+"""A text and its role."""
 
 
 def plain(text: str) -> str:
-    """The text with terminal control characters replaced by `?`; newlines and tabs stay.
+    """The text, in which `?` replaces terminal control characters; newlines and tabs stay.
 
     >>> plain("a\\x1b[31mb\\x07")
     'a?[31mb?'
@@ -66,33 +69,35 @@ def plain(text: str) -> str:
 
 
 def _is_harmless(char: str) -> bool:
-    """Whether a terminal only displays this character, so that it cannot control the terminal or
-    turn the text direction."""
+    """Whether a terminal simply displays this character, so that it can neither control the
+    terminal nor change the text direction.
+    """
     if char in "\n\t":
         return True
-    # Embeddings, overrides and isolates of text direction: a name could turn the text after it.
+    # Characters that change the text direction (embeddings, overrides, isolates) could reverse the
+    # text after a name.
     turns_text = "\u202a" <= char <= "\u2069"
     return char.isprintable() and not turns_text
 
 
 def one_line(text: str) -> str:
-    """The text on a single line, with terminal control characters replaced by `?`.
+    """The text on a single line, in which `?` replaces terminal control characters.
 
     >>> one_line("RTX 3050\\n  ok: all is well")
     'RTX 3050 ok: all is well'
     """
     without_codes = plain(text)
-    # A line break with the blanks around it.
+    # Also remove the spaces around a line break.
     return re.sub(r"[ \t]*\n\s*", " ", without_codes)
 
 
 class ScreenLine(str):
-    """One line of an answer: its text, the roles (colours) of its parts, and how it continues if it
+    """One line of a screen: its text, the roles (colours) of its parts, and how it continues if it
     is too long.
 
-    `hang` is the column at which its next row begins, by default that of its first letter. A
-    `whole` line is never broken. A line with `many` keeps the line breaks of its text, as a tool's
-    message does.
+    `hang` is the column at which the line's next row begins, by default the column of its first
+    letter. A `whole` line is never broken. A line with `many` keeps the line breaks of its text,
+    for example in a tool's message.
     """
 
     parts: tuple[Part, ...]
@@ -102,8 +107,8 @@ class ScreenLine(str):
     def __new__(
         cls, *parts: str | Part, hang: int | None = None, whole: bool = False, many: bool = False
     ) -> ScreenLine:
-        # A snapshot is a stranger's: a name in it may not begin a line of its own. Only a command,
-        # which is quoted and never broken, keeps the line breaks inside of its quotes.
+        # A snapshot may come from a stranger, and a name in it must not begin a new line. Only a
+        # command, which is quoted and never broken, keeps the line breaks inside its quotes.
         keeps_line_breaks = whole or many
         cleaned = plain if keeps_line_breaks else one_line
 
@@ -122,7 +127,7 @@ class ScreenLine(str):
 
 
 class Screen(str):
-    """An answer as plain text that also knows how to show itself on a terminal."""
+    """A result as plain text that also knows how to show itself on a terminal."""
 
     lines: tuple[ScreenLine, ...]
 
@@ -138,7 +143,7 @@ class Screen(str):
         """The text for a terminal with `width` columns; None means that no line is broken."""
         if width is None and not colour:
             return str(self)
-        # A pipe that reports a width of 0 has no terminal behind it.
+        # A width of 0 means that there is no terminal behind the pipe.
         columns = max(min(width, WIDEST), NARROWEST) if width else UNBROKEN
 
         text = ""
@@ -148,8 +153,9 @@ class Screen(str):
         return text
 
     def on(self, stream: TextIO, *, colour: bool = True) -> str:
-        """The text for this stream; lines are broken on a terminal only, and colours are used only
-        if it supports them."""
+        """The text for this stream. Lines are broken only on a terminal, and colours are used only
+        if the stream supports them.
+        """
         width = None
         if stream.isatty():
             width = get_terminal_size().columns
@@ -157,7 +163,7 @@ class Screen(str):
         return self.shown(width=width, colour=has_colour)
 
 
-# --- the parts of an answer ---------------------------------------------------------------------
+# --- the parts of a screen ----------------------------------------------------------------------
 
 
 def heading(text: str) -> ScreenLine:
@@ -177,7 +183,7 @@ def section(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def marked(mark: Part, name: str, *texts: str | Part, indent: int = 0) -> ScreenLine:
-    """A line with a coloured mark and name, then a colon and texts.
+    """A line with a coloured mark and name, followed by a colon and texts.
 
     >>> marked(OK, "ok", "all alike")
     '✓ ok: all alike'
@@ -188,30 +194,30 @@ def marked(mark: Part, name: str, *texts: str | Part, indent: int = 0) -> Screen
     if texts:
         parts.append(": ")
         parts += texts
-    # Further rows begin below the name, after the sign and its blank.
+    # Further rows begin below the name, after the sign and a space.
     return ScreenLine(*parts, hang=indent + 2)
 
 
 def verdict(mark: Part, answer: str, remainder: str = "") -> ScreenLine:
-    """The first line of an answer: a coloured mark and answer, then the uncoloured remainder.
+    """The first line of a screen: a coloured mark and answer, followed by the rest without colour.
 
     >>> verdict(NO, "does not fit"), verdict(OK, "fits", ": LoRA")
     ('✗ does not fit', '✓ fits: LoRA')
     """
     sign, role = mark
     head = f"{sign} {answer}"
-    # Further rows begin below the answer, after the sign and its blank.
+    # Further rows begin below the answer, after the sign and a space.
     return ScreenLine((head, role), remainder, hang=2)
 
 
 def table(
     titles: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
 ) -> list[ScreenLine]:
-    """The lines of a table with dim titles; cells are right-aligned, except in the columns of
+    """The lines of a table with dim titles. Cells are right-aligned, except in the columns of
     `left`.
 
-    A last column of words (without a title, or aligned to the left) is not padded, and a text that
-    is too long for the terminal goes on in its own column.
+    A last column of words (without a title, or left-aligned) is not padded, and a text that is too
+    long for the terminal continues in its own column.
 
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
@@ -224,7 +230,7 @@ def table(
     ends_in_words = not titles[-1] or last_column in left
     padded_columns = last_column if ends_in_words else len(titles)
     widths = [_column_width(grid, column) for column in range(padded_columns)]
-    # Each column is preceded by two blanks.
+    # Two spaces precede each column.
     words_begin_at = sum(widths) + 2 * padded_columns + 2
 
     lines = []
@@ -244,7 +250,9 @@ def table(
 
 
 def _column_width(grid: Sequence[Sequence[Part]], column: int) -> int:
-    """The width of a table's column: the terminal columns that its widest text takes."""
+    """The width of a table's column, which is the number of terminal columns that its widest text
+    takes.
+    """
     widths = []
     for cells in grid:
         text, _role = cells[column]
@@ -260,22 +268,22 @@ def _columns(text: str) -> int:
     """
     if text.isascii():
         return len(text)
-    # Imported late: rich takes longer to import than most answers take to be computed.
+    # Imported late, because importing rich takes longer than most commands take.
     from rich.cells import cell_len
 
     return cell_len(text)
 
 
 def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]:
-    """Lines with a label and its value, the values aligned in a column; labels without a value are
-    left out.
+    """Lines with a label and its value, where the values are aligned in a column; labels without a
+    value are left out.
 
     >>> facts({"Python": "3.12", "driver": None, "torch": "2.9.1"})
     ['  Python  3.12', '  torch   2.9.1']
     """
     shown_values = {label: value for label, value in values.items() if value}
     longest_label = max(map(len, shown_values), default=0)
-    # Two blanks between a label and its value.
+    # Two spaces separate a label from its value.
     width = longest_label + 2
 
     lines = []
@@ -296,22 +304,23 @@ def plural(count: int, word: str) -> str:
 
 
 def command(text: str, indent: int = 2) -> ScreenLine:
-    """A line with a command, never broken, so that it can be copied."""
+    """A line with a command, which is never broken, so that it can be copied."""
     typed = as_typed(text)
-    # PowerShell needs `& ` before a quoted program; cmd.exe takes it for an error.
+    # PowerShell needs `& ` before a quoted program, but cmd.exe reports it as an error.
     remark = '  # in cmd: without "& "' if typed.startswith('& "') else ""
     return ScreenLine(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
 
 
 DIFF_ROLES = {"+": GREEN, "-": RED, "@": COMMAND}
-"""First letter of a line of a diff -> its role."""
+"""Maps the first character of a diff's line to the line's role."""
 
 
 def diff_lines(diff: str) -> list[ScreenLine]:
     """The lines of a diff, with removed lines in red and added lines in green."""
     lines = []
     for line in diff.removesuffix("\n").split("\n"):
-        # A config of Windows ends its lines with CR LF; a CR on a terminal goes back to column 0.
+        # A config from Windows ends its lines with CR LF, and a terminal would go back to column 0
+        # at a CR.
         text = line.removesuffix("\r")
         role = DIFF_ROLES.get(text[:1], "")
         lines.append(ScreenLine((text, role), whole=True))
@@ -328,14 +337,15 @@ REMARK_ROLES = {
 
 
 def remark(word: str, text: str) -> ScreenLine:
-    """A line `error: …`, `warning: …`, `hint: …`, `advice: …` or `note: …`; line breaks in the text
-    are kept."""
+    """A line such as `error: …`, `warning: …`, `hint: …`, `advice: …` or `note: …`. Line breaks in
+    the text are kept.
+    """
     label = (word, REMARK_ROLES[word])
     return ScreenLine(label, f": {text}", hang=2, many=True)
 
 
 def notes(texts: Iterable[str], word: str = "note") -> list[str]:
-    """An empty line followed by a remark for each text; empty if there are none."""
+    """An empty line, followed by one remark per text; empty if there are no texts."""
     lines: list[str] = []
     for text in texts:
         if not lines:
@@ -344,20 +354,20 @@ def notes(texts: Iterable[str], word: str = "note") -> list[str]:
     return lines
 
 
-# --- how a terminal shows it --------------------------------------------------------------------
+# --- how a terminal shows a line ----------------------------------------------------------------
 
 
 def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
     """Yields the rows of a line on a terminal with this many columns.
 
-    A line is broken between words but not inside a command in backticks, and goes on at its own
-    column. A `whole` line is broken only at its own line breaks.
+    The line is broken between words, but not inside a command in backticks, and continues at its
+    `hang` column. A `whole` line is broken only at the line breaks that it contains.
     """
     hang = 0
     if not line.whole:
-        # On a narrow terminal a deep hang would leave no room for words.
+        # On a narrow terminal, a large indent would leave no room for words.
         hang = min(line.hang, columns // 3, len(line))
-    # TextWrapper breaks at blanks. A sign of the same length in their place keeps a command whole.
+    # TextWrapper breaks lines at spaces, so replace them inside commands with another character.
     guarded = re.sub("`[^`\n]+`", _without_blanks, line)
     pieces = guarded[hang:].split("\n")
     rows = pieces if line.whole else _wrapped(pieces, columns - hang)
@@ -366,7 +376,7 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
     for number, row in enumerate(rows):
         start = guarded.index(row, end)
         end = start + len(row)
-        # The first row also shows what stands before its first word.
+        # The first row also includes what precedes its first word.
         shown_from = start if number else 0
         margin = " " * hang if number else ""
         text = painted(line, shown_from, end) if colour else line[shown_from:end]
@@ -374,12 +384,12 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
 
 
 def _without_blanks(command: re.Match[str]) -> str:
-    """A command in backticks, with its blanks replaced by underscores so that it is not broken."""
+    """A command in backticks, with underscores for its spaces, so that it is not broken."""
     return command[0].replace(" ", "_")
 
 
 def _wrapped(paragraphs: Sequence[str], columns: int) -> list[str]:
-    """The paragraphs wrapped into rows; an empty paragraph gives an empty row."""
+    """The paragraphs wrapped into rows; an empty paragraph becomes an empty row."""
     wrapper = TextWrapper(
         columns,
         expand_tabs=False,
@@ -394,7 +404,7 @@ def _wrapped(paragraphs: Sequence[str], columns: int) -> list[str]:
 
 
 def painted(line: ScreenLine, first: int, last: int) -> str:
-    r"""The characters from `first` up to `last` of a line, with the terminal codes of their
+    r"""The characters of a line from `first` up to `last`, with the terminal codes for their
     colours.
 
     >>> painted(ScreenLine(("ok", GOOD), ": all"), 0, 5)
@@ -418,28 +428,29 @@ def painted(line: ScreenLine, first: int, last: int) -> str:
 def can_be_drawn_on(stream: TextIO) -> bool:
     """Whether a stream is a terminal that supports colours and redrawing a line.
 
-    A log and the terminal of an editor (TERM=dumb) are none.
+    Log files and terminals inside editors (TERM=dumb) do not.
     """
     is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
     if is_dumb or not stream.isatty():
         return False
     if sys.platform == "win32":
-        # A console of Windows obeys terminal codes only after cmd has switched them on.
+        # A Windows console interprets terminal codes only after cmd has enabled them.
         os.system("")
     return True
 
 
 OF_ANOTHER_MACHINE = ("--from", "--report", "--os")
-"""Options whose answer is for another machine, where we know a program by its name only."""
+"""Options for another machine, where programs can only be called by their names."""
 TYPED: dict[str, str] = {}
-"""A program in an answer -> what starts it on this machine; empty for another machine's answer."""
+"""Maps a program's name to the words that start it on this machine; empty if the result is for
+another machine.
+"""
 
 
 def set_program(words: Sequence[str]) -> None:
-    """Remember how to start gpusetup and uv, for programs that the person's shell does not find by
-    name.
+    """Remember how to start gpusetup and uv if the user's shell cannot find them by name.
 
-    `words` are those of the command line, which may ask about another machine.
+    `words` are the words of the command line, which may be about another machine.
     """
     from gpusetup.model.shell import own_line
 
@@ -449,7 +460,7 @@ def set_program(words: Sequence[str]) -> None:
         is_on_path = which(name) is not None
         if not is_on_path:
             TYPED[name] = own_line(sys.executable, "-m", name)
-    # Started by its path: then that path works again.
+    # If gpusetup was started by its path, use that path again.
     started_by = sys.argv[0]
     is_a_path = os.sep in started_by and Path(started_by).name == "gpusetup"
     if "gpusetup" in TYPED and is_a_path:
@@ -457,7 +468,9 @@ def set_program(words: Sequence[str]) -> None:
 
 
 def as_typed(line: str) -> str:
-    """A command line with gpusetup or uv replaced by what starts it on this machine."""
+    """A command line in which gpusetup or uv is replaced by the words that start it on this
+    machine.
+    """
     program, space, arguments = line.partition(" ")
     typed_program = TYPED.get(program, program)
     return typed_program + space + arguments

@@ -20,7 +20,8 @@ from gpusetup.render.screen import (
 
 def serve_text(plan: ServePlan) -> Screen:
     """The screen of a serving plan: the verdict, the limits, where the memory goes, and the
-    command."""
+    command.
+    """
     size = f"{plan.parameters / 1e9:.3g}B parameters"
     engine = f"{plan.weights}, {plan.engine}"
     question = f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}"
@@ -48,15 +49,16 @@ def _serve_verdict(plan: ServePlan, job: str) -> ScreenLine:
         return verdict(NO, "does not fit", job)
     if plan.uncounted:
         return verdict(BUT, f"may fit, but {'; '.join(plan.uncounted)}", job)
-    # There is no command for a context that is longer than the model's own.
+    # If the context is longer than the model's own limit, there is no command.
     if not plan.command:
         return verdict(BUT, "the memory is enough", job)
     return verdict(OK, "fits", job)
 
 
 def _serve_memory(plan: ServePlan) -> dict[str, str]:
-    """Label -> the parts of a GPU's memory in GiB, and the cache that a token takes in KiB, as
-    text."""
+    """Maps labels to the parts of a GPU's memory in GiB, and to the cache per token in KiB, as
+    text.
+    """
     parts_gib = {
         "weights": plan.weights_gib,
         "cache": plan.cache_gib,

@@ -33,7 +33,7 @@ def _links(links: tuple[GpuLink, ...]) -> Iterator[str]:
         pair = f"{link.first}-{link.second}"
         pairs_by_kind[link.kind].append(pair)
 
-    # Eight GPUs have 28 pairs: if all are alike, a list of them says nothing more.
+    # Eight GPUs have 28 pairs. If all are of the same kind, listing them adds nothing.
     if len(pairs_by_kind) == 1 and len(links) > 1:
         yield f"every two GPUs {_in_words(links[0].kind)}"
         return
@@ -56,12 +56,12 @@ def _in_words(kind: str) -> str:
 
 
 def _numa_nodes(gpus: tuple[Gpu, ...]) -> Iterator[str]:
-    """Yields each NUMA node with its GPUs; GPUs whose node is unknown are left out."""
+    """Yields each NUMA node with its GPUs; GPUs with an unknown node are left out."""
     gpus_by_node: dict[int, list[str]] = defaultdict(list)
     for position, gpu in enumerate(gpus):
         if gpu.numa_node is None:
             continue
-        # A report may list GPUs without NVML's numbers; then they count in its order.
+        # A report may list GPUs without NVML's indexes; then their order gives the index.
         index = position if gpu.nvml_index is None else gpu.nvml_index
         gpus_by_node[gpu.numa_node].append(str(index))
     for node, indexes in sorted(gpus_by_node.items()):

@@ -1,5 +1,6 @@
-"""The screens of `tune`: the config diff with its reasons, the trials, the comparison table and the
-presets."""
+"""The screens of `tune`: the diff of a config with its reasons, the trials, the comparison table
+and the presets.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +34,10 @@ RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
-    """The screen of a tune answer: trials, measured gains, changes with their reasons, and what was
+    """The screen of tune's result: trials, measured gains, changes with their reasons, and what was
     written.
 
-    `config` is the path of the training config, if one was named.
+    `config` is the path of the training config, if the user named one.
     """
     lines: list[str] = []
     lines += _measured(answer)
@@ -59,14 +60,15 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         )
         lines += ["", marked(BUT, "interrupted", state)]
 
-    # Each part begins with an empty line; the first one needs none.
+    # Each part begins with an empty line, but the first part needs none.
     if lines[:1] == [""]:
         lines = lines[1:]
     return Screen(lines)
 
 
 def _measured(answer: TuneAnswer) -> Iterator[str]:
-    """Yields the table of tried batch sizes, and the table of what each setting gains."""
+    """Yields the table of tried batch sizes, and the table that shows how much each setting
+    gains."""
     device = answer.device or "this device"
     if answer.trials:
         titles = ("batch", "result", "peak", "samples/s")
@@ -83,8 +85,9 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
 
 
 def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
-    """Yields the diff of a config with the reason for each change, or a line that nothing
-    changes."""
+    """Yields the diff of a config with the reason for each change, or a line that says that nothing
+    changes.
+    """
     if answer.changes:
         yield from section(f"Changes of {config}", diff_lines(answer.diff))
         reasons: list[str] = []
@@ -97,7 +100,7 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
 
 
 def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
-    """Yields a line on where the tuned config was written, or how to write it."""
+    """Yields a line that says where the tuned config was written, or how to write it."""
     if answer.written is not None:
         text = f"Written to {answer.written}"
         if answer.written == config:
@@ -111,7 +114,7 @@ def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
 
 def why(change: TuneChange) -> Iterator[ScreenLine]:
     """Yields the lines of a change: the old and the new value, the reason and its source."""
-    # The config had no such key.
+    # The config did not contain this key before.
     before = "(new)" if change.added else value_text(change.before)
     after = value_text(change.after)
     old_value, new_value = (before, DIM), (after, GOOD)
@@ -123,7 +126,7 @@ def why(change: TuneChange) -> Iterator[ScreenLine]:
 
 
 def value_text(value: object) -> str:
-    """The value of a setting as text: `empty` for None, `on` or `off` for a truth value.
+    """The value of a setting as text: `empty` for None, `on` or `off` for a boolean.
 
     >>> value_text(None), value_text(True), value_text(8)
     ('empty', 'on', '8')
@@ -136,10 +139,10 @@ def value_text(value: object) -> str:
 
 
 def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
-    """The screen of `tune --preset`: the table of presets, the text of one, or where it was
+    """The screen of `tune --preset`: the table of presets, the text of one preset, or where it was
     written.
 
-    `kept` is the copy of the file that the preset replaced.
+    `kept` is the path of a copy of the file that the preset replaced.
     """
     if answer.presets:
         return _preset_table(answer)
@@ -156,7 +159,8 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
 
 
 def _preset_table(answer: TuneAnswer) -> Screen:
-    """The table of presets: what each trains, on which card, and from which guide it comes."""
+    """The table of presets: what each preset trains, on which card, and which guide it comes
+    from."""
     rows = []
     for preset in answer.presets:
         rows.append((preset.name, preset.trains, preset.card, preset.guide))
@@ -165,7 +169,7 @@ def _preset_table(answer: TuneAnswer) -> Screen:
     return Screen((*table(titles, rows, left=range(4)), "", next_step))
 
 
-# --- measured -----------------------------------------------------------------------------------
+# --- measurements -------------------------------------------------------------------------------
 
 
 def trial_cells(trial: Trial) -> tuple[str, ...]:
@@ -198,7 +202,7 @@ def speed(samples_per_second: float | None, spread_percent: float | None) -> str
     """
     if samples_per_second is None:
         return ""
-    # Four digits say enough of a measured rate; a thousand and more is read as a whole number.
+    # Four digits are precise enough for a measured rate; from 1000 on, show whole numbers.
     rounded = float(f"{samples_per_second:.4g}")
     figure = f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"
     if spread_percent is None:
@@ -207,7 +211,7 @@ def speed(samples_per_second: float | None, spread_percent: float | None) -> str
 
 
 def _best(answer: TuneAnswer) -> ScreenLine:
-    """The line with the batch size that the search found, or that none fitted."""
+    """The line with the batch size that the search found, or a line that says that none fitted."""
     if answer.batch_size is None:
         return marked(NO, "no batch size ran within the memory", indent=2)
     condition = ""
@@ -219,8 +223,9 @@ def _best(answer: TuneAnswer) -> ScreenLine:
 
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
-    """The table that compares the measured rows, in the form of the acceleration guide's table."""
-    # Without the data set's size nobody knows how long an epoch is.
+    """The table that compares the measured rows, laid out like the table in the acceleration
+    guide."""
+    # Without the size of the data set, the length of an epoch is unknown.
     has_epochs = any(row.seconds_per_epoch for row in rows)
     epoch_title = ("s / epoch",) if has_epochs else ()
     titles = ("", "batch", "s / 1000", *epoch_title, "peak", "samples/s", "speed-up", "")
@@ -232,9 +237,9 @@ def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
 
 
 def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
-    """The cells of a row of the comparison; the last cell of a row that did not run gives the
+    """The cells of a row in the comparison. If the row did not run, its last cell gives the
     reason."""
-    # As the guide's table has it: `+ AMP`.
+    # The guide's table writes `+ AMP`.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
         empty_cells = ("",) * (6 if has_epochs else 5)
@@ -266,7 +271,7 @@ def seconds(amount: float | None) -> str:
 
 
 LONGEST_FAILURE = 70
-"""Columns of a row's failure: an error of torch may be pages long."""
+"""How many columns of an error message are shown, because torch's messages may be pages long."""
 
 
 def failure(row: answers.Row) -> str:
@@ -278,7 +283,7 @@ def failure(row: answers.Row) -> str:
         detail = f"failed: {detail}"
     lines = detail.splitlines()
     first_line = lines[0] if lines else ""
-    # Why a row was skipped is a sentence of our own, and not long.
+    # The reason for skipping a row is one of our own sentences, and short.
     if row.status == "skipped":
         return first_line
     return first_line[:LONGEST_FAILURE]
@@ -286,7 +291,8 @@ def failure(row: answers.Row) -> str:
 
 def note(row: answers.Row) -> str:
     """The last cell of a row: whether its setting was kept, or why it was left out."""
-    # Only the rows that add something are decided on; the base and all together are not.
+    # Only rows that add a setting are kept or left out; the base row and the row with all settings
+    # are not.
     if not row.name.startswith("+"):
         return row.detail or ""
     result = "kept"
@@ -300,8 +306,8 @@ def note(row: answers.Row) -> str:
 
 
 def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
-    """Yields a sentence with the loss with and without mixed precision, for each row for which it
-    was measured.
+    """Yields a sentence with the loss with and without mixed precision, for each row where it was
+    measured.
 
     >>> [*losses([answers.Row(batch=8, loss=2.3012, loss_without_amp=2.3, loss_steps=12)])]
     ['  Loss after 12 steps from the same seed: 2.301 with mixed precision, 2.3 without']
@@ -317,7 +323,7 @@ def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
 
 
 def _loss(loss: float | None) -> str:
-    """A loss as text with four digits; `NaN` for None, which stands for NaN in the answer."""
+    """A loss as text with four digits; `NaN` if it is None, because JSON has no NaN."""
     if loss is None:
         return "NaN"
     return f"{loss:.4g}"
@@ -327,7 +333,7 @@ def _loss(loss: float | None) -> str:
 def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[str], None]]:
     """Yields a callback that announces the next measurement and shows the time left.
 
-    `expected` is the number of measurements that are planned; there may be more.
+    `expected` is the number of planned measurements; there may be more.
     """
     began = time.monotonic()
     steps = count()

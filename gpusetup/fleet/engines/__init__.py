@@ -1,1 +1,1 @@
-"""The engines that reach the nodes of a fleet: Slurm, Ray, Kubernetes and ssh."""
+"""The engines that run work on the nodes of a fleet: Slurm, Ray, Kubernetes and ssh."""

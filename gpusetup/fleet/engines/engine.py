@@ -1,5 +1,6 @@
-"""The interface of an engine for `fleet run`: it lists the nodes, runs work on each, and cleans up
-at the end."""
+"""The interface of an engine for `fleet run`. An engine lists the nodes, runs work on each of them,
+and cleans up at the end.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +19,13 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children
 
 MOST_CHILDREN = 32
-"""Each is a process of srun, ssh or kubectl on this machine, often a login node."""
+"""How many nodes are contacted at the same time. Each needs an srun, ssh or kubectl process on this
+machine, which is often a login node.
+"""
 MOST_NODES_IN_HINT = 50
 START_GAP_SECONDS = 0.1
-"""A scheduler sees no more beginnings than one in so many seconds, and never two in step."""
+"""The average time between two starts, so that a scheduler never receives several requests at once.
+"""
 
 
 class FleetRequest(Frozen):
@@ -29,7 +33,7 @@ class FleetRequest(Frozen):
 
     work: NodeWork
     nodes: tuple[str, ...] = ()
-    """Names of nodes; empty: all that are idle."""
+    """The names of the nodes; if empty, all idle nodes are used."""
 
 
 class Engine:
@@ -37,13 +41,15 @@ class Engine:
 
     title = ""
     extra_seconds = 0.0
-    """How much longer than its own limit a node is waited for: to begin, and to end."""
+    """How many seconds longer than the work's own limit we wait for a node, so that it can start
+    and finish.
+    """
 
     def __init__(self, request: FleetRequest, states: Mapping[str, str], where: str) -> None:
-        """`states` maps each node to the reason why it gets no work, "" if it is idle; `where`
+        """`states` maps each node to the reason why it gets no work ("" if it is idle); `where`
         names the cluster in messages.
 
-        Raises UsageError for a named node that is not there, Blocked if none is idle.
+        Raises UsageError if a named node does not exist, and Blocked if no node is idle.
         """
         self.work = request.work
         self.run_name = f"gpusetup-{secrets.token_hex(4)}"
@@ -56,8 +62,8 @@ class Engine:
         idle = [name for name in chosen if not states[name]]
         self.nodes = tuple(sorted(idle, key=natural))
         self.skipped: dict[str, str] = {}
-        """Nodes that get no work, with the reason."""
-        # In the order in which the engine lists them.
+        """Nodes that get no work, each with the reason."""
+        # Keep the engine's order of the nodes.
         for name, why in states.items():
             if why and name in chosen:
                 self.skipped[name] = why
@@ -68,7 +74,7 @@ class Engine:
         """The error if no node is idle, with some of the reasons."""
         reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
         examples = "; ".join(reasons[:MOST_EXAMPLES])
-        # A cluster may have no node at all.
+        # A cluster may have no nodes at all.
         reason = examples or f"{where} has none"
         return Blocked(
             f"No node is idle: {reason}",
@@ -76,27 +82,30 @@ class Engine:
         )
 
     def plan(self) -> str:
-        """What the run would submit for the first node, followed by the list of all nodes, as
-        text."""
+        """Text that shows what the run would submit for the first node, followed by the list of all
+        nodes.
+        """
         first_node = self.nodes[0]
         first_plan = self.plan_for(first_node)
         all_nodes = slurm_list(self.nodes)
         return f"{first_plan}\n# and the same on each of {all_nodes}\n"
 
     def plan_for(self, node: str) -> str:
-        """What the run would submit for one node, as text."""
+        """Text that shows what the run would submit for one node."""
         commands = script(self.work)
-        # A person reads it: an engine has its own form.
+        # The text is only for reading; some engines override it with their own format.
         return f"{node}: {commands}"
 
     def ask(self, node: str) -> Output:
-        """Run the work on a node, wait until it ends, and return its output. Problems of the node
-        are part of the output and raise no exception."""
+        """Run the work on a node, wait until it ends, and return its output. A problem with the
+        node is reported in the output and raises no exception.
+        """
         raise NotImplementedError
 
     def why_busy(self, output: Output) -> str:
-        """Why the work could not start on a node because another job took the node first; "" if it
-        ran."""
+        """Why the work could not start on a node, for example because another job took the node
+        first; "" if the work ran.
+        """
         del output
         return ""
 
@@ -108,13 +117,13 @@ def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
     """Run the work on all nodes in parallel, and yield each node with its output when it has
     finished.
 
-    However this ends, so do the children that were started for it, and the engine.
+    However this ends, it also stops all child processes and calls the engine's `end`.
     """
     pool = ThreadPoolExecutor(max_workers=MOST_CHILDREN)
     start_lock = threading.Lock()
 
     def ask_in_turn(node: str) -> Output:
-        # The lock is kept while this waits, so that the starts are spread.
+        # Keep the lock during the wait, so that the starts are spread out in time.
         with start_lock:
             gap = START_GAP_SECONDS * random.uniform(0.5, 1.5)
             time.sleep(gap)
@@ -125,7 +134,7 @@ def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BaseException:
-        # Ctrl-C, or a caller that reads no further: nothing that was started may stay.
+        # After Ctrl-C, or if the caller stops iterating, nothing that was started may keep running.
         pool.shutdown(wait=False, cancel_futures=True)
         end_children()
         raise
@@ -144,4 +153,4 @@ def require_program(program: str) -> None:
 
 
 MOST_EXAMPLES = 3
-"""Nodes that are not idle and are named with the reason."""
+"""How many nodes that are not idle an error names."""

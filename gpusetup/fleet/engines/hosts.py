@@ -15,11 +15,13 @@ from gpusetup.named_file import read_text
 from gpusetup.system.processes import Output, run
 
 MOST_BYTES = 8 << 20
-"""The largest file of hosts."""
+"""The largest size of a host file."""
 SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--")
-"""Asks nobody for a password."""
+"""`BatchMode` keeps ssh from asking for a password."""
 CONNECT_SECONDS = 30.0
-"""How much longer than its own limit a host is waited for: to connect and to part."""
+"""How many seconds longer than the work's own limit we wait for a host, so that it can connect and
+disconnect.
+"""
 
 
 class Hosts(Engine):
@@ -31,7 +33,7 @@ class Hosts(Engine):
         text = read_text(file, MOST_BYTES)
         hosts = hosts_in(text, file)
         require_program("ssh")
-        # No scheduler says which hosts are busy: all count as idle.
+        # Without a scheduler, it is unknown which hosts are busy, so all count as idle.
         states = dict.fromkeys(hosts, "")
         super().__init__(request, states, file)
         self.command = ssh_command(self.work)
@@ -44,22 +46,24 @@ class Hosts(Engine):
 
     def ask(self, node: str) -> Output:
         words = self._words(node)
-        # The host gives up by itself before.
+        # The host's own time limit ends earlier than this one.
         seconds = self.work.limit + CONNECT_SECONDS
         return run(words, timeout=seconds)
 
     def _words(self, node: str) -> tuple[str, ...]:
         """The words of the ssh command for one host; the work is a single argument for the host's
-        login shell."""
+        login shell.
+        """
         command = self.command
-        # `--` ends the options: a host's name could look like one.
+        # `--` ends the options, because a host name could look like an option.
         return (*SSH, node, command)
 
 
 def hosts_in(text: str, what: str) -> tuple[str, ...]:
-    """The host names in a file with one host per line or ranges in brackets; `#` begins a comment.
+    """The host names in a file with one host, or one range in brackets, per line; `#` begins a
+    comment.
 
-    What follows a host's name (`slots=8`, as mpirun reads it) is passed over.
+    Anything after a host name is ignored, for example `slots=8` for mpirun.
 
     >>> hosts_in("n[1-2] slots=8\\nlogin  # by hand\\n", "hosts")
     ('n1', 'n2', 'login')
@@ -70,7 +74,7 @@ def hosts_in(text: str, what: str) -> tuple[str, ...]:
         words = without_comment.split()
         if words:
             hosts += expanded(words[0])
-    # A host's name becomes part of a command.
+    # The name becomes part of a command, so it must be safe.
     has_unsafe_name = any(not SAFE.fullmatch(host) for host in hosts)
     if has_unsafe_name or not hosts:
         raise UsageError(

@@ -21,9 +21,9 @@ from gpusetup.system.processes import Output, run
 
 RUN_LABEL = "gpusetup.io/run"
 START_SECONDS = 300
-"""How long a pod may take to begin: the image has to come first."""
+"""How many seconds a pod may take to start, because the image must be downloaded first."""
 ASK_SECONDS = 60.0
-"""How long kubectl may take for a short question."""
+"""How many seconds kubectl may take for a short command."""
 GPU_RESOURCE = "nvidia\\.com/gpu"
 NODE_COLUMNS = (
     f"N:.metadata.name,G:.status.allocatable.{GPU_RESOURCE},"
@@ -43,11 +43,11 @@ class ClusterSetting(Frozen):
 
     image: str
     runtime_class: str | None = None
-    """`nvidia` if the container runtime's usual class has no GPU."""
+    """Set this to `nvidia` if the cluster's default runtime class gives containers no GPU."""
 
 
 class Kubernetes(Engine):
-    """Runs the work as a Job on each node, through calls of kubectl."""
+    """Runs the work as a Job on each node by calling kubectl."""
 
     extra_seconds = START_SECONDS
 
@@ -55,7 +55,7 @@ class Kubernetes(Engine):
         require_program("kubectl")
         self.setting = setting
         self.gpus, states = nodes_of_cluster()
-        # A node without GPUs gets work only if it was named.
+        # Nodes without GPUs get work only if the user named them.
         if not request.nodes:
             with_gpus = [name for name in states if self.gpus[name]]
             states = {name: states[name] for name in with_gpus}
@@ -65,7 +65,7 @@ class Kubernetes(Engine):
     def plan(self) -> str:
         """The Jobs for all nodes as YAML, ready for `kubectl create -f`."""
         jobs = map(self.plan_for, self.nodes)
-        # YAML's line between two documents.
+        # `---` separates YAML documents.
         return "---\n".join(jobs)
 
     def plan_for(self, node: str) -> str:
@@ -84,7 +84,7 @@ class Kubernetes(Engine):
         began = time.monotonic()
         job = self.plan_for(node)
         name = f"job/{job_name(self.run_name, node)}"
-        # The API server checks the Job itself, in its own version.
+        # Validation is left to the API server, which knows its own version.
         created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=job)
         if not created.ok:
             return created
@@ -92,7 +92,7 @@ class Kubernetes(Engine):
         timeout = f"--timeout={limit:.0f}s"
         wait = ("wait", "--for=condition=complete", timeout, name)
         ended = self._kubectl(*wait, seconds=limit + ASK_SECONDS)
-        # Before the Job is deleted: its log and the state of its pod go with it.
+        # Read these first, because deleting the Job also deletes its log and its pod's state.
         output = self._kubectl("logs", name, "--tail=-1")
         problem = None if ended.ok else self._pod_problem(node)
         self._kubectl("delete", name, "--wait=false", "--ignore-not-found")
@@ -101,12 +101,12 @@ class Kubernetes(Engine):
 
     def why_busy(self, output: Output) -> str:
         problem = output.problem or ""
-        # Its pod was created and found no room.
+        # The pod was created, but there was no room for it.
         is_busy = problem.startswith(BUSY)
         return problem if is_busy else ""
 
     def end(self) -> None:
-        # The label is that of all Jobs of this run.
+        # All Jobs of this run have this label.
         label = f"{RUN_LABEL}={self.run_name}"
         selector = f"--selector={label}"
         self._kubectl("delete", "jobs", selector, "--wait=false", "--ignore-not-found")
@@ -117,7 +117,7 @@ class Kubernetes(Engine):
         selector = f"--selector=job-name={name}"
         state = self._kubectl("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
         scheduling_problem, _, container_reason = state.stdout.partition("|")
-        # It never began.
+        # The pod was never scheduled.
         if scheduling_problem:
             return f"{BUSY}{scheduling_problem}"
         return container_reason.strip() or "its pod did not finish in time"
@@ -126,14 +126,15 @@ class Kubernetes(Engine):
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
     ) -> Output:
         """Run one kubectl command and return its output."""
-        # With the person's own configuration and rights.
+        # This uses the user's own configuration and rights.
         command = ("kubectl", *words)
         return run(command, timeout=seconds, stdin=stdin)
 
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
-    """The number of GPUs of each node, and why a node is not idle ("" if it is). Raises Blocked if
-    kubectl cannot list the nodes."""
+    """The number of GPUs of each node, and the reason why a node is not idle ("" if it is idle).
+    Raises Blocked if kubectl cannot list the nodes.
+    """
     output = _columns("nodes", NODE_COLUMNS)
     if not output.ok:
         raise Blocked(
@@ -165,8 +166,9 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
 
 
 def _gpus_in_use() -> dict[str, int]:
-    """Node -> the number of GPUs that its running pods use; empty if listing the pods is not
-    allowed."""
+    """Maps each node to the number of GPUs that its running pods use; empty if we may not list the
+    pods.
+    """
     live = f"--field-selector={LIVE_PODS}"
     pods = _columns("pods", POD_COLUMNS, "--all-namespaces", live)
     if not pods.ok:
@@ -174,7 +176,7 @@ def _gpus_in_use() -> dict[str, int]:
     used: dict[str, int] = {}
     for line in pods.stdout.splitlines():
         node, _, limits = line.strip().partition(" ")
-        # A limit for each container of the pod.
+        # The column contains one limit for each container of the pod.
         numbers = re.findall(r"\d+", limits)
         pod_gpus = sum(map(int, numbers))
         used[node] = used.get(node, 0) + pod_gpus
@@ -184,7 +186,7 @@ def _gpus_in_use() -> dict[str, int]:
 def _columns(kind: str, columns: str, *more: str) -> Output:
     """The output of `kubectl get` with these custom columns, without a heading."""
     output_form = f"custom-columns={columns}"
-    # `<none>` stands in a cell without a value.
+    # kubectl prints `<none>` in a cell without a value.
     words = ("kubectl", "get", kind, *more, "--no-headers", "-o", output_form)
     return run(words, timeout=ASK_SECONDS)
 
@@ -199,13 +201,15 @@ def manifest(setting: ClusterSetting, **values: object) -> str:
     values |= {"image": setting.image, "runtime_class": setting.runtime_class}
     as_json = {}
     for name, value in values.items():
-        # So no value can end its line, or begin another key.
+        # Encoded as JSON, no value can end its line or begin another key.
         as_json[name] = json.dumps(value)
     return Template(text).substitute(as_json)
 
 
 LONGEST_PART = 30
-"""Letters of a node's name in that of its Job: a DNS label has 63 at most."""
+"""How many characters of the node's name the Job's name contains; a DNS label has at most 63
+characters.
+"""
 
 
 def job_name(run_name: str, node: str) -> str:
@@ -216,7 +220,7 @@ def job_name(run_name: str, node: str) -> str:
     """
     label = re.sub(r"[^a-z0-9]", "-", node.lower())
     short_label = label[:LONGEST_PART].strip("-")
-    # Two long names may begin alike, their hashes do not.
+    # Two long names may begin alike, but their hashes differ.
     node_bytes = node.encode()
     name_hash = hashlib.sha256(node_bytes).hexdigest()
     return f"{run_name}-{short_label}-{name_hash[:6]}"

@@ -1,5 +1,5 @@
-"""The engine for Ray: one actor on each node, by node affinity, that reserves all GPUs of the node.
-The only module that imports `ray`.
+"""The engine for Ray: runs one actor on each node (by node affinity) that reserves all of the
+node's GPUs. This is the only module that imports `ray`.
 
 Sources: ray.nodes(), NodeAffinitySchedulingStrategy and ray.kill of Ray 2.9 to 2.60.
 """
@@ -22,12 +22,14 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, no_answer_in, run
 
 START_SECONDS = 60.0
-"""How long an idle node may take to start a worker; one whose GPUs are in use takes longer."""
+"""How many seconds an idle node may take to start a worker. If a node takes longer, its GPUs are in
+use.
+"""
 BEHIND_SECONDS = 15.0
-"""How much later than the work's own limit its answer may come."""
+"""How many seconds after the work's own time limit its result may still arrive."""
 BUSY = "no worker started: its GPUs are in use, or the node is stuck"
 ACTOR_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
-"""Variables that Ray sets in a worker and that say nothing of the node."""
+"""Variables that Ray sets in a worker, so they say nothing about the node."""
 
 
 class RayNode(Frozen):
@@ -38,19 +40,20 @@ class RayNode(Frozen):
 
 
 SHORT_ID = 12
-"""Letters of a node's id that tell it from the others."""
+"""How many characters of a node's id are enough to distinguish it."""
 
 
 def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
-    """Name -> live node from `ray.nodes()`. Names are node names or host names; Ray's id replaces a
-    name that is not unique or not safe."""
+    """Maps names to the live nodes from `ray.nodes()`. A name is the node name or host name; Ray's
+    id replaces a name that is not unique or not safe.
+    """
     alive = [row for row in rows if row.get("Alive")]
     names = [_ray_name(row) for row in alive]
     name_counts = Counter(names)
     nodes: dict[str, RayNode] = {}
     for name, row in zip(names, alive, strict=True):
         node_id = row["NodeID"]
-        # The name becomes part of a file's name.
+        # The name becomes part of a file name, so it must be safe.
         is_usable = name_counts[name] == 1 and SAFE.fullmatch(name)
         key = name if is_usable else node_id[:SHORT_ID]
         gpus = row["Resources"].get("GPU", 0.0)
@@ -59,7 +62,7 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
 
 
 def _ray_name(row: Mapping[str, Any]) -> str:
-    """The name that was given to a Ray node, or its host name if it has none."""
+    """The name that was given to a Ray node, or its host name if it was given none."""
     name = row["NodeName"]
     address = row["NodeManagerAddress"]
     if name == address:
@@ -74,12 +77,13 @@ class OnNode:
         return sys.executable
 
     def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
-        """Run the node's work in this worker; returns the fields of an `Output` as plain values,
-        which need no common gpusetup version."""
+        """Run the node's work in this worker. Returns the fields of an `Output` as plain values, so
+        that the worker may have another version of gpusetup.
+        """
         environment = dict(os.environ)
         for variable in ACTOR_VARIABLES:
             environment.pop(variable, None)
-        # The Python of the worker, if nobody names one.
+        # Use the worker's Python, unless the user named one.
         python = work.python or sys.executable
         work_here = replace(work, python=python)
         command = ("sh", "-c", script(work_here))
@@ -93,11 +97,11 @@ class Ray(Engine):
     title = "Ray gets an actor on each of"
 
     def __init__(self, request: FleetRequest, address: str) -> None:
-        # Ray prints what it hears of nodes on stdout, where the answer belongs.
+        # Ray prints messages about its nodes on stdout, which must contain only our result.
         with redirect_stdout(sys.stderr):
             self.ray = _connected(address)
         self.cluster_nodes = ray_nodes(self.ray.nodes())
-        # A head node without GPUs is left alone, but a cluster without any is asked on its CPUs.
+        # Skip nodes without GPUs (such as a head node), unless no node has one: then test the CPUs.
         has_gpus = any(node.gpus for node in self.cluster_nodes.values())
         leaves_out_cpu_nodes = has_gpus and not request.nodes
         states = {}
@@ -115,13 +119,14 @@ class Ray(Engine):
 
     def ask(self, node: str) -> Output:
         """Run the work in an actor on the node; any exception that Ray raises becomes the output's
-        problem."""
+        problem.
+        """
         began = time.monotonic()
         output = Output(argv=("ray", node), exit=None)
         try:
             actor = self._actor(self.cluster_nodes[node])
             self.running[node] = actor
-            # A worker that does not start in time waits for GPUs that somebody else has.
+            # If a worker does not start in time, another job is using the node's GPUs.
             started, _ = self.ray.wait([actor.python.remote()], timeout=self.start_seconds)
             if not started:
                 return replace(output, problem=BUSY)
@@ -146,13 +151,14 @@ class Ray(Engine):
 
         affinity = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
         actor_class = self.ray.remote(OnNode)
-        # All GPUs, so that nobody computes on them meanwhile; a node with busy CPUs is asked too.
+        # Reserve all GPUs, so that no other job computes on them meanwhile. Request no CPUs, so
+        # that the actor can also start if all CPUs are busy.
         placed = actor_class.options(num_gpus=node.gpus, num_cpus=0, scheduling_strategy=affinity)
         return placed.remote()
 
     def why_busy(self, output: Output) -> str:
         problem = output.problem
-        # The only problem that is nobody's fault.
+        # This is the only problem that is not a fault.
         is_busy = problem == BUSY
         return BUSY if is_busy else ""
 
@@ -183,16 +189,17 @@ def _connected(address: str) -> Any:
 
 
 LONGEST_REASON = 300
-"""Letters of what Ray says of a problem."""
+"""How many characters of Ray's message are shown."""
 
 
 def _last_line(problem: BaseException) -> str:
-    """The last line of an exception's message, without the tracebacks of other processes; its class
-    name if it has no message."""
+    """The last line of an exception's message, without the tracebacks of other processes; the class
+    name if there is no message.
+    """
     stripped_lines = [line.strip() for line in str(problem).splitlines()]
     lines = [line for line in stripped_lines if line]
     if not lines:
-        # Its class is all that it says.
+        # The class name is the only information.
         return type(problem).__name__
     last_line = lines[-1]
     return last_line[:LONGEST_REASON]

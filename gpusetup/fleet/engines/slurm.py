@@ -21,24 +21,27 @@ from gpusetup.system.processes import Output, run
 SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%c|%G|%E")
 SINFO_SECONDS = 30.0
 START_SECONDS = 60.0
-"""How long an idle node may take from the allocation to the first output: prolog, launch,
-mounts."""
+"""How many seconds an idle node may take from its allocation to the first output (prolog, launch,
+mounts).
+"""
 BUSY = ("Immediate execution impossible", "Requested nodes are busy")
-"""What srun says if a node was taken between the question and the job."""
+"""srun's messages if another job took the node after we had listed it."""
 NO_SUCH_RESOURCES = "Requested node configuration is not available"
-"""What srun says if CPUs that sinfo counts are kept for the system."""
+"""srun's message if some of the CPUs that sinfo counts are reserved for the system."""
 JOB_VARIABLES = ("SLURM_", "SBATCH_", "SRUN_", "PMI", "PMIX")
 CONFIG_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
 
 class Slurm(Engine):
-    """Runs the work on each node as an exclusive srun job that starts immediately or not at all."""
+    """Runs the work on each node as an exclusive srun job, which starts immediately or not at
+    all."""
 
     def __init__(
         self, request: FleetRequest, partition: str | None, srun_options: Sequence[str] = ()
     ) -> None:
-        """`partition` limits the run to one partition (None: all); `srun_options` are added to
-        every srun command."""
+        """`partition` limits the run to one partition (None means all); `srun_options` are added to
+        every srun command.
+        """
         require_program("sinfo")
         self.srun_options = tuple(srun_options)
         output = run(SINFO, timeout=SINFO_SECONDS)
@@ -49,7 +52,7 @@ class Slurm(Engine):
         super().__init__(request, states, where)
         self.title = f"Slurm gets an exclusive job ({self.run_name}) for each of"
         self.environment = outside_a_job(os.environ)
-        # A job of a few seconds is not waited for a minute longer.
+        # For work of a few seconds, we do not wait a whole extra minute.
         self.extra_seconds = min(START_SECONDS, self.work.limit)
 
     def plan_for(self, node: str) -> str:
@@ -63,17 +66,17 @@ class Slurm(Engine):
         output = self._run_slurm(self._srun(node, resources))
         asks_for_too_much = NO_SUCH_RESOURCES in output.stderr
         if output.exit and asks_for_too_much:
-            # Without the count of CPUs Slurm gives those that are not kept for the system.
+            # Without a number of CPUs, Slurm allocates those that are not reserved for the system.
             fewer = [word for word in resources if not word.startswith("--cpus-per-task")]
             output = self._run_slurm(self._srun(node, fewer))
         if output.exit is None:
-            # Given up here, but the job may still run.
+            # We stopped waiting, but the job may still be running.
             cancel = ("scancel", f"--name={self.run_name}", f"--nodelist={node}")
             self._run_slurm(cancel)
         return output
 
     def why_busy(self, output: Output) -> str:
-        # A job that printed something has begun.
+        # A job that has printed something has started.
         has_begun = bool(output.stdout)
         if not output.exit or has_begun:
             return ""
@@ -86,7 +89,8 @@ class Slurm(Engine):
         self._run_slurm(cancel)
 
     def _srun(self, node: str, resources: Sequence[str]) -> tuple[str, ...]:
-        """The srun command for one node: an exclusive job that starts at once or not at all."""
+        """The srun command for one node, which starts an exclusive job immediately or not at
+        all."""
         seconds = self.work.limit + START_SECONDS
         minutes = math.ceil(seconds / 60)
         return (
@@ -99,7 +103,7 @@ class Slurm(Engine):
     def _run_slurm(self, words: Sequence[str]) -> Output:
         """Run a Slurm command outside the current job and return its output."""
         seconds = SINFO_SECONDS
-        # srun waits for the job's end.
+        # srun only returns when the job has ended.
         if words[0] == "srun":
             seconds = self.work.limit + self.extra_seconds
         return run(words, timeout=seconds, environment=self.environment)
@@ -109,7 +113,7 @@ def no_list_of_nodes(output: Output) -> Blocked:
     """The error to raise if sinfo failed, with the last line that it printed."""
     lines = output.stderr.strip().splitlines()
     last_line = lines[-1] if lines else f"exit {output.exit}"
-    # If we gave up waiting, that says more than sinfo's last line.
+    # If sinfo timed out, this says more than its last line.
     reason = output.problem or last_line
     return Blocked(
         f"Slurm does not say which nodes it has: sinfo: {reason}",
@@ -118,7 +122,7 @@ def no_list_of_nodes(output: Output) -> Blocked:
 
 
 COLUMNS = 6
-"""Columns in a line of sinfo, as `SinfoRow` lists them."""
+"""The number of columns in a line of sinfo, in the order of `SinfoRow`."""
 
 
 class SinfoRow(NamedTuple):
@@ -127,7 +131,7 @@ class SinfoRow(NamedTuple):
     node: str
     state: str
     starred_partition: str
-    """The default partition's name ends with a star."""
+    """The name of the default partition ends with a star."""
     cpus: str
     gres: str
     reason: str
@@ -138,22 +142,22 @@ class SinfoRow(NamedTuple):
         return self.starred_partition.rstrip("*")
 
     def why_not_idle(self) -> str:
-        """Why the node is not idle, as Slurm gives it; "" if it is idle."""
+        """Why the node is not idle, as Slurm reports it; "" if it is idle."""
         if self.state == "idle":
             return ""
-        # A node without a reason has the word `none`.
+        # sinfo prints `none` if a node has no reason.
         if self.reason == "none":
             return self.state
         return f"{self.state} ({self.reason})"
 
 
 def sinfo_rows(text: str) -> list[SinfoRow]:
-    """The lines of sinfo, those of the default partition (`*`) first."""
+    """The lines of sinfo, with those of the default partition (`*`) first."""
     rows = []
     for line in text.splitlines():
-        # The reason is last, because it may have bars of its own.
+        # The reason is the last column, because it may contain vertical bars itself.
         columns = line.strip().split("|", COLUMNS - 1)
-        # The node's name becomes part of a command, so unusual ones are skipped.
+        # The node's name becomes part of a command, so unsafe names are skipped.
         if len(columns) == COLUMNS and SAFE.fullmatch(columns[0]):
             rows.append(SinfoRow(*columns))
     rows.sort(key=_is_of_other_partition)
@@ -161,12 +165,12 @@ def sinfo_rows(text: str) -> list[SinfoRow]:
 
 
 def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Two maps by node: srun's options that request all its resources, and the reason why it is not
-    idle (empty if it is).
+    """Two dictionaries by node: the srun options that request all of its resources, and the reason
+    why it is not idle (empty if it is idle).
 
-    `partition`: only nodes of this one; None for all. UsageError if there is no such partition.
-    The options are needed because an exclusive job has the whole node, but without them its step
-    gets one CPU and no GPU.
+    `partition`: use only nodes of this partition; None means all nodes. Raises UsageError if there
+    is no such partition. The srun options are needed because, although an exclusive job gets the
+    whole node, its step would otherwise get only one CPU and no GPU.
 
     >>> rows = "n1|idle|all*|96|gpu:8(S:0-1)|none\\nn2|down|all*|96|(null)|a | b\\n"
     >>> node_resources(rows, None)[1]
@@ -177,8 +181,8 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
     rows = sinfo_rows(text)
     for row in rows:
         is_wanted = partition is None or partition == row.partition
-        # A node in several partitions has a row for each. `sinfo_rows` puts that of the default
-        # partition first, so later rows of a node are skipped.
+        # A node in several partitions has several rows. `sinfo_rows` puts the default partition's
+        # row first, so later rows of a node are skipped.
         if row.node in resources or not is_wanted:
             continue
         resources[row.node] = _srun_resources(row.partition, row.cpus, row.gres)
@@ -198,11 +202,12 @@ def _is_of_other_partition(row: SinfoRow) -> bool:
 
 
 def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
-    """The srun options that request all CPUs and GPUs of a node, from the columns of sinfo."""
+    """The srun options that request all CPUs and GPUs of a node, based on the columns of sinfo."""
     words = [f"--partition={partition}"]
     if cpus.isdigit():
         words.append(f"--cpus-per-task={cpus}")
-    # `gpu:a100:8(S:0-1),mps:200`: only the GPUs, without the sockets.
+    # For example, `gpu:a100:8(S:0-1),mps:200` becomes `gpu:a100:8`: only the GPUs, without the
+    # sockets.
     gpus = re.findall(r"(?:^|,)(gpu(?::[\w.-]+)?:\d+)", gres)
     if gpus:
         words.append(f"--gres={','.join(gpus)}")
@@ -210,8 +215,9 @@ def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
 
 
 def outside_a_job(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the variables of the current Slurm job; with them, srun would start a
-    step of that job."""
+    """The environment without the variables of the current Slurm job, because they would make srun
+    start a step of that job.
+    """
     if "SLURM_JOB_ID" not in environment:
         return dict(environment)
     return {

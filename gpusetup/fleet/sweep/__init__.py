@@ -1,2 +1,3 @@
-"""Finds slow, broken and unresponsive ranks, nodes and network paths, with collectives on pairs of
-ranks."""
+"""Finds slow, broken and unresponsive ranks, nodes and network paths by running collectives on
+pairs of ranks.
+"""

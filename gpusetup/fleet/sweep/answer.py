@@ -1,4 +1,4 @@
-"""Builds the answer of `fleet sweep`: what is wrong, what to do next, and what was measured."""
+"""Builds the result of `fleet sweep`: what is wrong, what to do next, and what was measured."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpusetup.model.frozen import Frozen
 
 GB = 1e9
 LONGEST_PROBLEM = 300
-"""Letters of what the backend said: NCCL repeats itself for each rank."""
+"""How many characters of the backend's message are kept, because NCCL repeats it for each rank."""
 MOST_NAMED = 4
-"""Ranks of one finding; of more, only the hosts are said."""
+"""How many ranks of a finding are named; if there are more, only the hosts are named."""
 OF_NODES = ("absent", "hung", "broken-link", "slow-link")
-"""Faults of a rank, so of its node: that one is left out of jobs."""
+"""Faults of a rank and therefore of its node, which is then excluded from jobs."""
 FACTS: Mapping[Fault, tuple[str, str]] = {
     "absent": ("{who}: did not take part", "check that its process runs and that its torch starts"),
     "hung": (
@@ -47,7 +47,7 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
         "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts",
     ),
 }
-"""Fault -> what is said of it, and what to do then."""
+"""Maps each fault to its description and to the advice on what to do."""
 
 
 class Finding(Frozen):
@@ -59,7 +59,7 @@ class Finding(Frozen):
     ranks: tuple[int, ...]
     stage: Stage
     rate: float | None = None
-    """GB/s of bus bandwidth."""
+    """Bus bandwidth in GB/s."""
     median: float | None = None
     detail: str = ""
     then: str = ""
@@ -70,9 +70,11 @@ class Level(Frozen):
 
     of: Stage
     median: float
-    """GB/s."""
+    """In GB/s."""
     sees_below: float
-    """A rank slower than this share of the median would have been named; 0: too few to compare."""
+    """A rank slower than this fraction of the median would have been reported; 0 if there are too
+    few ranks to compare.
+    """
 
 
 class SweepAnswer(Frozen):
@@ -94,7 +96,8 @@ def answer(
     sweep: Sweep, absent: Mapping[int, str], hosts: Mapping[int, str], seconds: float
 ) -> SweepAnswer:
     """Judge a sweep. `absent` maps each rank that did not start to the reason; `hosts` maps each
-    rank to its host."""
+    rank to its host.
+    """
     absent_faults = [NamedFault(fault="absent", ranks=(rank,)) for rank in sorted(absent)]
     faults = (*absent_faults, *sweep.faults())
     backend_problems = [result.problem for result in sweep.results if result.problem]
@@ -114,7 +117,7 @@ def answer(
         levels=_levels(sweep),
         ranks=tuple(sweep.units),
         nodes=len(host_names),
-        # torch's own choice for each of the two.
+        # These are torch's default backends for the two kinds of device.
         backend="gloo" if is_on_cpu else "nccl",
         rounds=len(sweep.results),
         seconds=seconds,
@@ -125,11 +128,13 @@ def answer(
 def _groups_of_host(
     faults: Sequence[NamedFault], hosts: Mapping[int, str]
 ) -> Iterable[list[NamedFault]]:
-    """The faults in groups: equal faults of several ranks on one host form a group, any other fault
-    is alone."""
+    """The faults in groups: equal faults of several ranks on one host form a group; any other fault
+    is a group by itself.
+    """
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
-        # A fault between two ranks belongs to no host: its number puts it in a group of its own.
+        # A fault between two ranks does not belong to one host, so its number gives it a separate
+        # group.
         host_or_number: str | int = number
         if fault.fault in OF_NODES:
             first_rank = fault.ranks[0]
@@ -144,7 +149,7 @@ def _levels(sweep: Sweep) -> tuple[Level, ...]:
     levels = []
     for plane in sweep.planes:
         scores = sweep.scores(plane.stage)
-        # All of its ranks fell silent.
+        # All ranks of this stage stopped responding.
         if not scores.by_rank:
             continue
         middle = scores.middle
@@ -173,7 +178,7 @@ def _finding(
         middle=gigabytes(middle),
         share=f"{share:.0%}",
     )
-    # What the backend said explains a failed exchange, and not a slow one.
+    # The backend's message explains a failed exchange, but not a slow one.
     backend_problem = "" if rate else problems
     nodes = [hosts[rank] for rank in ranks if hosts.get(rank)]
     distinct_nodes = dict.fromkeys(nodes)
@@ -197,12 +202,12 @@ def gigabytes(rate: float) -> str:
     '12.5 GB/s'
     """
     size = rate / GB
-    # Three digits: a measurement is not more exact.
+    # Three digits are enough, because a measurement is not more precise.
     return f"{size:.3g} GB/s"
 
 
 def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
-    """Ranks with their hosts as text; if there are many, only their number and the hosts.
+    """Ranks with their hosts as text. If there are many ranks, only their number and the hosts.
 
     >>> who({3: "n1", 7: "n2"}, (3, 7)), who({}, (9,))
     ('rank 3 on n1 and rank 7 on n2', 'rank 9')

@@ -1,8 +1,8 @@
-"""A rank's side of a sweep: runs its worker (`child_scripts/exchange.py`), and passes on the
-leader's requests.
+"""A rank's side of a sweep: runs the rank's worker (`child_scripts/exchange.py`), and passes the
+leader's requests to it.
 
-The worker exchanges; it may hang in a driver. This process only hands lines on, so that it can say
-that the worker died, and end.
+The worker exchanges the data, and may hang in a driver. This process only passes messages on, so
+that it can still report that the worker died, and exit.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from gpusetup.verify.ranks.gathering import Spoke
 SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
 ENDLESS_SECONDS = 1e7
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""What a library printed may wait in a buffer: it would come after the worker's last words."""
+"""Without this, a library's output may wait in a buffer and appear after the worker's last message.
+"""
 LIBRARY_NOISE = re.compile(
     r"\s|$|(?:\[rank\d+\]: ?)?(?:\[[WI]\d*[] ]|[WI]\d{4} )|(?:.*\W)?(?i:\w*warn(?:ing)?)\b"
 )
-"""A library's warning, or a line of its source: not why a worker died."""
+"""Matches a library's warning or a line of its source code, which does not explain why a worker
+died.
+"""
 Message = dict[str, Any]
 
 
 class Follower:
-    """The worker process of one rank; its messages, and how it ended, are passed to `tell`."""
+    """The worker process of one rank. Its messages, and how it ended, are passed to `tell`."""
 
     def __init__(self, worker: Sequence[str], tell: Callable[[Message], None]) -> None:
         self.tell = tell
         environment = {**os.environ, **UNBUFFERED}
         self.lines = StreamingChild(worker, environment=environment)
-        # It must not keep this process alive.
+        # A daemon thread does not keep this process alive.
         thread = threading.Thread(target=self._listen, daemon=True)
         thread.start()
 
@@ -52,7 +55,7 @@ class Follower:
                     continue
                 is_noise = LIBRARY_NOISE.match(line) is not None
                 last_is_noise = LIBRARY_NOISE.match(last) is not None
-                # An error is kept when noise follows it.
+                # Keep an error message even if noise follows it.
                 if last_is_noise or not is_noise:
                     last = line
         except EOFError as end:
@@ -61,9 +64,9 @@ class Follower:
             self.tell({"said": "died", "problem": problem})
 
     def ask(self, question: Message) -> None:
-        """Pass a request of the leader to the worker; the answer arrives through `tell`."""
+        """Pass the leader's request to the worker; the response arrives through `tell`."""
         line = json.dumps(question)
-        # Its answer comes to `tell`.
+        # The response will be passed to `tell`.
         self.lines.tell(line)
 
     def end(self) -> None:
@@ -89,8 +92,9 @@ def message_in(line: str) -> Message:
 
 
 def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
-    """Carry out the leader's requests until it ends the sweep; returns its last message, which is
-    empty if the connection was lost."""
+    """Carry out the leader's requests until it ends the sweep. Returns the leader's last message,
+    which is empty if the connection was lost.
+    """
     follower = Follower(worker, lambda message: spoke.say({"told": message}))
     try:
         while (message := spoke.hear()) and "exit" not in message:
@@ -104,4 +108,4 @@ def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
 
 
 LONGEST_WORDS = 300
-"""Letters of a worker's last words."""
+"""How many characters of a worker's last message are kept."""

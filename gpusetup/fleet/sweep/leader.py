@@ -1,9 +1,9 @@
-"""Rank 0's side of a sweep: starts each round on the ranks, and waits no longer than the round's
-limit.
+"""Rank 0's side of a sweep: starts each round on the ranks, and waits for it no longer than the
+round's time limit.
 
-The ranks' own processes talk with this one over TCP (`verify/ranks/gathering.py`); their workers
-meet in pairs through a store. No round waits for a rank that does not answer: it is left out of
-those that follow.
+The other ranks' processes communicate with this one over TCP (`verify/ranks/gathering.py`); their
+workers connect in pairs through a store. No round waits for a rank that does not respond: it is
+left out of the following rounds.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gpusetup.verify.ranks.gathering import Hub, RankNews, send
 from gpusetup.verify.ranks.launch import Rank
 
 SLACK_SECONDS = 2.0
-"""In addition to a round's limit, for answers that are on their way."""
+"""How many seconds we wait for late messages after a round's time limit."""
 MEET_SECONDS = 240.0
-"""Until all ranks have come with a torch that computes."""
+"""How many seconds the ranks have to start and to become ready with a working torch."""
 GPU_BYTES, CPU_BYTES = 1 << 27, 1 << 22
-"""Bytes that a pair exchanges."""
+"""How many bytes a pair exchanges, on GPUs and on CPUs."""
 REPEATS, FASTER_QUARTER = 8, 4
 
 
 class Gathering(Hub):
-    """The connections to the other ranks; messages of their workers go into one queue."""
+    """The connections to the other ranks. Messages from their workers go into one queue."""
 
     def __init__(self, rank: Rank, inbox: queue.SimpleQueue[tuple[int, Message]]) -> None:
         self.inbox = inbox
@@ -41,7 +41,7 @@ class Gathering(Hub):
     def _keep(self, rank_link: RankNews, message: Message) -> None:
         super()._keep(rank_link, message)
         worker_message = message.get("told")
-        # Another version's follower, or a stranger at the port, may send anything.
+        # Another version's follower, or a stranger who connects to the port, may send anything.
         if not isinstance(worker_message, dict):
             return
         if not isinstance(worker_message.get("said"), str):
@@ -55,29 +55,31 @@ class Leader:
     """Leads a sweep from rank 0: starts the rounds on all ranks and collects the results."""
 
     def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
-        """`worker` is the command of this rank's worker; `store` is that of the store through which
-        the pairs connect."""
+        """`worker` is the command of this rank's worker; `store` is the command that starts the
+        store through which pairs connect.
+        """
         self.rank = rank
         self.store = StreamingChild(store)
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         self.others = Gathering(rank, self.inbox)
         self.ready_units: dict[int, Unit] = {}
-        """Ranks whose torch computes, and that have reached the store."""
+        """Ranks with a working torch that have connected to the store."""
         self.absent: dict[int, str] = {}
-        # Rank 0 takes part itself.
+        # Rank 0 takes part too.
         self.own = Follower(worker, self._hear_own)
         port = store_port(self.store, MEET_SECONDS)
         self.store_address = {"address": rank.address, "port": port}
 
     def _hear_own(self, message: Message) -> None:
-        """Put a message of this rank's worker into the queue."""
-        # In the same queue as what the others say.
+        """Put a message from this rank's worker into the queue."""
+        # Use the same queue as for the other ranks' messages.
         own_number = 0
         self.inbox.put((own_number, message))
 
     def meet(self) -> None:
-        """Wait until every rank is ready or the time is over; ranks that are not ready then are
-        recorded as absent."""
+        """Wait until every rank is ready or the time is over. Ranks that are not ready by then are
+        recorded as absent.
+        """
         pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             self._welcome(number, message)
@@ -91,14 +93,15 @@ class Leader:
         for number, unit in self.ready_units.items():
             if unit.device == "cpu":
                 without_gpu.append(number)
-        # All on the CPU is a choice; some of them is a fault.
+        # If all ranks are on the CPU, this was intended; if only some are, something is wrong.
         if len(without_gpu) < len(self.ready_units):
             reason = "its torch sees no GPU, but other ranks see one"
             self.absent |= dict.fromkeys(without_gpu, reason)
 
     def _welcome(self, number: int, message: Message) -> None:
-        """Process a rank's message before the first round: it is ready, has reached the store, or
-        has died."""
+        """Process a rank's message before the first round: the rank is ready, has connected to the
+        store, or has died.
+        """
         said = message["said"]
         if said == "ready":
             self._send(number, {"do": "join", **self.store_address})
@@ -110,7 +113,8 @@ class Leader:
 
     def _unit(self, number: int, message: Message) -> Unit:
         """The record of a rank that is ready. Texts from the rank are shortened, because it may
-        send anything."""
+        send anything.
+        """
         host = self.host(number)
         local = int(message.get("local", 0))
         device = str(message.get("device"))
@@ -126,7 +130,7 @@ class Leader:
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
-                # At the end what waits in the queue already is still taken.
+                # When the time is over, still take what is already in the queue.
                 remaining = max(0.0, end - time.monotonic())
                 yield self.inbox.get(timeout=remaining)
 
@@ -134,7 +138,7 @@ class Leader:
     def units(self) -> tuple[Unit, ...]:
         """The ranks that take part in the sweep, in order."""
         present = self.ready_units.keys() - self.absent.keys()
-        # A rank may be ready and then die.
+        # A rank may become ready and die later.
         units = [self.ready_units[number] for number in sorted(present)]
         return tuple(units)
 
@@ -146,17 +150,18 @@ class Leader:
         return link.host or ""
 
     def sweep(self, limit: float) -> Sweep:
-        """Run all rounds of a sweep and return their results. `limit` is the time for one round in
-        seconds."""
+        """Run all rounds of a sweep and return their results. `limit` is the time limit for one
+        round in seconds.
+        """
         sweep = Sweep(self.units)
         for round in sweep.rounds():
-            # The next round is made from the results so far.
+            # The next round is planned from the results so far.
             result = self.measure(round, limit)
             sweep.results.append(result)
         return sweep
 
     def measure(self, round: Round, limit: float) -> RoundResult:
-        """Run one round, and collect the results that arrive within its limit in seconds."""
+        """Run one round, and collect the results that arrive within its time limit in seconds."""
         size = self._bytes_of_exchange()
         for pair in round.pairs:
             question = {
@@ -169,10 +174,10 @@ class Leader:
         pending = {*round.asked}
         problem = ""
         for number, message in self._heard(limit + SLACK_SECONDS):
-            # The first problem is the cause of the others.
+            # The first problem is usually the cause of the others.
             if "problem" in message and not problem:
                 problem = str(message["problem"])[:LONGEST_PROBLEM]
-            # An answer to an earlier round may come late.
+            # A response to an earlier round may arrive late.
             if message.get("round") == round.number:
                 answers[number] = message
                 pending.discard(number)
@@ -187,10 +192,9 @@ class Leader:
         return RoundResult(round=round, rates=rates, silent=tuple(pending), problem=problem)
 
     def _bytes_of_exchange(self) -> int:
-        """The number of bytes that each pair exchanges, depending on whether the ranks use GPUs or
-        CPUs."""
+        """How many bytes each pair exchanges, depending on whether the ranks use GPUs or CPUs."""
         devices = {unit.device for unit in self.units}
-        # Without any rank nothing is exchanged.
+        # This also covers the case without any ranks, where nothing is exchanged.
         is_on_cpu = devices <= {"cpu"}
         return CPU_BYTES if is_on_cpu else GPU_BYTES
 
@@ -200,12 +204,12 @@ class Leader:
             self.own.ask(question)
             return
         link = self.others.ranks[rank].link
-        # Its follower hands it on to the worker.
+        # The rank's follower passes the request on to its worker.
         send(link, {"ask": question})
 
     def end(self, code: int) -> None:
-        """End the worker, the store and all other ranks, which exit with `code`."""
-        # The other ranks end with the same exit code.
+        """Stop this rank's worker, the store and all other ranks, which exit with `code`."""
+        # The other ranks exit with the same code.
         self.own.end()
         self.store.end()
         self.others.settle(code)
@@ -222,7 +226,7 @@ def store_port(store: StreamingChild, seconds: float) -> int:
             message = message_in(line)
             if message.get("said") == "store":
                 return int(message["port"])
-            # What a library printed last often says why.
+            # The last line that a library printed often gives the reason.
             problem_text = str(message.get("problem", "")) or line or problem_text
     except (TimeoutError, EOFError) as problem:
         reason = problem_text[:LONGEST_PROBLEM] or problem
@@ -235,7 +239,8 @@ def store_port(store: StreamingChild, seconds: float) -> int:
 def bus_rate(times: Sequence[Any], moved: int) -> float:
     """The bandwidth of a pair's all_reduce in bytes per second; 0 if it did not finish.
 
-    Of each repeat the rank that came last counts, of all repeats the faster quarter.
+    For each repeat, the shorter time of the two ranks counts; of all repeats, the one at the
+    fastest quarter counts.
 
     >>> bus_rate([[2.0, 1.0, 1.0, 9.0], [2.0, 3.0, 1.0, 8.0]], 100)
     100.0
@@ -244,7 +249,7 @@ def bus_rate(times: Sequence[Any], moved: int) -> float:
         is_list = isinstance(rank_times, list)
         if not is_list or not rank_times:
             return 0.0
-    # The rank that came last waited least, so its time is that of the exchange.
+    # The rank that arrived last did not have to wait, so its time is that of the exchange.
     repeats: list[float] = sorted(map(min, *times))
     last = len(repeats) - 1
     quarter = last // FASTER_QUARTER
@@ -252,11 +257,11 @@ def bus_rate(times: Sequence[Any], moved: int) -> float:
 
 
 LONGEST_PROBLEM = 300
-"""Letters of what a rank says of a problem."""
+"""How many characters of a rank's error message are kept."""
 
 
 LONGEST_HOST = 255
 
 
 LONGEST_DEVICE = 200
-"""Letters of what a rank says of itself: it may send anything."""
+"""Limits the lengths of texts that a rank sends about itself, because it may send anything."""

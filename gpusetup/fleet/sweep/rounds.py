@@ -1,8 +1,8 @@
 """Plans a sweep: which ranks exchange data in which round. Pure functions.
 
-Each rank exchanges with O(log n) partners, first within its host, then with ranks of the same place
-on other hosts. Whoever was slow meets other partners in a second series of rounds: what is slow in
-both is named (`scores.py`).
+Each rank exchanges with O(log n) partners, first within its host, then with the ranks at the same
+position on other hosts. A slow rank gets other partners in a second series of rounds. If it is slow
+in both, it is reported (`scores.py`).
 """
 
 from __future__ import annotations
@@ -25,32 +25,34 @@ from gpusetup.fleet.sweep.scores import (
 from gpusetup.model.frozen import Frozen
 
 LEAST_TURNS = 12
-"""Rounds of exchanges at least: few ranks meet the same partners several times."""
+"""The least number of rounds; if there are few ranks, they get the same partners several times."""
 MORE_TURNS = 4
-"""Matchings in addition to the logarithm of the number of ranks."""
+"""How many more matchings than the logarithm of the number of ranks are measured."""
 SECOND_TURNS = 4
-"""How often a slow rank meets other partners."""
+"""The number of rounds in the second series, in which a slow rank gets other partners."""
 
 
 class Plane(Frozen):
     """Groups of ranks that are connected in the same way: the ranks on each host, or one rank from
-    each host."""
+    each host.
+    """
 
     stage: Stage
     members: tuple[Ranks, ...]
 
     @property
     def turn_count(self) -> int:
-        """The number of rounds in which the ranks exchange data, each time with another partner as
-        far as possible."""
+        """The number of rounds in which the ranks exchange data, each time with another partner if
+        possible.
+        """
         sizes = [len(group) for group in self.members]
-        # All groups measure at once.
+        # All groups measure at the same time.
         turns_of_largest = turn_count(max(sizes))
         return max(LEAST_TURNS, turns_of_largest)
 
 
 def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
-    """The groups of ranks to measure: first the ranks within each host, then ranks with the same
+    """The groups of ranks to measure: first the ranks within each host, then the ranks at the same
     position on different hosts.
 
     >>> four = [Unit(rank=r, host="ab"[r // 2], local=r % 2) for r in range(4)]
@@ -65,7 +67,7 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
     stages: dict[Stage, dict[object, list[int]]] = {"within": by_host, "between": by_place}
     planes_of_stages = []
     for stage, groups in stages.items():
-        # A rank alone has nobody to exchange with.
+        # A single rank has no partner to exchange with.
         members = [tuple(group) for group in groups.values() if len(group) > 1]
         if members:
             plane = Plane(stage=stage, members=tuple(members))
@@ -74,13 +76,14 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
 
 
 def turn_count(count: int) -> int:
-    """The number of matchings to measure for this many ranks; it grows with the logarithm.
+    """The number of matchings to measure for this many ranks, which grows with the logarithm of
+    their number.
 
     >>> turn_count(8), turn_count(64), turn_count(10_000)
     (7, 10, 18)
     """
-    # With an even count all ranks meet in each turn; with an odd one somebody rests, and all pairs
-    # take one turn more.
+    # If the number of ranks is even, all of them exchange in each turn. If it is odd, one rank
+    # rests, and covering all pairs takes one turn more.
     is_odd = count % 2 == 1
     turns_for_all_pairs = count if is_odd else count - 1
     logarithm = (count - 1).bit_length()
@@ -89,20 +92,21 @@ def turn_count(count: int) -> int:
 
 
 def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
-    """The pairs of one turn, in which each rank occurs at most once; no pair repeats over the turns
+    """The pairs of one turn, in which each rank occurs at most once. No pair repeats over the turns
     (circle method).
 
     >>> matching((0, 1, 2, 3), 0), matching((5, 6, 7), 1)
     (((0, 3), (1, 2)), ((5, 7),))
     """
     count = turn_count(len(members))
-    # With an odd count somebody meets None, and rests.
+    # If the number is odd, the rank that is paired with None rests.
     places: list[int | None] = [*members]
     if len(members) % 2:
         places.append(None)
-    # The last stays where it is, the others stand in a ring and turn; across the ring are pairs.
+    # The last rank keeps its place, and the others form a ring that rotates; pairs are opposite
+    # each other.
     ring = len(places) - 1
-    # If not all turns are measured, they lie evenly over the ring.
+    # If not all turns are measured, distribute them evenly over the ring.
     first = turn % count * ring // count
     meetings = [(places[ring], places[first])]
     half_ring = ring // 2
@@ -131,20 +135,22 @@ def _pairs_in(plane: Plane, turn: int) -> Iterator[Pair]:
 
 
 class Sweep:
-    """The rounds of a sweep. Each round is planned when it is needed, from the results so far."""
+    """The rounds of a sweep. Each round is planned only when it is needed, from the results so
+    far."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = units
         self.planes = planes(units)
-        # The caller appends them.
+        # The caller appends each round's result.
         self.results: list[RoundResult] = []
 
     def rounds(self) -> Iterator[Round]:
-        """The rounds in order; the caller must append each result to `results` before it requests
-        the next round."""
+        """Yields the rounds in order. The caller must append each result to `results` before it
+        requests the next round.
+        """
         for plane in self.planes:
             for turn in range(plane.turn_count):
-                # A dead link costs the whole limit of each round.
+                # A dead link would use up the whole time limit of each round.
                 dead = self.scores(plane.stage).dead
                 excluded = {*self.silent, *dead}
                 all_pairs = _pairs_in(plane, turn)
@@ -163,7 +169,7 @@ class Sweep:
         """Yields one round with these pairs; nothing if there are no pairs."""
         number = len(self.results)
         all_pairs = tuple(pairs)
-        # All of its ranks may be dead or silent.
+        # All ranks of this plane may be dead or silent.
         if all_pairs:
             yield Round(number=number, stage=stage, again=again, pairs=all_pairs)
 
@@ -173,7 +179,7 @@ class Sweep:
         silent: set[int] = set()
         for result in self.results:
             asked = set(result.round.asked)
-            # Who answers again is not silent any more.
+            # A rank that responds again is no longer silent.
             silent -= asked
             silent |= set(result.silent)
         return silent
@@ -181,12 +187,12 @@ class Sweep:
     def scores(self, stage: Stage) -> Scores:
         """The scores of the ranks in one stage, from the measurements so far."""
         ranks = {unit.rank for unit in self.units}
-        # A rank that is silent is no measure of its partners.
+        # A silent rank says nothing about its partners' speed.
         talking = ranks - self.silent
         return scores_of(self.results, stage, talking)
 
     def faults(self) -> tuple[NamedFault, ...]:
-        """All faults that the sweep found: hung ranks first, then those of each stage."""
+        """All faults that the sweep found: hung ranks first, then the faults of each stage."""
         hung = [NamedFault(fault="hung", ranks=(rank,)) for rank in sorted(self.silent)]
         faults: list[NamedFault] = []
         for plane in self.planes:
@@ -196,18 +202,19 @@ class Sweep:
         independent_faults = []
         for fault in faults:
             is_path = len(fault.ranks) == 2
-            # A path to a bad rank is bad for that reason.
+            # The bad rank already explains why the path is bad.
             is_explained = is_path and not bad_ranks.isdisjoint(fault.ranks)
             if not is_explained:
                 independent_faults.append(fault)
         return (*hung, *independent_faults)
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
-        """The pairs for a repeat round: suspects with healthy ranks, all others among themselves.
-        The first turn also repeats broken pairs and retries silent ranks."""
+        """The pairs for a repeated round: suspects with healthy ranks, and all others among
+        themselves. The first turn also repeats broken pairs and tries silent ranks again.
+        """
         silent = self.silent
         is_first_turn = turn == 0
-        # In the first turn the silent ones are asked once more.
+        # The first turn tries the silent ranks once more.
         busy: set[int] = set() if is_first_turn else set(silent)
         broken_pairs = scores.broken if is_first_turn else ()
         for pair in broken_pairs:
@@ -221,8 +228,8 @@ class Sweep:
 
 
 def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iterator[Pair]:
-    """Pairs each suspect with a rank from the other half, because neighbours may share a switch; in
-    turn 1, suspects with each other. The others form pairs too.
+    """Pairs each suspect with a rank from the other half, because neighbours may share a switch. In
+    turn 1, suspects are paired with each other. The other ranks form pairs too.
 
     >>> list(partners((0, 1, 2, 3, 4, 5), {0, 1}, 0)), list(partners((0, 1, 2, 3), {0, 1}, 1))
     ([(0, 5), (1, 2), (3, 4)], [(0, 1), (2, 3)])
@@ -236,7 +243,7 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
     else:
         first_place = ranks.index(suspected[0]) if suspected else 0
         other_half = first_place + len(ranks) // 2
-        # Another partner in each turn.
+        # Each turn uses another partner.
         start = other_half + turn * (len(suspected) + 1)
         shift = start % len(sound) if sound else 0
         far_first = [*sound[shift:], *sound[:shift]]
@@ -244,7 +251,7 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
     paired: set[int] = set()
     for pair in pairs:
         paired.update(pair)
-    # The others measure meanwhile, so that the network carries as much as before.
+    # The others measure at the same time, so that the network load stays the same as before.
     unpaired = [rank for rank in ranks if rank not in paired]
     half = len(unpaired) // 2
     pairs += zip(unpaired[:half], unpaired[half:], strict=False)

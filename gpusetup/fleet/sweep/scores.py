@@ -1,9 +1,9 @@
 """Computes the scores of a sweep's ranks, and the faults that a second series of rounds confirms.
 Pure functions.
 
-A rank's score is the middle of what it measured, with all of its partners. A rank is slow if its
-score is below the fleet's median by more of the scatter than a healthy fleet shows once in a
-hundred sweeps (`fleet/drift.py`), and by a share that matters.
+A rank's score is the median of its rates with all partners. A rank is slow if its score is below
+the fleet's median by a relevant share, and by so many spreads that a healthy fleet shows such a
+score in only one of a hundred sweeps (`fleet/drift.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from gpusetup.fleet.drift import least_healthy
 from gpusetup.model.frozen import Frozen
 
 LOSS = 0.2
-"""A link that is slower by a smaller share is not named."""
+"""The least relative loss of speed that is reported."""
 LOSS_AMONG_FEW = 1 / 3
-"""The same, if fewer than eight are compared: so few show no scatter."""
+"""The least relative loss that is reported if fewer than eight ranks are compared, because so few
+do not show how much healthy ranks vary.
+"""
 LEAST_COMPARED, FEW = 3, 8
 
 Ranks = tuple[int, ...]
 Pair = tuple[int, int]
 Stage = Literal["within", "between"]
-"""Ranks of one host; ranks of the same place on several hosts."""
+"""Exchanges within one host, or between ranks at the same position on several hosts."""
 Fault = Literal[
     "absent", "hung", "broken-link", "slow-link", "broken-path", "slow-path", "unmeasured"
 ]
@@ -37,7 +39,7 @@ class Unit(Frozen):
     rank: int
     host: str
     local: int = 0
-    """Its place among the ranks of its host."""
+    """Its position among the ranks of its host."""
     device: str = ""
     """The model of its device."""
 
@@ -48,7 +50,7 @@ class Round(Frozen):
     number: int
     stage: Stage
     pairs: tuple[Pair, ...]
-    """Who exchanges with whom: no rank is in two pairs."""
+    """The pairs that exchange data; no rank is in two pairs."""
     again: bool = False
 
     @property
@@ -65,11 +67,11 @@ class RoundResult(Frozen):
 
     round: Round
     rates: Mapping[Pair, float]
-    """bytes/s of bus bandwidth; 0 if it failed or did not end in time."""
+    """Bus bandwidth in bytes/s; 0 if the exchange failed or did not end in time."""
     silent: Ranks = ()
-    """Ranks that said nothing until the round's time was over."""
+    """Ranks that did not respond before the round's time was over."""
     problem: str = ""
-    """What a backend said of an exchange that failed."""
+    """The backend's message about an exchange that failed."""
 
 
 class Scores(Frozen):
@@ -77,23 +79,23 @@ class Scores(Frozen):
 
     stage: Stage
     by_rank: Mapping[int, float]
-    """Rank -> its score."""
+    """Maps each rank to its score."""
     middle: float
     """The median of all scores, in bytes/s."""
     limit: float
-    """A healthy rank reaches it; 0 if too few are compared."""
+    """The score that a healthy rank reaches; 0 if too few ranks are compared."""
     rates_again: Mapping[int, Sequence[float]]
-    """Rank -> its rates in the second series."""
+    """Maps each rank to its rates in the second series."""
     partners: Mapping[int, Collection[int]]
     broken: tuple[Pair, ...]
-    """Pairs of ranks that are not slow, of which no exchange ended."""
+    """Pairs of ranks that are not slow themselves, but between which no exchange succeeded."""
 
     @property
     def slow(self) -> Ranks:
         """The ranks whose score is below the limit."""
         slow = []
         for rank, score in self.by_rank.items():
-            # With a limit of 0, too few were compared.
+            # A limit of 0 means that too few ranks were compared.
             if score < self.limit:
                 slow.append(rank)
         return tuple(slow)
@@ -101,11 +103,12 @@ class Scores(Frozen):
     @property
     def dead(self) -> Ranks:
         """The slow ranks that could not exchange data with any of several partners; measuring them
-        again would take the whole time limit."""
+        again would take the whole time limit.
+        """
         dead = []
         for rank in self.slow:
             has_failed = self.by_rank[rank] == 0
-            # With a single partner either end may be the broken one.
+            # If there is only one partner, the broken one may be either of the two.
             has_partners = len(self.partners[rank]) > 1
             if has_failed and has_partners:
                 dead.append(rank)
@@ -114,18 +117,19 @@ class Scores(Frozen):
     @property
     def second_limit(self) -> float:
         """The limit for the second series of rounds, lowered if the healthy ranks were slower
-        there; 0 if nothing can be compared."""
+        there; 0 if nothing can be compared.
+        """
         suspects = set(self.slow)
         for pair in self.broken:
             suspects.update(pair)
         sound_rates = []
         for rank, rates in self.rates_again.items():
-            # The best of a rank: a partner may have been a suspect.
+            # Take a rank's best rate, because some of its partners may have been suspects.
             if rank not in suspects:
                 sound_rates.append(max(rates))
         if not sound_rates or not self.limit:
             return 0.0
-        # A second series that is faster does not raise the limit.
+        # If the second series was faster, the limit is not raised.
         speed = median(sound_rates) / self.middle
         return self.limit * min(1.0, speed)
 
@@ -136,18 +140,19 @@ class RateTable:
     def __init__(self) -> None:
         self.first: dict[int, list[float]] = defaultdict(list)
         self.again: dict[int, list[float]] = defaultdict(list)
-        """Rank -> its rates in the first series, and in the second."""
+        """Map each rank to its rates in the first and in the second series."""
         self.best_rates: dict[Pair, float] = {}
         self.partners: dict[int, set[int]] = defaultdict(set)
 
     def add(self, pair: Pair, rate: float, *, again: bool) -> None:
-        """Record the rate of a pair in bytes per second; `again` says that it belongs to the second
-        series."""
+        """Record a pair's rate in bytes per second; `again` means that it belongs to the second
+        series.
+        """
         earlier_best = self.best_rates.get(pair, 0.0)
         self.best_rates[pair] = max(rate, earlier_best)
         series = self.again if again else self.first
         low, high = pair
-        # A rate says the same of both ends.
+        # The rate counts equally for both ranks.
         series[low].append(rate)
         series[high].append(rate)
         self.partners[low].add(high)
@@ -169,7 +174,7 @@ def scores_of(results: Iterable[RoundResult], stage: Stage, ranks: Collection[in
             continue
         for pair, rate in result.rates.items():
             low, high = pair
-            # A rank that fell silent later is no measure of its partners.
+            # A rank that later stopped responding says nothing about its partners' speed.
             if low in ranks and high in ranks:
                 table.add(pair, rate, again=result.round.again)
     scores = {rank: median_high(rates) for rank, rates in sorted(table.first.items())}
@@ -198,7 +203,7 @@ def _limit(scores: Sequence[float]) -> float:
     if count < LEAST_COMPARED:
         return 0.0
     if count < FEW:
-        # So few show no scatter: only a large loss is sure.
+        # So few ranks do not show how much healthy ranks vary, so only a large loss is certain.
         share = 1 - LOSS_AMONG_FEW
         return median(scores) * share
     return least_healthy(scores, LOSS)
@@ -206,19 +211,21 @@ def _limit(scores: Sequence[float]) -> float:
 
 class NamedFault(Frozen):
     """A fault with the ranks that it affects: one rank, the two ends of a path, or all ranks of a
-    stage."""
+    stage.
+    """
 
     fault: Fault
     ranks: Ranks
     stage: Stage = "between"
     rate: float | None = None
     middle: float | None = None
-    """The median of the others, in the same unit."""
+    """The median of the other ranks, in the same unit."""
 
 
 def faults_in(scores: Scores) -> Iterator[NamedFault]:
-    """The confirmed faults of one stage. If a slow rank had only one partner, the pair is named,
-    because either of the two may be at fault."""
+    """The confirmed faults of one stage. If a slow rank had only one partner, the pair is reported,
+    because either of the two may be at fault.
+    """
     stage = scores.stage
     middle = scores.middle
     if scores.by_rank and not middle:
@@ -228,7 +235,7 @@ def faults_in(scores: Scores) -> Iterator[NamedFault]:
     rates_of: dict[Ranks, float] = dict.fromkeys(scores.broken, 0.0)
     for rank in scores.slow:
         rates_again = scores.rates_again.get(rank, ())
-        # Slow in the first series only: something disturbed the measurement.
+        # If the rank was slow in the first series only, something disturbed that measurement.
         is_confirmed = bool(rates_again) and max(rates_again) < limit
         if not is_confirmed:
             continue
@@ -243,9 +250,11 @@ def faults_in(scores: Scores) -> Iterator[NamedFault]:
 
 
 def _fault_of(ranks: Ranks, rate: float) -> Fault:
-    """The name of the fault for a slow rank or pair; a rate of 0 means broken."""
+    """The name of the fault for a slow rank or pair; a rate of 0 means that the link or path is
+    broken.
+    """
     is_one_rank = len(ranks) == 1
-    # A rate of 0: no exchange ended.
+    # A rate of 0 means that no exchange succeeded.
     if not rate:
         return "broken-link" if is_one_rank else "broken-path"
     return "slow-link" if is_one_rank else "slow-path"
