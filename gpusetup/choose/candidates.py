@@ -30,7 +30,9 @@ from gpusetup.model.machine import Driver
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
-"""Older torch is tried only if it, or a release of a package, is asked for: there are too many."""
+"""Older torch versions are only tried if one of them, or a certain release of a package, is
+requested. Otherwise there would be too many to try.
+"""
 
 
 class PackageQuestion(Frozen):
@@ -72,13 +74,13 @@ def candidates(
     fitting = []
     for build in fitting_builds(builds):
         is_old = parsed(build.torch) < parsed(OLDEST)
-        # Dozens of torches would be asked for in vain.
+        # Otherwise an index would be asked about dozens of old torch versions in vain.
         if is_old and not takes_old_torch(question):
             continue
         if why_none_fits(companions, build) is None:
             fitting.append(build)
     best = preference(builds)
-    # Two sorts, of which the second keeps the order of the first.
+    # The second sort keeps the order of the first for equal torch versions.
     fitting.sort(key=lambda build: (build != prefer, best(build)))
     fitting.sort(key=lambda build: parsed(build.torch), reverse=True)
     return tuple(fitting)
@@ -104,7 +106,7 @@ def takes_old_torch(question: PackageQuestion) -> bool:
 
 
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
-    """The newest build that fits if the packages are ignored; None if none fits."""
+    """The newest build that fits if packages are ignored; None if no build fits."""
     builds = candidates(question.of_torch_alone)
     return builds[0] if builds else None
 
@@ -121,7 +123,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     steps: list[str] = []
     for project in question.companions.projects:
         alone = replace(question.companions, words=(project.name,))
-        # Only what is at fault needs a way out.
+        # Only packages that cause the failure need a workaround.
         if why_none_fits(alone, newest):
             steps += ways_without_release(project, newest, host.facts)
     steps += driver_that_helps(question, newest)
@@ -140,7 +142,7 @@ def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -
     or use an alternative."""
     torch_index = index_url(build.backend)
     alternative = project.way_out(build, torch_index)
-    # What cannot compute on these GPUs is not worth an hour of building.
+    # Do not suggest an hour of compiling for a package that cannot compute on these GPUs anyway.
     is_in_vain = why_not_on_gpus(project, build, host) is not None
     can_be_built = not is_in_vain and not any(map(project.has_wheels, project.rows))
     if can_be_built:
@@ -158,7 +160,7 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
     if not builds:
         return
     build = builds[0]
-    # The same CUDA needs no other driver.
+    # A build for the same CUDA major version would not need a newer driver.
     is_later_cuda = build.cuda_major != newest.cuda_major
     if build.driver_floor and is_later_cuda:
         yield f"or install a driver for CUDA {build.cuda_major}: {build.driver_floor} or newer"
@@ -177,8 +179,9 @@ class PackageSet(Frozen):
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The set with the newest torch that works with every package according to the companion table,
-    without asking an index."""
+    """The set with the newest torch that works with every package. It comes from the companion
+    table, without asking an index.
+    """
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
@@ -201,8 +204,9 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 
 def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
-    """A requested package in a set: no exact version, but the limits from the request and the
-    companion table."""
+    """A requested package in a set. It has no exact version, only the limits from the request and
+    the companion table.
+    """
     name = name_of(word)
     project = companion_table().project(name)
     limits = Requirement(word).specifier
@@ -227,7 +231,7 @@ def limits_by_table(question: PackageQuestion, project: Project, build: TorchBui
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):
             continue
-        # A row without torch and CUDA excludes nothing.
+        # A row that names neither torch nor CUDA excludes no version.
         excludes = row.torch or row.cuda
         return SpecifierSet(row.versions if excludes else "")
     return SpecifierSet()
@@ -247,7 +251,7 @@ def labelled(name: str, version: str, build: TorchBuild) -> str:
     >>> labelled("torchvision", "0.28.0", build), labelled("vllm", "0.32.0", build)
     ('0.28.0+cu130', '0.32.0')
     """
-    # The Mac's wheels have no label.
+    # torch's wheels for macOS have no label.
     if name not in FAMILY or not build.labelled:
         return version
     public, _, _ = version.partition("+")

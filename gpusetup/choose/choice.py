@@ -40,36 +40,40 @@ class Choice(Frozen):
     """The decision that `install` carries out, `doctor` recommends and `resolve` prints."""
 
     build: TorchBuild | None = None
-    """What the environment holds afterwards; None if nothing fits, and `advice` names the change
-    that would help most. Of a refusal: what naming the backend would give."""
+    """The build in the environment afterwards. If no build fits, it is None, and `advice` names the
+    change that would help most. If the change is refused, it is the build that you would get by
+    naming its backend.
+    """
     action: Action = "nothing"
     reason: Text = None
-    """Why this torch comes or stays, in a sentence."""
+    """Why this torch is installed or kept, in one sentence."""
     alternatives: tuple[Fallback, ...] = ()
-    """Builds of the same torch, for an index that lacks the chosen one."""
+    """Other builds of the same torch, for an index that does not have the chosen one."""
     rejections: tuple[Rejection, ...] = ()
-    """Why not each of the others."""
+    """The builds that were not chosen, each with the reason."""
     packages: tuple[JointPackage, ...] = ()
-    """The set that goes together, if packages were wanted."""
+    """The packages of the set, if packages were requested."""
     held_back: tuple[HeldBack, ...] = ()
-    """What of the set is not at its newest, and why."""
+    """The packages of the set that are not at their newest release, each with the reason."""
     notes: tuple[str, ...] = ()
-    """What a reader should know of the build: a driver newer than the catalog, a guessed GPU."""
+    """What the user should know about the build, for example that the driver is newer than the
+    catalog or the GPU is a guess.
+    """
     notes_on_packages: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-    """What the packages beside torch are limited to: `numpy<2` beside a torch before 2.3."""
+    """The limits for packages besides torch, such as `numpy<2` for a torch before 2.3."""
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
     conda: TorchBuild | None = None
-    """What conda's channels have for the same question (an older torch at times)."""
+    """The build from conda's channels for the same question; its torch may be older."""
     installed: TorchBuild | None = None
-    """The torch that is there, as a build; None without one."""
+    """The installed torch as a build; None if torch is not installed."""
     newest: Choice | None = None
-    """The newest that fits, which `install --upgrade` would take."""
+    """The newest build that fits, which `install --upgrade` would install."""
     wish: Wish = Wish()
-    """What it answers: of a text, the wish that could be met."""
+    """The request that this choice answers. For a report, it is the request that could be met."""
     index_root: Text = None
-    """The mirror that commands and files name instead of torch's own index."""
+    """The root URL of a mirror, which commands and files use instead of torch's own index."""
     catalog_as_of: str = ""
 
     @property
@@ -79,7 +83,7 @@ class Choice(Frozen):
         build = self.build
         if build is None or build.channel != "pytorch":
             return None
-        # What nothing tells of an installed torch names no folder.
+        # If the installed torch's backend is unknown, no folder of the index can be named.
         if build.backend == UNREAD:
             return None
         root = self.index_root or INDEX_ROOT
@@ -89,7 +93,7 @@ class Choice(Frozen):
     def moves(self) -> bool:
         """Whether torch is newly installed, replaced, or installed again."""
         stays = ("kept", "refused", "nothing")
-        # "again" is an exchange, too: the same build with its missing files.
+        # "again" counts too, because it reinstalls the same build to restore its missing files.
         return self.action not in stays
 
     def limits_torch(self, torch: str) -> bool:
@@ -103,7 +107,7 @@ class Choice(Frozen):
         """The choice with the URLs of a mirror; unchanged if the build is not from torch's own
         index."""
         build = self.build
-        # conda's channels have mirrors of their own.
+        # conda's channels have their own mirrors.
         if root == INDEX_ROOT or build is None or build.channel != "pytorch":
             return self
         fallbacks = []
@@ -123,10 +127,11 @@ def crosses(installed: str | None, chosen: str | None) -> bool:
     (True, False)
     """
     maker, new_maker = maker_of(installed), maker_of(chosen)
-    # Nothing tells whose GPUs it is for: only the CPU's build would surely serve none.
+    # It is unknown whose GPUs the installed torch is for, but a CPU build certainly supports none
+    # of them.
     if installed == UNREAD:
         return new_maker is None
-    # A CPU build serves no maker's GPUs that could be left.
+    # A CPU build supports no maker's GPUs, so none can lose support.
     if maker is None:
         return False
     return new_maker != maker

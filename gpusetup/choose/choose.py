@@ -35,14 +35,15 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     """Choose the torch build for a host, what happens to the installed torch, and the packages that
     go with it.
 
-    `index` is asked for the packages of the wish; without one they are left to the installer, or
-    (`wish.offline`) chosen by the table of companions. Unsatisfiable if packages have nothing here.
+    `index` is asked for the requested packages. Without an index, the installer chooses them or, if
+    `wish.offline` is set, the companion table does. Raises Unsatisfiable if no set of packages fits
+    this host.
     """
     choice = choose_with_packages(wish, host, catalog, index)
     build = choice.build
     if build is None:
         return choice
-    # Whatever comes along with torch must go with it: doctor asks the same table.
+    # Packages that come with torch must work with it. doctor uses the same table.
     numpy = numpy_beside(build.torch, catalog)
     if numpy is None:
         return choice
@@ -69,7 +70,8 @@ def choose_with_packages(
     question = PackageQuestion(wish=wish, host=host, catalog=catalog)
     if wish.offline:
         return with_packages(choice, set_by_table(question), question)
-    # No index is known to have a build that was only read (a nightly, a vendor's).
+    # A nightly build or a vendor's build is known only from its installed files, so no index is
+    # known to have it.
     is_on_an_index = choice.moves or choice.build is None or bool(choice.build.pythons)
     if index is None or not is_on_an_index:
         return choice
@@ -77,9 +79,11 @@ def choose_with_packages(
     chosen = set_by_index(
         question,
         index,
-        # An environment that has a torch starts from there; a new one from the newest.
+        # In an environment with torch, the search starts with that build, otherwise with the
+        # newest.
         prefer=choice.build if choice.installed else None,
-        # torch that stays is given up only for packages that would be years behind beside it.
+        # An installed torch that works is replaced only if the packages would otherwise be years
+        # behind.
         behind_days=0 if choice.moves else YEAR,
     )
     return with_packages(choice, chosen, question)
@@ -114,14 +118,14 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
     """The choice changed to the torch that goes together with the packages, with the version of
     each package.
 
-    torch that stays, and goes with them as it is, leaves the packages to the installer.
+    If the installed torch stays and works with the packages, the installer chooses their versions.
     """
     wish = question.wish
     stays = choice.build is not None and not choice.moves
     if stays and is_same_build(choice, chosen):
         return choice
     exact = wish.exactly(chosen.build)
-    # The backend is named too, unless that would leave a maker's GPUs.
+    # Name the backend too, unless that would give up the GPUs of the installed torch's maker.
     installed = choice.installed
     if installed is not None and crosses(installed.backend, chosen.build.backend):
         exact = replace(exact, backend=wish.backend)
@@ -130,7 +134,7 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
         moved,
         build=with_companions(moved.build, chosen),
         reason=reason_with_packages(choice, moved, chosen, question),
-        # What speaks against other builds is told by what holds the packages back.
+        # The packages that are held back already explain why other builds were not chosen.
         rejections=(),
         advice=None,
         packages=chosen.packages,

@@ -1,5 +1,6 @@
-"""The interface of a package index that a choice needs; the caller passes in an implementation.
-Pure."""
+"""The interface to a package index for choosing packages; the caller passes in an implementation.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from gpusetup.model.frozen import Frozen
 
 
 class Released(Frozen):
-    """A release of a package on an index."""
+    """One release of a package on an index."""
 
     version: str
     published: datetime | None = None
-    """None: the index does not say."""
+    """When the release was published; None if the index does not say."""
 
     @property
     def public(self) -> str:
@@ -40,15 +41,17 @@ class SetQuestion(Frozen):
 
     backend: str
     torch: str
-    """A specifier: `==2.9.1`, or `>=2.6.0,<=2.9.1`."""
+    """A version specifier, such as `==2.9.1` or `>=2.6.0,<=2.9.1`."""
     words: tuple[str, ...]
     limits: tuple[str, ...] = ()
     on_torch_index: tuple[str, ...] = ()
-    """The packages that come from torch's own index, as torch does."""
+    """The packages that, like torch, come from torch's own index."""
 
 
 class AnsweringIndex(Protocol):
-    """The package indexes of a person. Methods may raise `Blocked` if an index does not respond."""
+    """The package indexes that the user has configured. Methods may raise `Blocked` if an index
+    does not respond.
+    """
 
     @property
     def torch_root(self) -> str:
@@ -56,12 +59,14 @@ class AnsweringIndex(Protocol):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Sentences on where packages are looked for: the indexes that are asked, and the files
-        that name others and are not read."""
+        """Sentences that tell where packages are looked for: which indexes are asked, and which
+        files name other indexes but are not read.
+        """
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
-        """Called once before the first question, with the choice without packages and the required
-        packages."""
+        """Called once before the first question, with the choice made without packages and with the
+        required packages.
+        """
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
         """The releases that meet the requirements together with torch, within the limits; or the

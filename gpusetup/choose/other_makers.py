@@ -1,8 +1,9 @@
 """Chooses the torch build for a GPU from AMD or Intel. Pure functions.
 
-The constraints are the target, ROCm, the system and Python. PyTorch's own index has ROCm builds for
-Linux and XPU builds for Linux and Windows; AMD's index has ROCm builds by family of targets, for
-Windows too. Apple's GPUs need nothing of this: torch's ordinary wheel for macOS serves them.
+The constraints are the GPU's target, ROCm, the system and Python. PyTorch's own index has ROCm
+builds for Linux and XPU builds for Linux and Windows. AMD's index has ROCm builds for each family
+of targets, also for Windows. Apple's GPUs are not handled here, because torch's ordinary macOS
+wheel supports them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import parsed
 
 WITH_OWN_BUILDS = (AMD.id, INTEL.id)
-"""The makers other than NVIDIA for which torch has builds of its own."""
+"""The makers other than NVIDIA for which torch has separate builds."""
 NAME_OF_BUILDS = {AMD.id: "ROCm", INTEL.id: "XPU"}
 CONSTRAINTS = (why_torch_differs, why_backend_differs, why_python_differs, why_libc_is_too_old)
 
@@ -49,8 +50,8 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
     """The maker (AMD or Intel) whose builds are needed, according to the requested backend or the
     GPUs.
 
-    None where the ordinary builds serve. Unsatisfiable where GPUs of two makers would need two
-    builds, or a backend is another maker's than the GPU.
+    None if the ordinary builds work. Raises Unsatisfiable if GPUs of two makers would need two
+    builds, or if the requested backend is for another maker than the GPU's.
     """
     gpus = gpus_of_makers(host.machine)
     makers = {gpu.maker for gpu in gpus if gpu.maker}
@@ -69,7 +70,7 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
             f"{gpu_maker.name}'s",
             hint=f"leave out `--backend`: torch's {NAME_OF_BUILDS[gpu_maker.id]} build is for it",
         )
-    # Another maker's build for NVIDIA's GPUs: the ordinary builds' reasons say why there is none.
+    # With an NVIDIA GPU, the ordinary search explains why there is no build for another maker.
     has_nvidia = host.facts.presence == "some" and gpu_maker is None
     if wish.backend == "cpu" or has_nvidia:
         return None
@@ -80,8 +81,8 @@ def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
     """The GPUs that the build should support; empty if the machine only has small graphics or ones
     without torch builds.
 
-    Graphics that torch has no build for, or that are too small to pay, ask for none: there the CPU
-    build is the right one, until somebody names a backend.
+    Graphics that are too small to be worth it, or that torch has no build for, do not count. For
+    them the CPU build is right, unless the user names a backend.
     """
     stack = machine.makers
     if machine.gpus or stack is None:
@@ -92,8 +93,9 @@ def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
 
 
 def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> Choice:
-    """The newest torch with a build for this maker's GPUs that fits, and the reasons against the
-    others."""
+    """The newest torch with a build that fits this maker's GPUs, and the reasons against the
+    others.
+    """
     question = question_of(wish, host, catalog)
     facts = host.facts
     platform = f"{facts.family}-{facts.architecture}"
@@ -138,7 +140,8 @@ def page_of(build: TorchBuild) -> str:
 def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """The reasons against a build: the request, the system and the GPUs; empty if it fits."""
     reasons = [constraint(row, question) for constraint in CONSTRAINTS]
-    # AMD's index has a folder for each family: its builds have the kernels of that family.
+    # A build on AMD's index comes from the folder for its family, so it has the kernels for that
+    # family.
     if row.index is None:
         reasons += [why_no_kernels(row, gpu) for gpu in gpus]
     return tuple(filter(None, reasons))
@@ -150,12 +153,13 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
     if gpu.target is None or not row.backend.startswith("rocm"):
         return None
     target, _ = RELATIVES.get(gpu.target, (gpu.target, ""))
-    # A target that wheels have kernels for by now needs no relative's.
+    # A target with its own kernels does not need those of a related target.
     if gpu.target in BUILT_FOR:
         target = gpu.target
     rocm = row.backend.removeprefix("rocm")
     serves = has_kernels(target, rocm)
-    # Of a ROCm newer than what was read only the targets of before are taken to be still there.
+    # If this ROCm version is newer than those that were read, assume that earlier targets are still
+    # supported, but no others.
     if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
         return None
     if target in LAST_ROCM and serves is False:
@@ -169,9 +173,9 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
 def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuild, ...]:
     """The builds for a maker's GPUs on PyTorch's index for a platform, best first.
 
-    The newest torch counts first, then the newest ROCm whose kernels were read: those of a newer
-    one are not known. The Pythons, the C library and the companions are those of the CPU build of
-    the same torch, which is built in the same way.
+    The newest torch comes first, and within it the newest ROCm whose kernels were read, because the
+    kernels of a newer ROCm are unknown. Python versions, C library and companions are taken from
+    the CPU build of the same torch, which is built the same way.
     """
     family, _, machine = platform.partition("-")
     rows = []
@@ -195,16 +199,16 @@ def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple
     """The builds on AMD's own index for these GPUs, newest torch first; empty if they are of
     several families.
 
-    They come after PyTorch's: on Linux they serve the targets that PyTorch's wheels lack, on
-    Windows they are the only ones.
+    They come after PyTorch's builds: on Linux they support the targets that PyTorch's wheels lack,
+    and on Windows they are the only ones.
     """
     targets = {gpu.target for gpu in gpus}
     pages = {index_of(target) for target in targets}
     family, _, machine = platform.partition("-")
-    # One environment has the wheels of one family.
+    # An environment can only have the wheels for one family.
     if len(pages) != 1 or None in pages:
         return ()
-    # AMD's page offers Windows for Radeon and Ryzen, not for Instinct.
+    # For Windows, AMD's page only offers wheels for Radeon and Ryzen, not for Instinct.
     if family == "windows" and not targets <= {*WINDOWS_TARGETS}:
         return ()
     builds = []
@@ -275,7 +279,7 @@ def notes_of(
             f"it (up to torch {dates[-1]}); it brings ROCm as packages"
         )
         for gpu in gpus:
-            # The page lists one target of the family; others tried the rest.
+            # The page only lists one target of the family; users have tried the others.
             if gpu.target in RELATIVES and gpu.target not in BUILT_FOR:
                 yield (
                     f"AMD's page lists {RELATIVES[gpu.target][0]} for these wheels and not "
