@@ -28,7 +28,8 @@ def why_torch_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def why_backend_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if another backend was requested; None if this one was requested, or none at all."""
+    """The reason if another backend was requested; None if this one was requested, or none at
+    all."""
     if question.backend in ("auto", build.backend):
         return None
     return f"is not the backend asked for ({question.backend})"

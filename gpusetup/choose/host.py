@@ -1,4 +1,5 @@
-"""The host for which a build is chosen: its snapshot, and the facts that decide which builds fit."""
+"""The host for which a build is chosen: its snapshot, and the facts that decide which builds
+fit."""
 
 from __future__ import annotations
 

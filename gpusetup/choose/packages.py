@@ -400,7 +400,8 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
 
 
 def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
-    """The error that only old releases go together, with the requirements that request them anyway."""
+    """The error that only old releases go together, with the requirements that request them
+    anyway."""
     reasons, words = [], []
     for package in old:
         reasons.append(f"{package.package} only at {package.at}: {package.by}")
