@@ -198,8 +198,8 @@ def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
 def shown_installer(machine: Snapshot) -> str:
     """The installer whose commands are shown: `uv`, `pip` or `conda`.
 
-    This is the installer that installed torch. If it is unknown, the one that created the environment,
-    otherwise one that is available.
+    This is the installer that installed torch. If it is unknown, it is the one that created the
+    environment, otherwise one that is available.
     """
     manager, torch = machine.python.manager, machine.torch
     installed_by = (torch.installer or "").lower()

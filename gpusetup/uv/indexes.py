@@ -48,7 +48,7 @@ class Index(Frozen):
 
     @property
     def shown(self) -> str:
-        """The index as text for people: its host, the setting that names it, and the hosts of its
+        """The index as text for the user: its host, the setting that names it, and the hosts of its
         files.
 
         >>> Index(url="https://packages.example/simple", source="UV_INDEX").shown

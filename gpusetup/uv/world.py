@@ -128,7 +128,7 @@ def _credentials_in(folder: Path) -> Path:
 
 
 def _credentials_of_person() -> Path:
-    """The path of the file in which uv stores the person's passwords.
+    """The path of the file in which uv stores the user's passwords.
 
     https://docs.astral.sh/uv/concepts/authentication/cli/
     """
