@@ -1,6 +1,7 @@
 """Checks that stop `install` before an index is asked: a problem that torch cannot fix, a build
-that must not be replaced unasked, or an environment that must not be changed. Each error names the
-command to continue with."""
+that must not be replaced unasked, or an environment that must not be changed. Each error names a
+command that leads on.
+"""
 
 from __future__ import annotations
 
@@ -95,8 +96,9 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """Raise Blocked if the target is Windows' own Python, which the person did not name and in
-    which gpusetup only happens to run."""
+    """Raise Blocked if the target is Windows' own Python that the user did not name: gpusetup only
+    happens to run in it.
+    """
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

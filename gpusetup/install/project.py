@@ -1,8 +1,9 @@
 """The lines that a uv project's pyproject.toml needs so that torch comes from its own index.
 
-The index is `explicit`, so that nothing else comes from it; a platform without that build (a Mac,
-an aarch64 host of an old CUDA) keeps the default index. A project with one extra for each build
-gets a source for each of them, and uv is told that no two can be installed together.
+The index is `explicit`, so that nothing else comes from it. A platform without that build (such as
+a Mac, or an aarch64 host for an old CUDA version) keeps the default index. If a project has one
+extra for each build, each extra gets a source, and uv learns that no two of them can be installed
+together.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ PLATFORMS = {
     "sys_platform == 'linux' and platform_machine == 'aarch64'": ("linux", "aarch64"),
     "sys_platform == 'win32'": ("windows", "x86_64"),
 }
-"""The marker of each platform for which torch's own index has builds. The two of Linux make all of
-it: uv locks a project for every machine that its `environments` leave."""
+"""The marker of each platform for which torch's own index has builds. The two Linux markers
+together cover all of Linux, because uv locks a project for every machine that its `environments`
+allow.
+"""
 
 
 LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if family == "linux")
@@ -51,7 +54,7 @@ def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
         for marker, platform in PLATFORMS.items()
         if catalog.row_of(torch, backend, *platform)
     ]
-    # Every Linux is one of the two: a marker that is always true there says nothing.
+    # The two Linux markers together are true on every Linux, so they can be left out there.
     if set(LINUX_MARKERS) <= set(markers):
         others = [marker for marker in markers if marker not in LINUX_MARKERS]
         markers = ["sys_platform == 'linux'", *others]
@@ -61,7 +64,7 @@ def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
 # --- one extra for each build --------------------------------------------------------------------
 
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
-"""Names of extras that mean the build for the GPU of whoever installs it."""
+"""Extras with these names stand for the build that fits the user's GPU."""
 
 
 class Variant(Frozen):
@@ -71,13 +74,14 @@ class Variant(Frozen):
     backend: str
     kind: Kind = "extra"
     family: tuple[str, ...] = ("torch",)
-    """What of torch's family the project file names in it."""
+    """The names among torch and its companions that the project file has in this extra."""
     is_there: bool = False
-    """Whether the project file has it already."""
+    """Whether the extra already exists in the project file."""
 
     @property
     def words(self) -> tuple[str, str]:
-        """The option and name with which `uv sync` selects it, such as `--extra cpu`."""
+        """The option and the name with which `uv sync` selects this extra, such as `--extra
+        cpu`."""
         return (f"--{self.kind}", self.name)
 
     @property
@@ -88,8 +92,10 @@ class Variant(Frozen):
 def variants_wanted(
     asked: Sequence[str], project: ProjectFile, build: TorchBuild | None, catalog: Catalog
 ) -> tuple[Variant, ...]:
-    """The requested extras (`cpu`, `train=cu126`), or else the project's extras with torch whose
-    names stand for a build. Raises UsageError if a requested name stands for none."""
+    """The requested extras (`cpu`, `train=cu126`) or, if none is requested, the project's extras
+    that contain torch and whose names stand for a build. Raises UsageError if a requested name
+    stands for none.
+    """
     there = {extra.name: extra for extra in project.extras}
     if asked:
         return tuple(_asked_variant(word, there, build, catalog) for word in dict.fromkeys(asked))
@@ -102,7 +108,9 @@ def variants_wanted(
 
 
 def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
-    """An extra and its build; `extra` is None if the project file does not have it yet."""
+    """A variant for an extra and its build; `extra` is None if the project file does not have it
+    yet.
+    """
     if extra is None:
         return Variant(name=name, backend=backend)
     return Variant(name=name, backend=backend, kind=extra.kind, family=extra.family, is_there=True)
@@ -111,8 +119,9 @@ def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
 def _asked_variant(
     word: str, there: Mapping[str, NamedExtra], build: TorchBuild | None, catalog: Catalog
 ) -> Variant:
-    """The extra that one `--extra` requests, with the build that the word states or that its name
-    stands for."""
+    """The variant that one `--extra` requests. Its build is the one after `=`, or the one for which
+    its name stands.
+    """
     name, _, named_backend = word.partition("=")
     if not re.fullmatch(EXTRA_NAME, name):
         raise UsageError(f"{name!r} is no name of an extra", hint="such as `cpu` or `train=cu126`")
@@ -128,7 +137,8 @@ def _asked_variant(
 def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | None:
     """The backend that the name of an extra stands for; None if it stands for none.
 
-    `gpu` is the CUDA build of this machine, or that of the default index where it has no GPU.
+    `gpu` stands for the CUDA build for this machine or, if it has no GPU, for that of the default
+    index.
     """
     label = backend_label(name)
     known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
@@ -163,8 +173,9 @@ def pins_of(
     torch: str | None,
     question: tuple[Wish, Catalog],
 ) -> dict[str, str]:
-    """The versions of torch and its companions for an extra; `torch` None means the newest for its
-    backend. Raises Unsatisfiable if it has no build."""
+    """The versions of torch and its companions for an extra. If `torch` is None, the newest for its
+    backend is used. Raises Unsatisfiable if the backend has no build.
+    """
     wish, catalog = question
     torch = torch or common_release([variant.backend], wish, catalog)
     rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())

@@ -34,7 +34,7 @@ class NamedExtra(Frozen):
     name: str
     kind: Kind = "extra"
     family: tuple[str, ...] = ("torch",)
-    """What of torch's family it names."""
+    """The names among torch and its companions that it contains."""
 
 
 class ProjectFile(Frozen):
@@ -42,11 +42,11 @@ class ProjectFile(Frozen):
 
     extras: tuple[NamedExtra, ...] = ()
     tables: tuple[str, ...] = ()
-    """uv's tables that are there already and that new lines must be joined with."""
+    """uv's tables that already exist, so that new lines must be merged into them."""
     has_extras: bool = False
-    """Whether it has a table of extras."""
+    """Whether the file already has a table of extras."""
     base_family: tuple[str, ...] = ()
-    """What of torch's family the dependencies of the whole project name."""
+    """The names among torch and its companions in the dependencies of the project itself."""
 
 
 def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
@@ -90,7 +90,7 @@ def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The table with this name in a document; an empty one if there is none."""
+    """The table with this name in a document; empty if there is none."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 

@@ -1,6 +1,6 @@
 """Reads the metadata block of a script (PEP 723), and makes the lines to add to it.
 
-A block stands in comments between `# /// script` and `# ///`, and holds TOML.
+A block consists of comment lines between `# /// script` and `# ///`, which contain TOML.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ START, END = "# /// script", "# ///"
 
 
 class Script(Frozen):
-    """What a script says about torch: in its metadata block, and by its imports."""
+    """A script's relation to torch, according to its metadata block and its imports."""
 
     has_block: bool = False
     family: tuple[str, ...] = ()
-    """What of torch's family its dependencies name, or its code imports."""
+    """The names among torch and its companions in its dependencies or imports."""
     tables: tuple[str, ...] = ()
-    """uv's tables that are in the block already."""
+    """uv's tables that the block already contains."""
 
 
 def read_script(path: str) -> Script:
-    """What a script says about torch. Raises BadInput if it has two metadata blocks, or one that is
-    not valid TOML."""
+    """Read a script's metadata block and imports. Raises BadInput if it has two metadata blocks, or
+    one that is not valid TOML.
+    """
     text = named_file.read_text(path, MOST_BYTES)
     blocks = list(blocks_of(text))
     imported = family_imported(text)

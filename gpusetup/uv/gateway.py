@@ -139,7 +139,7 @@ class Gateway:
 
 @contextmanager
 def gateway(allowed: AllowedHosts, environment: Mapping[str, str]) -> Iterator[Gateway]:
-    """Run a proxy that allows these hosts during the block; `variables` contain the user's own
+    """Run a proxy that allows these hosts during the block; `environment` contains the user's own
     proxy settings.
     """
     way_out = Gateway(allowed, proxies_of(environment))
