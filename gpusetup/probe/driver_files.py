@@ -1,5 +1,6 @@
-"""The NVIDIA driver as seen in Linux files: /proc/driver/nvidia, kernel modules and device
-nodes."""
+"""The NVIDIA driver, as far as Linux files show it: /proc/driver/nvidia, kernel modules and device
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ Reader = Callable[[System], Snapshot]
 
 
 def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader:
-    """A function that reads a file about the driver; `subject` names the reading if the file cannot
-    be read."""
+    """Returns a function that reads a file about the driver. `subject` names the reading if the
+    file cannot be read.
+    """
 
     def read(system: System) -> Snapshot:
         text = read_or_none(system, path)
@@ -40,7 +42,7 @@ def _driver_snapshot(source: str, driver: Driver) -> Snapshot:
 
 
 def parse_module_version(text: str) -> Driver:
-    """The driver version in sysfs of the loaded module."""
+    """The loaded module's driver version, from sysfs."""
     version = text.strip() or None
     return Driver(version=version, module_version=version)
 
@@ -51,9 +53,10 @@ _read_modules = read_from(MODULES_FILE, "driver.module_loaded", parse_modules)
 
 
 def read_modules(system: System) -> Snapshot:
-    """Whether the driver's kernel modules are loaded; unknown under WSL, where Windows holds the
-    driver."""
-    # Under WSL, Windows holds the driver: that `nvidia` is missing there says nothing.
+    """Whether the driver's kernel modules are loaded; unknown under WSL, where the driver runs in
+    Windows.
+    """
+    # Under WSL the driver runs in Windows, so a missing `nvidia` module says nothing.
     if exists(system, "/dev/dxg"):
         return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
     return _read_modules(system)
@@ -77,7 +80,7 @@ def read_proc_gpus(system: System) -> Snapshot:
     gpus = []
     for name in names:
         page = read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or ""
-        # An administrator may exclude a GPU; the driver then does not use it.
+        # An administrator may exclude a GPU, and then the driver does not use it.
         if not is_excluded(page):
             gpus.append(parse_information(name, page))
     return Snapshot(gpus=tuple(gpus), readings=gpu_readings(GPUS_FOLDER, tuple(gpus)))
@@ -85,7 +88,9 @@ def read_proc_gpus(system: System) -> Snapshot:
 
 DEVICES_FOLDER = "/dev"
 NODE = re.compile(r"nvidia(?!-caps)|dxg")
-"""Names of device nodes; in `nvidia-caps` are the instances of MIG."""
+"""The names of NVIDIA's device nodes; the folder `nvidia-caps` is left out, because it contains MIG
+instances.
+"""
 
 
 def read_nodes(system: System) -> Snapshot:
@@ -114,7 +119,7 @@ def _node(path: str, stat: Stat | None) -> DeviceNode:
 
 
 LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
-# Where distributions, containers, WSL, Jetson and NixOS keep the driver's libraries.
+# The folders in which distributions, containers, WSL, Jetson and NixOS keep the driver's libraries.
 LINUX_FOLDERS = (
     "/usr/lib/wsl/lib",
     "/usr/lib/x86_64-linux-gnu",

@@ -1,7 +1,7 @@
 """What the driver's two libraries report: NVML and the CUDA driver API (libcuda).
 
-Each is asked in a child: `child_scripts/read_nvml.py`, which documents the form, and
-`read_cuda.py`.
+Each library is queried in a child process: `child_scripts/read_nvml.py`, which documents the
+output, and `read_cuda.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Library(NamedTuple):
 
     source: str
     number_field: str
-    """The field of `Gpu` that has the number of a GPU in this library's list."""
+    """The field of `Gpu` for a GPU's index in this library's list."""
     subject: str
     """The subject of the readings about the library itself."""
     init_failed: str
@@ -35,18 +35,21 @@ class Library(NamedTuple):
 NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
 LIBCUDA = Library("libcuda", "cuda_index", "cuda_api", "cuda-init-failed")
 NOT_SUPPORTED = (3, 13)
-"""Codes of NVML: the GPU does not have the value, or the driver does not know the call."""
+"""NVML's error codes for a value that the GPU does not have, or a call that the driver does not
+know.
+"""
 READ_FAILED = "gpu-read-failed"
-"""The kind of event for one value of one GPU that should be there and is not."""
+"""The kind of event for a single value of a GPU that is missing although it should exist."""
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
 )  # fmt: skip
-"""Values that every GPU has unless something is wrong; a laptop's may lack some."""
+"""Values that every GPU should have. Some laptop GPUs may lack a few."""
 NO_SUCH_CALL = 13
 ABSENT = (NO_SUCH_CALL, 21, 25, 26, None)
-"""Function not found, no data, deprecated, not ready; None: our binding lacks it. What a GPU does
-not support is judged by comparison with the others (gpu-does-not-answer)."""
+"""The codes for: function not found, no data, deprecated, not ready; None if our binding lacks the
+call. What a GPU does not support is judged by comparison with the other GPUs (gpu-does-not-answer).
+"""
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
@@ -61,7 +64,7 @@ def parse_nvml(answer: Answer) -> Snapshot:
     9
     """
     values, shared = parse_answer(NVML, answer)
-    # NVML's own version begins with that of CUDA: `12.580.95.05`.
+    # NVML's own version begins with CUDA's version, as in `12.580.95.05`.
     library_version = (values.get("nvml_version") or "").partition(".")[2]
     driver = Driver(
         version=values.get("driver_version"),
@@ -111,14 +114,14 @@ def parse_cuda(answer: Answer) -> Snapshot:
     source = LIBCUDA.source
     load_error = values.get("load_error")
     if load_error:
-        # There is no libcuda, or none that can be loaded.
+        # libcuda is missing or cannot be loaded.
         event = Event(kind="libcuda-missing", source=source, text=load_error)
         reading = Reading(subject="cuda_api", source=source, problem=load_error)
         return Snapshot(events=(event,), readings=(reading,))
 
     api = from_plain({**values, "init_code": values.get("init")}, CudaApi, what="libcuda's answer")
     foreign_kinds = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
-    # A stub or a compat library has its own CUDA version, not the driver's.
+    # A stub or a compat library reports its own CUDA version instead of the driver's.
     tells_driver_cuda = api.init_code == 0 and not foreign_kinds
     driver = Driver(
         cuda=api.version if tells_driver_cuda else None,
@@ -137,7 +140,7 @@ def parse_cuda(answer: Answer) -> Snapshot:
 
 
 NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
-"""Field of the answer -> what a libcuda is that did not come with the driver."""
+"""Maps a field of the answer to a description of a libcuda that did not come with the driver."""
 
 
 # --- what both children answer ------------------------------------------------------------------
@@ -147,14 +150,14 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     """The plausible values in a child's output, and a snapshot of what both libraries have in
     common.
 
-    That is a snapshot of the GPUs, an event for each value that should be there and is not, and
-    the readings.
+    That snapshot contains the GPUs, an event for each missing value that should exist, and the
+    readings.
     """
     failure = child_failure(library.source, answer)
     values = only_plausible(partial(answer))
     listed = values.get("devices")
     devices = [only_plausible(device) for device in listed or ()]
-    # An empty list is an answer; None says that the library did not start.
+    # An empty list means no GPUs; None means that the library did not start.
     values["devices"] = None if listed is None else devices
     gpus = None
     if listed is not None:
@@ -241,7 +244,7 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
     """Events for missing values that every GPU should have, and for calls that failed although the
     library had started."""
     for device in devices:
-        # Of a lost GPU no value can be read, and it has a finding of its own.
+        # No value of a lost GPU can be read, and another finding reports that GPU.
         if not device.get("lost"):
             yield from _missing_values_of_gpu(library.source, device)
     if values.get("init") != 0:
@@ -261,7 +264,7 @@ def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
     }
     problems = {}
     for problem in device["problems"]:
-        # Of several problems with one field the last counts.
+        # If a field has several problems, the last one counts.
         if _is_trouble(problem):
             problems[problem["field"]] = problem
     for field, problem in problems.items():
@@ -289,7 +292,7 @@ def _is_trouble(problem: Answer) -> bool:
     code = problem["code"]
     if code not in ABSENT:
         return True
-    # The list of GPUs and their handles exist in every driver.
+    # Every driver can list the GPUs and their handles.
     always_exists = problem["field"] in ("devices", "handle")
     return always_exists and code == NO_SUCH_CALL
 
