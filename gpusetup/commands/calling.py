@@ -16,7 +16,8 @@ class Listener(Console):
     or stderr."""
 
     def __init__(self, notify: Notify) -> None:
-        # Not the base's: it would change the streams of the program that calls us.
+        # The base class's `__init__` is not called, because it would change the streams of the
+        # calling program.
         self.json = True
         self.color = False
         self.verbose = False
@@ -32,8 +33,9 @@ class Listener(Console):
 def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
     """The document that a command returns for these option values.
 
-    Raises GpuSetupError, as the command line would print it, without the passwords in what was
-    typed; a fault of our own too (exit 5). TypeError is for values of a type that no option takes.
+    Raises the GpuSetupError that the command line would print, without the passwords in what was
+    typed. For a bug in gpusetup, it is the one with exit code 5. Raises TypeError for values of a
+    type that no option accepts.
     """
     module = command(name)
     listener = Listener(notify or (lambda _: None))

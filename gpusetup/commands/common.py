@@ -13,7 +13,7 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
 
 Machine = str | Path | Snapshot
-"""An example machine's name, the path of a snapshot's file, or a snapshot."""
+"""An example machine's name, the path of a snapshot file, or a snapshot."""
 
 
 def _backend(text: str) -> str:
@@ -31,7 +31,7 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
             time = float(text)
         except ValueError:
             raise argparse.ArgumentTypeError(problem) from None
-        # A NaN is in no range either.
+        # This condition also rejects NaN.
         if not least <= time <= most:
             raise argparse.ArgumentTypeError(problem)
         return time
@@ -119,12 +119,13 @@ class MachineToRead(NamedTuple):
     named: Machine | None = None
     """An example machine, a file, or a snapshot; None means this machine."""
     python: str | None = None
-    """The environment on this machine: its Python, or its folder."""
+    """The environment on this machine: the path of its Python, or its folder."""
     timeout: float | None = None
     """How many seconds to wait for the driver; None means the default."""
     need_target: bool = False
     """Whether the command ends if there is no Python environment (`Blocked`, exit code 3).
-    Otherwise it continues with Python and torch unknown."""
+    Otherwise it continues with unknown Python and torch.
+    """
     is_examined: bool = False
     """Whether the command itself finds what is wrong with the environment, as doctor does."""
 
@@ -167,7 +168,8 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Warn if VIRTUAL_ENV names no environment and, unless `ended`, if an installation was
-    interrupted."""
+    interrupted.
+    """
     from gpusetup.probe.own_files import interruptions
 
     for event in machine.events:

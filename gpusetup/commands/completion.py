@@ -20,7 +20,7 @@ EXAMPLES = (
 )
 SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
 FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
-"""What stands for a file or a folder in the help of an option."""
+"""The words that stand for a file or a folder in an option's help."""
 
 
 class CompletionQuestion(CommandQuestion):

@@ -112,7 +112,8 @@ def _write(file: Path, text: str, out: Console) -> None:
     """Replace a file atomically and make it readable for all users, because node_exporter runs as
     another user.
 
-    The node's health is the answer, so a full disk here is a warning and changes no exit code.
+    A full disk only causes a warning here and does not change the exit code, because the command's
+    purpose is to report the node's health.
     """
     from gpusetup.install.switching.files import write_safely
 

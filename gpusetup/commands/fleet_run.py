@@ -127,7 +127,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
     out.talk(f"{engine.title} {nodes}, each for {limit:g} s at most; records go to {into}")
     with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)
-    # Ctrl-C ends the jobs that were submitted, too.
+    # Ctrl-C also ends the jobs that were submitted.
     with interruptible():
         _ask_all(engine, into, out)
     if len(engine.skipped) and not any(into.iterdir()):
@@ -168,7 +168,7 @@ def _usual_python(question: FleetRunQuestion) -> str:
     if question.ray:
         return ""
     if question.kubernetes:
-        # The image's first Python: our path means nothing in it.
+        # In an image, use the first Python on its PATH: our path does not exist there.
         return "python"
     return sys.executable
 

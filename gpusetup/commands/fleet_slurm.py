@@ -121,13 +121,14 @@ def _require_usable_files(question: FleetSlurmQuestion) -> None:
             "would not read it"
         )
     if question.profile:
-        # The record of a failed node, or no record at all, would drain nothing and tell nobody.
+        # If the profile cannot be read, no node would ever be drained, and nobody would notice.
         read_profile(read_text(question.profile, MOST_BYTES), question.profile)
 
 
 def _about_python(named: str | None, folder: Path) -> str:
-    """A sentence about the Python that each node needs; if none was named, with the option that
-    names another."""
+    """A sentence about the Python that each node needs. If the user named none, it mentions the
+    option for another one.
+    """
     if named:
         return f"Each node needs gpusetup in {named}: try `{quote(named)} -m gpusetup fleet check`"
     return (

@@ -64,7 +64,8 @@ class InstallQuestion(CommandQuestion):
     python: str | None = shared(PYTHON, one_of="target")
     venv: str | None = option(
         "install into this environment; create it if it does not exist",
-        # Of `D:.venv` Windows knows the folder now, and no other program's later.
+        # On Windows, the folder that `D:.venv` means depends on the current folder of drive D,
+        # which other programs do not share.
         parse=lambda named: named and os.path.abspath(named),  # noqa: PTH100
         metavar="DIR",
         one_of="target",

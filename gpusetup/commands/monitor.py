@@ -54,7 +54,7 @@ FASTEST_SECONDS = 0.02
 DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.jsonl"
 DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
 DEMO_SECONDS = 0.1
-"""The time between two samples of the demonstration in a terminal."""
+"""The seconds between two samples of the demonstration in a terminal."""
 
 
 def length(text: str) -> float:
@@ -138,12 +138,13 @@ def run(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
-    """Start the child process that samples NVML; it takes `count` samples, or runs until it is
-    ended if `count` is 0."""
+    """Start the child process that samples NVML. It takes `count` samples or, if `count` is 0, runs
+    until it is stopped.
+    """
     package = Path(__file__).resolve().parent.parent
     hold_back = package / "child_scripts" / "hold_back.py"
     read_nvml = package / "child_scripts" / "read_nvml.py"
-    # `-I`: no variable and no file of the person's folder changes what the child imports.
+    # With `-I`, no variable and no file in the user's folder can change what the child imports.
     python = (sys.executable, "-I")
     command = (str(hold_back), str(read_nvml), f"{interval:g}", str(count))
     return StreamingChild((*python, *command))
@@ -165,7 +166,7 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.monitor.host import running_process
     from gpusetup.monitor.summary import Story
 
-    # A process that is not there is refused before anything is waited for.
+    # Before waiting for anything else, report a process that does not exist.
     process = None if question.pid is None else running_process(question.pid)
     if question.pid is not None and process is None:
         nvml.end()
@@ -189,9 +190,9 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     """The best source of samples: NVML, nvidia-smi, the source of another maker, or the machine
     without a GPU.
 
-    `not_watched` says why it is not more.
+    `not_watched` says why no better source is used.
 
-    Raises Unsatisfiable or Blocked if a GPU was asked for and none can be watched.
+    Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
     from gpusetup.monitor.nvml import open_nvml
     from gpusetup.monitor.other_makers import open_other_maker
@@ -271,7 +272,7 @@ def _command(watching: Watching) -> Reply:
     command = Command(argv, stdout_to=STDERR if stdout_is_ours else STDOUT)
     try:
         recording.take(watch(watching.source, recording.out.talk, _limits(watching), command))
-    finally:  # whatever ends the watching, it does not end the command
+    finally:  # however the watching ends, the command goes on
         code = command.exit_code()
     story = replace(watching.story, command=argv, exit_code=code, epochs=command.epochs())
     recording.finish(story)
@@ -301,7 +302,7 @@ def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
 
     host = HostSampler().sample()
     gpus = tuple(with_unified_memory(gpu, host) for gpu in sample.gpus)
-    # With a GPU the sample is that of the GPUs alone.
+    # With GPUs, the sample contains only their values.
     return answer(replace(sample, gpus=gpus, host=None if gpus else host), once)
 
 
@@ -340,7 +341,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
 
 
 def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
-    """What to know about a log that does not tell which GPU a row is about."""
+    """A note about a log that does not show which GPU a row belongs to."""
     missing = f"{file} has no column index, uuid or pci.bus_id"
     if not has_times:
         return (
@@ -356,8 +357,9 @@ def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
 
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names, and print the selection that the
-    variable makes."""
+    """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names. If the variable selects them,
+    print which ones.
+    """
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()

@@ -1,8 +1,9 @@
 """The command-line parser: every command with its options, and helpful errors for mistyped words.
 
-Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `QUESTION`, the record of its
-options, and `run(question, out) -> Reply`; `ACTIONS` names the modules of a command that has
-several. Only the one asked for is imported. What a command answers stands in `documents.py`.
+Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `QUESTION` (the record
+of its options), and `run(question, out) -> Reply`. If a command has several actions, `ACTIONS`
+lists their modules. Only the requested command is imported. `documents.py` contains the types of
+the commands' JSON documents.
 """
 
 from __future__ import annotations
@@ -37,23 +38,26 @@ COMMANDS = {
 """Maps each command to one line about what it does."""
 
 ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
-"""Commands whose modules import `gpusetup.api`, which itself imports this folder."""
+"""Commands whose modules are in other folders, because they import `gpusetup.api`, which itself
+imports this folder.
+"""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
 """Commands that only print text, without `--json` and `--schema`."""
 EXAMPLES = "examples:\n"
-"""How the examples below a command's help begin."""
+"""The heading of the examples below a command's help."""
 
 
 class CommandParser(argparse.ArgumentParser):
     """An argparse parser that reports errors as `UsageError`."""
 
     takes_command = False
-    """Whether the words after the first `--` are a person's command; they become `after`."""
+    """Whether the words after the first `--` are a command of the user; they become `after`."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
         dashes = words.index("--") if "--" in words else len(words)
-        # An unknown option is refused before its value is taken for something else.
+        # Refuse an unknown option first, because otherwise its value would be taken for another
+        # argument.
         unknown = [word for word in words[:dashes] if self._is_unknown_option(word)]
         if unknown and not children_of(self):
             self.refuse(unknown)
@@ -89,7 +93,8 @@ class CommandParser(argparse.ArgumentParser):
         known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
-            # A file or a machine without its option is what people leave out most.
+            # The most common mistake is a file or machine without its option, so suggest options
+            # that accept it.
             takers = []
             for name, action in known_options.items():
                 if action.metavar in ("MACHINE", "FILE"):
@@ -140,8 +145,9 @@ class HelpFormat(argparse.HelpFormatter):
 
 
 def build_parser(*with_options: str) -> CommandParser:
-    """The parser of all commands, with the options of the named commands only, because others need
-    not be imported."""
+    """The parser of all commands. It only contains the options of the named commands, because the
+    others need not be imported.
+    """
     parser = CommandParser(
         prog="gpusetup",
         description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
@@ -160,8 +166,9 @@ def build_parser(*with_options: str) -> CommandParser:
 
 
 def of_the_screen() -> argparse.ArgumentParser:
-    """A parser for the screen's options, which may also follow the command. They take no value,
-    because it could be mistaken for another option's."""
+    """A parser for the screen's options, which may also follow the command. They accept no value,
+    because it could be mistaken for another option's value.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
@@ -235,7 +242,7 @@ def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]
     COMMAND` means `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
-    # What concerns the screen may stand anywhere before a `--`.
+    # Options of the screen may appear anywhere before a `--`.
     screen_options, words_left = of_the_screen().parse_known_args(words[:end])
     words = (*words_left, *words[end:])
     if "help" in words[:1]:
@@ -304,7 +311,7 @@ CALLED: Mapping[str, str] = {
     "--keep-private": "raw full no-redact unredacted",
     "--json": "csv html format-json",
 }
-"""Maps our words to the words that other tools and people use."""
+"""Maps gpusetup's own words to the words that users and other tools use."""
 
 
 def meant(word: str, ours: Collection[str]) -> list[str]:
@@ -321,7 +328,8 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
         other_words = CALLED.get(name, "").split()
         if plain == name[2:] or plain in other_words:
             same_meaning.append(name)
-    # Nearer than 0.7 are slips of a finger; below it, difflib finds words of another meaning.
+    # Above 0.7, the word is probably a typing error; below that, difflib finds words with another
+    # meaning.
     return same_meaning[:3] or get_close_matches(word, ours, 1, 0.7)
 
 

@@ -108,7 +108,7 @@ class TuneQuestion(CommandQuestion):
 
     @property
     def measures(self) -> bool:
-        """Whether the options ask for a measurement, which runs the person's code."""
+        """Whether the options request a measurement, which runs the user's code."""
         return self.benchmark or self.batch_size
 
 
@@ -141,7 +141,7 @@ def _check(question: TuneQuestion) -> None:
 
 
 def run(question: TuneQuestion, out: Console) -> Reply:
-    """Run the requested measurements, then propose changes to the config if one is named."""
+    """Run the requested measurements. If the user named a config, then propose changes to it."""
     if question.preset:
         from gpusetup.commands.tune_preset import run_preset
 
@@ -181,7 +181,7 @@ def _read(path: str) -> Config:
 
 
 def _machine(question: TuneQuestion, out: Console) -> Snapshot:
-    """The machine to tune for; on this machine, nvidia-smi adds its GPUs if NVML cannot be
+    """The machine to tune for. On this machine, nvidia-smi adds its GPUs if NVML cannot be
     loaded."""
     machine = gather(MachineToRead(question.machine, question.python), out)
     if question.machine:
