@@ -284,7 +284,7 @@ TOOLS = (
         name="plan",
         command="plan",
         description=(
-            "Whether a training (with `serve`: a server) fits on GPUs, with which settings and "
+            "Whether a training run (with `serve`: a server) fits on GPUs, with which settings and "
             "by what margin. `max_context` and similar arguments find the largest value that "
             "fits. Sizes are GiB."
         ),

@@ -51,12 +51,12 @@ PYTHON: Option = option(
     "the environment to use: its Python, or its folder", "--python", metavar="PATH"
 )
 GPU: Option = options(
-    "choose or judge for a host with this GPU, by name or as sm_86; repeatable",
+    "assume a host with this GPU, given by name or as sm_86; repeatable",
     "--gpu",
     metavar="NAME",
 )
 DRIVER: Option = option(
-    "choose or judge for a host with this NVIDIA driver version, e.g. 580.95.05",
+    "assume a host with this NVIDIA driver version, e.g. 580.95.05",
     "--driver",
     metavar="VERSION",
 )
@@ -96,7 +96,7 @@ PROMETHEUS: Option = option(
     metavar="FILE",
 )
 HISTORY: Option = option(
-    "record in this folder since when this node has each finding (NODE.history.json)",
+    "record in this folder since when this node has had each finding (NODE.history.json)",
     "--history",
     metavar="DIR",
 )

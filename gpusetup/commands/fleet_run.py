@@ -41,9 +41,9 @@ EXAMPLES = (
 )
 
 
-BY_ENGINE = HelpGroup("by which engine")
+BY_ENGINE = HelpGroup("how to reach the nodes")
 EACH_NODE = HelpGroup("what each node does")
-HOW = HelpGroup("how")
+HOW = HelpGroup("submission and records")
 
 
 class FleetRunQuestion(CommandQuestion):

@@ -21,8 +21,8 @@ from gpusetup.system.refusals import blocked_by_files
 SUMMARY = """Writes a prolog, a health program, and the lines for slurm.conf into a folder, without
 changing Slurm's own files. After two failed checks, the health program drains the node and gives
 the reason; it only resumes nodes that it drained itself. The two programs never take more than a
-share of a partition out of service, because if a check fails on all nodes at once, usually somebody
-has changed something."""
+share of a partition out of service, because a check that fails on all nodes at once usually points
+to a change, not to broken nodes."""
 EXAMPLES = (
     "gpusetup fleet slurm /etc/slurm/gpusetup",
     "gpusetup fleet slurm /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
@@ -49,7 +49,7 @@ class FleetSlurmQuestion(CommandQuestion):
     )
     profile: str | None = shared(PROFILE)
     drain_at_most: str = option(
-        "drain at most this share or number of the nodes of a partition, but always allow one; "
+        "drain at most this share or number of a partition's nodes, but always allow one; "
         "0: drain none "
         f"(default: {DEFAULT_DRAIN_LIMIT})".replace("%", "%%"),
         default=DEFAULT_DRAIN_LIMIT,

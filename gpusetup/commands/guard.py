@@ -27,9 +27,9 @@ from gpusetup.render.screen import (
 )
 from gpusetup.system.system import System
 
-SUMMARY = """Prevents pip and uv from replacing torch and the packages that need it. For this it
-uses a constraints file: an installation that would replace one of them fails. Without `--write` it
-only shows the file; `--undo` removes the file."""
+SUMMARY = """Prevents pip and uv from replacing torch and the packages that need it. It
+uses a constraints file, so that an installation that would replace one of them fails. Without
+`--write`, it only shows the file; `--undo` removes it."""
 
 EXAMPLES = (
     "gpusetup guard",

@@ -71,15 +71,15 @@ class InstallQuestion(CommandQuestion):
         one_of="target",
     )
     download: str | None = option(
-        "only download the wheels into a folder, for `--offline`", metavar="DIR", one_of="files"
+        "only download the wheels into this folder, for `--offline`", metavar="DIR", one_of="files"
     )
     offline: str | None = option(
-        "install from a folder of downloaded wheels, without a network",
+        "install from this folder of downloaded wheels, without a network",
         metavar="DIR",
         one_of="files",
     )
     project: bool = switch(
-        "print what to add to a uv project's pyproject.toml, or to a SCRIPT.py, instead"
+        "install nothing; print what to add to a uv project's pyproject.toml or to a SCRIPT.py"
     )
     extra: tuple[str, ...] = options(
         "with --project: an extra with its own build, such as cpu, cu130 or train=cu126; "
@@ -87,7 +87,7 @@ class InstallQuestion(CommandQuestion):
         metavar="NAME",
     )
     dry_run: bool = switch("only show what would be done")
-    yes: bool = switch("do not ask", "-y", "--yes")
+    yes: bool = switch("do not ask for confirmation", "-y", "--yes")
     no_verify: bool = switch("do not test the result")
     undo: bool = switch("restore what the last installation replaced")
     gpu: tuple[str, ...] = shared(GPU, group=OTHER_HOST)

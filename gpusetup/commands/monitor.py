@@ -37,9 +37,9 @@ SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the N
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
 memory-bound, memory-tight, throttled, bursty, idle, uneven, cpu-bound or faulty), its evidence and
 the next step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU,
-memory and DataLoader workers are watched too, and if it prints its epochs you get the seconds of
-one. Without a GPU, the command and the machine are watched. With `--json` the command's output goes
-to stderr."""
+memory and DataLoader workers are watched too, and if it prints its epochs you also get the time
+per epoch. Without a GPU, the command and the machine are watched. With `--json` the command's
+output goes to stderr."""
 JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (
@@ -104,12 +104,12 @@ class MonitorQuestion(CommandQuestion):
     )
     replay: str | None = option(
         "judge a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, -q, "
-        "dmon, a log of --query-gpu); a command after `--` is not run, but says what ran",
+        "dmon, a log of --query-gpu); a command after `--` is not run, but tells gpusetup what ran",
         metavar="FILE",
         one_of="how",
     )
     demo: bool = switch(
-        "replay an example recording, to see what the output for a training looks like",
+        "replay an example recording, to see what the output for a training run looks like",
         one_of="how",
     )
     after: tuple[str, ...] = command_after_dashes()

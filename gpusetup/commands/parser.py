@@ -24,12 +24,12 @@ from gpusetup.verify import streams
 COMMANDS = {
     "doctor": "finds what is wrong with this machine, or with a pasted report, and how to fix it",
     "resolve": "says which PyTorch build fits this machine, and why the others do not",
-    "install": "installs the build that fits and tests it; restores the previous one if that fails",
+    "install": "installs the build that fits and tests it; restores the previous one if it fails",
     "guard": "keeps pip and uv from replacing torch and the packages that need it",
     "verify": "tests that torch works on the GPUs, by computing with it",
-    "plan": "says whether a training fits on these GPUs, and with which settings",
+    "plan": "says whether a training run fits on these GPUs, and with which settings",
     "tune": "adapts a training config to this machine; can measure the best batch size",
-    "monitor": "watches the GPUs or a training, and tells you at the end what slowed it down",
+    "monitor": "watches the GPUs or a training run, and tells you at the end what slowed it down",
     "fleet": "checks one node or many, and says which one differs from the others",
     "snapshot": "prints a record of this machine without private data, or compares two records",
     "mcp": "lets AI assistants use gpusetup over the Model Context Protocol",
@@ -172,7 +172,7 @@ def of_the_screen() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
-    add("-v", "--verbose", action="store_true", help="show where an error arose")
+    add("-v", "--verbose", action="store_true", help="show where in the code an error arose")
     return parser
 
 
@@ -204,7 +204,7 @@ def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str)
         add = child.add_argument_group("common").add_argument
         json = getattr(module, "JSON", "print exactly one JSON document")
         add("--json", action="store_true", help=json)
-        add("--schema", action=_Schema, nargs=0, help="print its JSON schema")
+        add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
 
 

@@ -43,8 +43,8 @@ from gpusetup.render.plan import plan_text
 from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
-SUMMARY = """Tells you whether a training fits on GPUs, with which settings, and how much memory is
-left. If you name no GPU, it uses those of this machine."""
+SUMMARY = """Tells you whether a training run fits on your GPUs, with which settings, and how much
+memory is left. If you name no GPU, it uses those of this machine."""
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
@@ -98,7 +98,7 @@ class PlanQuestion(CommandQuestion):
         group=MODEL,
     )
     encoded_before: bool = switch(
-        "for a denoiser: assume that you encode texts and images before the training, so that its "
+        "for a denoiser: assume that you encode texts and images before training, so that its "
         "text encoders and VAE are not on the GPU",
         group=MODEL,
     )
@@ -212,14 +212,14 @@ class PlanQuestion(CommandQuestion):
     )
     max_batch: bool = switch("find the largest batch that fits", group=ANSWER, one_of=ONE_UNKNOWN)
     gpus_needed: bool = switch(
-        "find the smallest number of GPUs that is enough without offload",
+        "find the smallest number of GPUs on which the job fits without offloading",
         group=ANSWER,
         one_of=ONE_UNKNOWN,
     )
     cells: str | None = option(
         "plan every row of a CSV file, and print JSON", metavar="CSV", group=ANSWER
     )
-    predict: bool = switch("always predict, even if this job has been measured", group=ANSWER)
+    predict: bool = switch("always predict, even if a measurement of this job exists", group=ANSWER)
 
     serve: str | None = option(
         "plan an inference server: vllm (default), sglang, llama.cpp; for an older version: "
@@ -231,7 +231,9 @@ class PlanQuestion(CommandQuestion):
     weights: str | None = option(
         "type of the weights: bf16, fp8, int4, q4_k_m", metavar="TYPE", group=SERVING
     )
-    cache: str | None = option("type of the cache: bf16, fp8, q8_0", metavar="TYPE", group=SERVING)
+    cache: str | None = option(
+        "type of the KV cache: bf16, fp8, q8_0", metavar="TYPE", group=SERVING
+    )
     gpu_memory_utilization: float | None = option(
         "the share of the GPU that the server may use: 0.95 (vLLM's option; SGLang's is "
         "--mem-fraction-static)",

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from gpusetup.tune.case import Facts, Measured, Proposal
 
 SUMMARY = """Proposes changes to a training config for this machine: it prints a diff, and a reason
-and a source for every changed line. It does not change the model, loss, data and effective batch
-size; mixed precision changes the rounding. With --batch-size it measures which batch size fits."""
+and a source for every changed line. It does not change the model, loss, data or effective batch
+size, but mixed precision changes the rounding. With --batch-size it measures which batch size
+fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
@@ -75,7 +76,7 @@ class TuneQuestion(CommandQuestion):
         "change CONFIG itself, and keep the previous file", group=THE_CONFIG, one_of="written"
     )
     benchmark: bool = switch(
-        "measure how much AMP, batch, workers and compile gain", group=MEASURING
+        "measure the gain from AMP, batch size, workers and torch.compile", group=MEASURING
     )
     batch_size: bool = switch("find the batch size that fits", group=MEASURING)
     code: str | None = option(
@@ -84,9 +85,12 @@ class TuneQuestion(CommandQuestion):
         metavar="MODULE:FUNCTION",
         group=MEASURING,
     )
-    max: int | None = option("the largest size to try", metavar="N", parse=int, group=MEASURING)
+    max: int | None = option(
+        "the largest batch size to try", metavar="N", parse=int, group=MEASURING
+    )
     grow_batch: bool = switch(
-        "if a larger effective batch ran, write it (this changes the experiment)", group=MEASURING
+        "write a larger effective batch size if one ran (this changes the experiment)",
+        group=MEASURING,
     )
     gpu_mem: int | None = option(
         "use no more memory than this",
