@@ -73,7 +73,7 @@ class Undeclared(Frozen):
     """A library that NVIDIA's torch wheels for Jetson need but do not declare as a dependency."""
 
     library: str
-    """How its file begins."""
+    """The beginning of its file name."""
     packages: tuple[str, ...]
     """The pip packages that contain the library; `{major}` is the CUDA major version."""
     folder: str
@@ -122,7 +122,7 @@ class Extension(Frozen):
     """A package with compiled extensions of torch."""
 
     name: str
-    """What pip installs."""
+    """The name under which pip installs it."""
     modules: tuple[str, ...] = ()
     """Its compiled modules whose names do not contain the package's name."""
     pins_torch: bool = False

@@ -22,10 +22,10 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import cuda_of, parsed
 
 PLATFORM = re.compile(
-    # `manylinux_2_28_x86_64`, `manylinux2014_aarch64`, `linux_x86_64`.
+    # On Linux: `manylinux_2_28_x86_64`, `manylinux2014_aarch64` or `linux_x86_64`.
     r"(?P<many>manylinux\w*?|linux)_(?P<linux>x86_64|aarch64)"
     r"|(?P<win>win_amd64)"
-    # `macosx_11_0_arm64`.
+    # On macOS: `macosx_11_0_arm64`.
     r"|macosx_(?P<macos>\d+_\d+)_(?P<mac>arm64|x86_64)"
 )
 """The platform tag of a wheel's name."""
@@ -79,7 +79,7 @@ class NamedWheel(Frozen):
     torch: str
     label: str
     python: str
-    """`3.11`, `3.13t`."""
+    """The Python version, such as `3.11` or `3.13t`."""
     family: Family
     machine: str
     glibc: str | None = None

@@ -11,7 +11,7 @@ from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import Capability, parsed
 
 JETPACKS = facts(JetPack)
-"""Oldest first."""
+"""All JetPack releases, oldest first."""
 FIRST_OF_THOR = next(row for row in JETPACKS if row.torch_for)
 UNIFIED = next(row for row in JETPACKS if len(row.torch_for) > 1)
 """The first release in which Orin runs the ordinary wheels too; older boards cannot install it."""

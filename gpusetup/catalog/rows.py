@@ -121,7 +121,7 @@ class AmdRelease(Frozen):
     rocm: str
     """The ROCm version, as in the label of the torch version: `7.13.0`."""
     pythons: str
-    """`3.11 3.12`."""
+    """The Python versions, such as `3.11 3.12`."""
     on: str
     """The platforms, such as `linux-x86_64 windows-x86_64`. On Windows, only Radeon and Ryzen are
     supported.
@@ -132,9 +132,9 @@ class Nightly(Frozen):
     """The backends that have nightly builds on a platform."""
 
     on: str
-    """`linux-x86_64`."""
+    """The platform, such as `linux-x86_64`."""
     backends: str
-    """`cpu cu126 cu130`."""
+    """The backends, such as `cpu cu126 cu130`."""
     as_of: str
 
 

@@ -131,7 +131,7 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
     members.update(package.name for package in choice.packages)
     names_only_torch = members == {"torch"} and not wish.packages
     if names_only_torch:
-        # They move with it.
+        # Installed companions change together with torch.
         members.update(installed_family(host.machine))
     return tuple(name for name in FAMILY if name in members)
 

@@ -34,7 +34,7 @@ class Description(Frozen):
     gpus: tuple[str, ...] = ()
     os: Family | None = None
     machine: str | None = None
-    """`x86_64` or `aarch64`."""
+    """The processor architecture: `x86_64` or `aarch64`."""
     python: str | None = None
     glibc: str | None = None
 

@@ -148,7 +148,7 @@ def named_backend(machine: Snapshot) -> str:
     cuda = cuda_shown(machine)
     if cuda is None:
         return "auto"
-    # `12.4` -> `cu124`
+    # For example, `12.4` becomes `cu124`.
     digits = cuda.replace(".", "")
     return f"cu{digits}" if digits else "auto"
 

@@ -195,7 +195,7 @@ def label_of(text: str | None) -> str | None:
     """
     _, _, label = (text or "").partition("+")
     label = label.strip().lower()
-    # `2.5.1+` names nothing.
+    # `2.5.1+` has an empty label, which names no backend.
     return label or None
 
 

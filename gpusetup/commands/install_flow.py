@@ -96,7 +96,7 @@ def install(session: Session) -> Reply:
     if request.wheelhouse:
         wish = use_wheelhouse(job, target, request.wheelhouse, wish)
 
-    # What to install.
+    # Decide what to install.
     is_new_environment = target.venv is not None or request.download is not None
     order = order_of(request, wish, machine, fresh=is_new_environment)
     stops = Stops(order, job.talk)

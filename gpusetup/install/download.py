@@ -97,7 +97,7 @@ class Fetching(NamedTuple):
     folder: Path
     allowed: AllowedHosts
     logins: Mapping[str, tuple[str, str]]
-    """By host."""
+    """Maps a host to the user and password for it."""
 
 
 def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:

@@ -25,7 +25,7 @@ class Task(Frozen):
     host: Host
     """The host on which torch will run; if the environment does not exist yet, it has no torch."""
     wish: Wish
-    """What was asked for."""
+    """What the user requested."""
     choice: Choice
     coming: Coming
     why: str | None = None

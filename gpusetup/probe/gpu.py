@@ -220,7 +220,7 @@ def with_numa_nodes(gpus: Sequence[Gpu], on_bus: Iterable[PciDevice]) -> Sequenc
 
 
 NO_DEVICE = 100
-"""CUDA_ERROR_NO_DEVICE."""
+"""The code of CUDA_ERROR_NO_DEVICE."""
 
 
 def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:

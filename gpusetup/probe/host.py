@@ -235,7 +235,7 @@ def read_cgroup_limit(system: System) -> int | None:
     limits = []
     for text in cgroup_values(system, "memory.max"):
         limit = text.strip()
-        # `max` is no limit.
+        # The text `max` means no limit.
         if limit.isdigit():
             limits.append(int(limit))
     return min(limits, default=None)

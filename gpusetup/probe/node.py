@@ -103,7 +103,7 @@ def links(system: System) -> dict[str, str]:
     for device in list_or_empty(system, INFINIBAND):
         for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
             folder = f"{INFINIBAND}/{device}/ports/{port}"
-            # `4: ACTIVE`, `1: DOWN`.
+            # The file contains, for example, `4: ACTIVE` or `1: DOWN`.
             if _port_value(system, folder, "state").endswith("ACTIVE"):
                 rate = _port_value(system, folder, "rate") or "unknown rate"
                 layer = _port_value(system, folder, "link_layer")

@@ -21,7 +21,7 @@ from gpusetup.system.system import HOLD_BACK, System
 
 PROGRAM = "nvidia-smi"
 FIELDS = ("index", "name", "uuid", "memory.total", "compute_cap")
-"""Of `nvidia-smi --help-query-gpu`."""
+"""Fields from the list in `nvidia-smi --help-query-gpu`."""
 FIELDS_OF_OLD_DRIVERS = FIELDS[:-1]
 """Drivers before 470 do not know `compute_cap` and reject the whole query."""
 LIMIT_SECONDS = 20.0

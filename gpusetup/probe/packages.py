@@ -23,7 +23,7 @@ from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 INFO_FOLDER = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*)(-py[\d.]+.*)?\.(dist-info|egg-info)$")
-"""`torch-2.9.1+cu128.dist-info`, `six-1.16.0-py3.11.egg-info`."""
+"""A folder such as `torch-2.9.1+cu128.dist-info` or `six-1.16.0-py3.11.egg-info`."""
 LIBRARY_IN_RECORD = re.compile(
     # A compiled library with or without a version, such as `torch/lib/libtorch.so` or
     # `libz.so.1.3`.

@@ -301,7 +301,7 @@ def facts_from_files(system: System, python: str) -> dict[str, Any]:
         conda_python = CONDA_PYTHON.search(conda_files)
         version = conda_python[1] if conda_python else None
     if version:
-        # `3.11.9.final.0` of virtualenv.
+        # virtualenv writes `3.11.9.final.0`.
         version = ".".join(version.split(".")[:3])
     return {
         "prefix": prefix,

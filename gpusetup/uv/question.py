@@ -51,7 +51,7 @@ class Requirements(Frozen):
     """
 
     family: tuple[str, ...]
-    """`torch==2.9.1+cu128`."""
+    """The requirements for torch and its companions, such as `torch==2.9.1+cu128`."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     index: str
@@ -100,7 +100,7 @@ class Question(Frozen):
 
     requirements: Requirements
     python: str
-    """The interpreter."""
+    """The path of the Python interpreter."""
     python_version: str
     """The Python version of the environment or of the described machine."""
     platform: str | None = None

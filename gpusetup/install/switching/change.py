@@ -376,7 +376,7 @@ def remove_empty(files: Iterable[str]) -> None:
     """Remove the folders of these files and their parents if they are empty; the library folder
     itself stays."""
     folders = {os.path.dirname(path) for path in files}
-    # The inner folders first.
+    # Inner folders come before outer ones.
     for folder in sorted(folders, reverse=True):
         with suppress(OSError):
             # The library folder itself stays even if it is empty, because an environment needs it.

@@ -61,7 +61,7 @@ class Promise(NamedTuple):
     digest: str
     """The digest; empty if the list states none, as for the list itself."""
     record: str
-    """The list."""
+    """The path of the list (RECORD)."""
 
 
 Promises = Mapping[str, Sequence[Promise]]

@@ -37,7 +37,7 @@ class Layout(Frozen):
     python: str
     """The interpreter's path, as the user calls it."""
     version: str
-    """`3.11.7`."""
+    """The Python version, such as `3.11.7`."""
     prefix: str
     purelib: str
     platlib: str

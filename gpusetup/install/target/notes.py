@@ -17,7 +17,7 @@ from gpusetup.named_file import read_text
 from gpusetup.uv.toml import parse_toml
 
 MOST_BYTES = 1 << 20
-"""Of a project file."""
+"""The maximum size of a project file."""
 WORTH_SAYING_BYTES = 100 << 20
 """The size from which a copy is worth a note; a smaller one goes unnoticed."""
 
