@@ -30,7 +30,7 @@ class PossibleChange(Frozen):
         return self.kind in of_the_host
 
     def advice(self, build: TorchBuild) -> Advice:
-        """The advice to make this change, naming the build that it would give."""
+        """The advice to make this change, with the build that would then fit."""
         of_build = build.torch if self.kind == "torch" else build.backend
         return Advice(
             change=self.kind,
@@ -41,7 +41,7 @@ class PossibleChange(Frozen):
 
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
     """The change that allows the newest torch; None if no change allows a newer torch than the
-    chosen one.
+    chosen build has.
 
     A change that keeps the request is preferred to one that does not. Of two equally good changes
     the first one is taken.
@@ -66,7 +66,8 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
 
 
 def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
-    """Yields all possible changes, least costly first: driver, Python, torch version, backend."""
+    """Yields all possible changes, the least costly first: driver, Python, torch version,
+    backend."""
     catalog, host, wish = question.catalog, question.host, question.wish
     for driver in other_drivers(question):
         other_host = replace(
@@ -84,8 +85,8 @@ def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
         other_host = replace(host, python=python, python_bits=64)
         changed = replace(question, host=other_host)
         yield PossibleChange(kind="python", to=python, question=changed)
-    # The requested torch may name its backend (`2.5.1+cu124`). That request stays, even for another
-    # torch.
+    # The requested torch version may name its backend (`2.5.1+cu124`). The change to any torch
+    # version must keep that backend.
     any_torch = replace(wish, torch=None, backend=question.backend)
     changed = replace(question, wish=any_torch)
     yield PossibleChange(kind="torch", to=None, question=changed)

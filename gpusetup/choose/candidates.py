@@ -1,5 +1,6 @@
-"""The torch builds that can go together with packages, and the choice of a set from the companion
-table alone."""
+"""The torch builds that work with the requested packages. Can also choose a set of packages from
+the companion table alone.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ requested. Otherwise there would be too many to try.
 
 
 class PackageQuestion(Frozen):
-    """The question of which packages go together with which torch on a host."""
+    """A question: which of these packages and torch builds work together on this host?"""
 
     wish: Wish
     host: Host
@@ -55,7 +56,7 @@ class PackageQuestion(Frozen):
 
     @property
     def companions(self) -> CompanionQuestion:
-        """The same question in the form that the companion table needs."""
+        """The same question, in the form that the companion table's functions need."""
         return CompanionQuestion(
             words=self.words,
             host=self.host.facts,
@@ -67,8 +68,9 @@ class PackageQuestion(Frozen):
 def candidates(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The builds for which each package has a release, newest torch first; among builds of one
-    torch, `prefer` comes first, then the best for the host."""
+    """The builds for which each package has a release, newest torch first. Among builds of the same
+    torch version, `prefer` comes first, then the best one for the host.
+    """
     builds = question_of(question.wish, question.host, question.catalog)
     companions = question.companions
     fitting = []
@@ -97,8 +99,9 @@ def builds_to_try(
 
 
 def takes_old_torch(question: PackageQuestion) -> bool:
-    """Whether torch versions before 2.5 are tried too, because a torch version or a package version
-    was requested."""
+    """Whether to try torch versions before 2.5 too, because a torch version or a package version
+    was requested.
+    """
     if question.wish.torch:
         return True
     requirements = map(Requirement, question.words)
@@ -152,8 +155,9 @@ def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
-    """Yields advice to install a newer driver, if the packages have a release for a later CUDA
-    version."""
+    """Yields the advice to install a newer driver, if the packages have a release for a newer CUDA
+    version.
+    """
     unknown_driver = replace(question.host.machine, driver=Driver())
     host = host_of(unknown_driver, question.catalog)
     builds = candidates(replace(question, host=host))
@@ -225,8 +229,9 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The versions of a package that the companion table allows with a build; an empty specifier if
-    it sets no limit."""
+    """The versions of a package that the companion table allows with a build. If the table sets no
+    limit, the specifier is empty.
+    """
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):
@@ -243,8 +248,8 @@ def how_to_build(name: str) -> str:
 
 
 def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """The version with the backend label that torch's index uses; unchanged for packages and builds
-    without labels.
+    """Returns the version with the label of the build's backend, as on torch's index. Packages and
+    builds without labels keep the plain version.
 
     >>> from gpusetup.catalog.file import load_catalog
     >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")

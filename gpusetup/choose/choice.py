@@ -1,5 +1,6 @@
-"""The decision on a host's torch: the build, what happens to the installed torch, and why other
-builds were not chosen."""
+"""The decision about torch on a host: which build it gets, what happens to the installed torch, and
+why other builds were not chosen.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +32,11 @@ Action = Literal[
     "refused",
     "nothing",
 ]
-"""What becomes of torch: it stays; the same again, because files are missing; it changes, and by
-which rule; it was not there; it would go to another maker's GPUs or to the CPU, which nobody asked
-for; nothing fits."""
+"""What happens to torch. "kept": it stays. "again": the same build is installed again, because
+files are missing. "same-version", "nearest-newer", "newest" and "upgrade": it is replaced by that
+rule. "first": torch was not installed. "refused": the new build would be for another maker's GPUs
+or for the CPU, without a request for that. "nothing": no build fits.
+"""
 
 
 class Choice(Frozen):
@@ -78,8 +81,7 @@ class Choice(Frozen):
 
     @property
     def index_url(self) -> str | None:
-        """The URL of the folder on torch's index that contains the build; None if no index
-        has it."""
+        """The URL of the folder on torch's index that has the build; None if no index has it."""
         build = self.build
         if build is None or build.channel != "pytorch":
             return None
@@ -91,21 +93,22 @@ class Choice(Frozen):
 
     @property
     def moves(self) -> bool:
-        """Whether torch is newly installed, replaced, or installed again."""
+        """Whether torch is installed for the first time, replaced, or installed again."""
         stays = ("kept", "refused", "nothing")
         # "again" counts too, because it reinstalls the same build to restore its missing files.
         return self.action not in stays
 
     def limits_torch(self, torch: str) -> bool:
-        """Whether the choice is for this torch version, so that its `limits` apply."""
+        """Whether this choice has this torch version, so that its `limits` apply."""
         build = self.build
         if build is None:
             return False
         return build.torch == torch
 
     def at_root(self, root: str) -> Choice:
-        """The choice with the URLs of a mirror; unchanged if the build is not from torch's own
-        index."""
+        """The choice with a mirror's URLs. A build that is not from torch's own index stays as it
+        is.
+        """
         build = self.build
         # conda's channels have their own mirrors.
         if root == INDEX_ROOT or build is None or build.channel != "pytorch":
@@ -118,8 +121,8 @@ class Choice(Frozen):
 
 
 def crosses(installed: str | None, chosen: str | None) -> bool:
-    """Whether replacing the installed backend with the chosen one gives up the GPUs of the maker
-    that torch was built for.
+    """Whether replacing the installed backend with the chosen one gives up support for the
+    installed backend's GPUs.
 
     >>> crosses("cu130", "cpu"), crosses("rocm6.4", "cu130"), crosses("cpu", "cu130")
     (True, True, False)

@@ -1,15 +1,15 @@
 """Decides which torch a host gets. doctor, resolve, install, fleet and the API all use this module.
 
-The ladder, each step only where the one before has no answer:
+The first of these cases that applies decides:
 
     1. a GPU of AMD or Intel, or a build for one, is named: that maker's newest build;
-    2. nothing is named: what the machine or its text shows is wanted, the strictest wish first,
-       until one can be met;
-    3. only packages are named, and torch is there: it stays, whether or not it serves;
-    4. the least change to the torch that is there, or the newest that fits.
+    2. nothing is named: the requests that the machine or the report shows, strictest first, until
+       a build meets one;
+    3. only packages are named, and torch is installed: it stays, whether it works or not;
+    4. otherwise the smallest change to the installed torch, or the newest build that fits.
 
-With packages, the torch of the ladder is the first that is tried; the index or the table of
-companions decides which torch goes together with them.
+If packages are requested, that torch is only the first one to be tried. The index or the companion
+table decides which torch works with the packages.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
 def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
-    """Choose torch, together with the requested packages if an index or the companion table can be
-    asked."""
+    """Choose torch, and also the requested packages if an index or the companion table can be
+    asked.
+    """
     maker = maker_to_serve(wish, host)
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:
@@ -101,8 +102,9 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """Choose torch by what the machine or the report asks for: the first request that a build
-    meets, otherwise the last one."""
+    """Choose torch by what the machine or the report asks for. The first request for which a build
+    exists wins; if there is none, the last request.
+    """
     choice = Choice()
     for shown_wish in wishes_shown(host.machine, catalog):
         choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
@@ -115,8 +117,8 @@ def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:
-    """The choice changed to the torch that goes together with the packages, with the version of
-    each package.
+    """The choice, changed to the torch that works with the packages, with the version of each
+    package.
 
     If the installed torch stays and works with the packages, the installer chooses their versions.
     """
@@ -144,7 +146,7 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
 
 
 def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
-    """Whether the packages go together with the torch that was chosen without them."""
+    """Whether the packages work with the torch that was chosen without them."""
     build = choice.build
     if build is None:
         return False
@@ -154,8 +156,9 @@ def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
 def reason_with_packages(
     choice: Choice, moved: Choice, chosen: PackageSet, question: PackageQuestion
 ) -> str | None:
-    """The reason for this torch: the same as without packages, or the package that prevents the
-    other torch; None if unknown."""
+    """The reason for this torch: the same as without packages, or the package that rules out the
+    newer torch; None if unknown.
+    """
     if is_same_build(choice, chosen):
         return choice.reason
     if choice.build is not None and not choice.moves:
@@ -169,7 +172,7 @@ def reason_with_packages(
 
 
 def with_companions(build: TorchBuild | None, chosen: PackageSet) -> TorchBuild | None:
-    """The build with the torchvision and torchaudio versions from a set; None stays None."""
+    """The build with the set's torchvision and torchaudio versions; None if there is no build."""
     if build is None:
         return None
     versions = {package.name: package.version for package in chosen.packages}

@@ -44,8 +44,8 @@ class Coming(Frozen):
 
 
 def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What to install for a choice: torch and what changes with it or, if torch stays, only
-    packages that keep it.
+    """What to install for a choice. If torch changes, this is torch and what changes with it,
+    otherwise only packages that work with the current torch.
 
     Raises Unsatisfiable if a requested companion has no release for the torch that stays.
     """
@@ -69,8 +69,9 @@ def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What to install if torch stays, and the installed versions to pin. Raises Unsatisfiable if a
-    companion has no release for that torch."""
+    """What to install if torch stays, and which installed versions to pin. Raises Unsatisfiable if
+    a companion has no release for that torch.
+    """
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that stays is a build"
     installed = installed_packages(machine)
@@ -124,8 +125,9 @@ def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str,
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
-    """torch and the companions to install: those that were requested or are in the set; if only
-    torch was requested, the installed ones."""
+    """torch and the companions to install: those that were requested or are in the chosen set. If
+    only torch was requested, they are the installed companions.
+    """
     wish = choice.wish
     members = {"torch", *wish.family}
     members.update(package.name for package in choice.packages)
@@ -137,8 +139,9 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 
 def exact_packages(choice: Choice) -> tuple[str, ...]:
-    """The requested packages as requirements, with exact versions if a set was chosen; without
-    those that come from torch's index."""
+    """The requested packages as requirements, with exact versions if a set was chosen. Packages
+    from torch's own index are left out.
+    """
     chosen = {package.name: package for package in choice.packages}
     words = []
     for word in choice.wish.packages:

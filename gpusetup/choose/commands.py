@@ -30,17 +30,20 @@ class InstallerOptions(Frozen):
     packages: Words = FAMILY
     """The packages to install, without companions that have no release for this torch."""
     on_torch_index: Words = ()
-    """Requirements besides torch's family that come from torch's own index:
-    `torchcodec==0.17.0+cu126`."""
+    """Requirements that come from torch's own index, besides torch and its companions:
+    `torchcodec==0.17.0+cu126`.
+    """
     index_root: str = INDEX_ROOT
     again: bool = False
-    """The family is there at this version already, but not whole."""
+    """Whether this version is already installed but incomplete, so that it must be reinstalled."""
     conda_prefix: str | None = None
     """The conda environment; None means the active one."""
     conda_name: str | None = None
     """The name of a new conda environment that is created first."""
     conda_python: str | None = None
-    """The Python of that new environment: `3.11`, `3.13t`; None leaves it to conda."""
+    """The Python of that new environment, such as `3.11` or `3.13t`; None leaves the choice to
+    conda.
+    """
 
     @property
     def beside_torch(self) -> Words:
@@ -55,8 +58,8 @@ class InstallerOptions(Frozen):
 
 
 def started(python: str | None) -> Words:
-    """The command that starts a Python interpreter; a portable Python gets `-s`, which ignores the
-    user's own packages.
+    """The command that starts a Python interpreter. A portable Python gets `-s`, so that it ignores
+    packages in the user's home folder.
 
     >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
     (('python',), ('-s',))
@@ -103,8 +106,9 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
 
 
 def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
-    """The packages that must be reinstalled, because an installer would wrongly take the installed
-    build for the right one."""
+    """The packages that must be reinstalled, because an installer would mistake the installed build
+    for the right one.
+    """
     names = []
     for name in build.family(options.packages):
         if options.again or not carries_label(build, name):
@@ -175,8 +179,9 @@ NEEDS_ITS_INDEX = ("amd", "intel")
 def _steps(
     install: Words, from_torch_index: Words, choice: Choice, options: InstallerOptions
 ) -> tuple[Step, ...]:
-    """The steps: torch's packages from their own index (without dependencies, except for AMD and
-    Intel), then everything else from the default index."""
+    """The steps: first torch's packages from their own index (without dependencies, except for AMD
+    and Intel), then everything else from the default index.
+    """
     build = chosen_wheel(choice)
     exact = (*exact_family(build, options.packages), *options.on_torch_index)
     limits = limits_beside_torch(choice, options)

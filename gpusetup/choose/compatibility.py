@@ -110,8 +110,9 @@ def why_extra_differs(word: str, build: TorchBuild) -> str | None:
 
 
 def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
-    """The table rows of a package to consider: those of the requested exact version, otherwise the
-    general ones."""
+    """The table rows that matter for a package: those for the requested exact version, otherwise
+    the general ones.
+    """
     rows = rows_of_exact_release(companions, project)
     if not rows and not companions.only_table:
         # Leave out a row for a single release that was built differently, because it does not apply
@@ -129,7 +130,8 @@ def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, .
 
 def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
     """The table rows for a package that is requested with an exact version, such as `vllm==0.32.0`;
-    empty if none is."""
+    empty if there are none.
+    """
     rows = []
     for word in companions.words:
         if name_of(word) != project.name:
@@ -144,7 +146,7 @@ def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> li
 def why_row_differs(
     companions: CompanionQuestion, project: Project, row: Pair, build: TorchBuild
 ) -> str | None:
-    """The reason why the releases in a row do not go together with a build; None if they do."""
+    """The reason why the releases in a row do not work with a build; None if they do."""
     versions = row.versions.removeprefix("==")
     releases = f"{project.name} {versions}"
     if companions.only_table and not project.has_wheels(row):
@@ -192,8 +194,9 @@ def names_on_torch_index(
 def why_release_differs(
     companions: CompanionQuestion, name: str, version: str, build: TorchBuild
 ) -> str | None:
-    """The reason why one release of a package does not go together with a build; None if the table
-    has no objection."""
+    """The reason why one release of a package does not work with a build; None if the table knows
+    of none.
+    """
     project = companion_table().project(name)
     if project is None:
         return None
@@ -275,7 +278,7 @@ def limits_of_table(
     """The releases that the companion table excludes for a build, as constraints for an installer,
     such as `torchcodec!=0.9.*`.
 
-    `on_torch_index`: the packages that will be installed from torch's own index.
+    `on_torch_index` contains the packages that will be installed from torch's own index.
     """
     limits: list[str] = []
     for project in companion_table().projects:
@@ -300,8 +303,9 @@ def limits_of_table(
 def companions_of_another(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The installed companions (torchvision, torchaudio) that are known not to match this torch and
-    backend."""
+    """The installed companions (torchvision, torchaudio) that are known not to match this torch
+    version and backend.
+    """
     packages = installed_packages(machine)
     platform = f"{machine.os.family}-{machine.os.machine}"
     misfits = []
@@ -398,8 +402,9 @@ def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
 
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
-    """Whether a package's label or the installed torch's version shows that it was compiled for
-    another torch than this build."""
+    """Whether a package was compiled for another torch than this build, judging by its label or the
+    installed torch's version.
+    """
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True

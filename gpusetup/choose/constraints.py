@@ -233,7 +233,7 @@ def fits(build: TorchBuild, question: BuildQuestion) -> bool:
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
     """All reasons why a build does not fit, separated by `; `; None if it fits.
 
-    If the request excludes the build, that is the only reason given.
+    If the request itself excludes the build, no other reason is given.
     """
     for constraint in ASKED:
         reason = constraint(build, question)
@@ -302,8 +302,9 @@ def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
 
 
 def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
-    """The best fitting build of this torch version, or of the nearest newer one, or of the newest
-    older one; None if none fits."""
+    """The best fitting build for this torch version, otherwise for the nearest newer one, otherwise
+    for the newest older one; None if none fits.
+    """
     wanted_torch = newest_first(torch)
     prefer = preference(question)
 
@@ -324,8 +325,8 @@ FIRST_WITH_AMPERE = 11
 
 
 def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
-    """A sort key for builds: newest torch, preferred channel, then the CUDA version nearest below
-    the driver's, then those above.
+    """A sort key for builds: the newest torch first, then the preferred channel, then the CUDA
+    version nearest below the driver's, then those above it.
 
     If the driver is unknown but the installed torch listed a GPU, that torch's CUDA version counts.
     Otherwise the driver is assumed to support the second-newest CUDA major version, and builds that
@@ -362,8 +363,9 @@ def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
 
 
 def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
-    """A sort key for builds if the driver is unknown: newest torch first, within it the lowest CUDA
-    version, but CUDA 10 and older last."""
+    """A sort key for builds if the driver is unknown: the newest torch first, and among its builds
+    the lowest CUDA version first, but CUDA 10 and older last.
+    """
     cuda = cuda_release(build)
     # A CPU build has no CUDA version that could be too old.
     is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)

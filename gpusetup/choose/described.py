@@ -40,8 +40,9 @@ class Description(Frozen):
 
     @property
     def is_whole(self) -> bool:
-        """Whether driver, GPUs, system and Python are all described, so that the driver need not be
-        read."""
+        """Whether driver, GPUs, system and Python are all described, so that gpusetup need not read
+        the driver.
+        """
         parts = (self.driver, self.os, self.python)
         # In that case nothing waits for the driver, and no Python is looked for.
         return None not in parts and bool(self.gpus)
@@ -100,7 +101,9 @@ def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot
 
 
 def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
-    """The snapshot with another driver version; its GPUs count as not listed by that driver."""
+    """The snapshot with another driver version, so that its GPUs no longer count as listed by the
+    driver.
+    """
     gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
     return replace(
         _without_driver(snapshot),
@@ -111,7 +114,7 @@ def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without what the driver reported and without the container."""
+    """The snapshot without the container and without anything that the driver reported."""
     return replace(
         snapshot,
         driver=Driver(),
@@ -141,8 +144,8 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
 
 
 def completed_by_gpus(description: Description, catalog: Catalog) -> Description:
-    """The description with the only system and machine on which its GPUs exist; unchanged if they
-    exist on several.
+    """The description completed with the system and machine type, if its GPUs exist on only one;
+    otherwise unchanged.
 
     For example, a Jetson or a GB200 needs an aarch64 Linux, and an Apple chip needs a Mac. A system
     that the user names takes precedence. Raises UsageError for an Apple chip in another system.

@@ -82,7 +82,8 @@ def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
 def commands_of(
     choice: Choice, options: InstallerOptions
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Installer -> its commands; empty commands if the installer has no build that fits."""
+    """Maps each installer to its commands; there are none if the installer has no build that
+    fits."""
     commands: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, steps_of in INSTALLERS.items():
         installer_options = options
@@ -100,8 +101,9 @@ def commands_of(
 
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
-    """The newest build, which `install --upgrade` would install; None if there is none or it is for
-    another maker's GPUs."""
+    """The newest build, which `install --upgrade` would install. None if there is none, or if it is
+    for another maker's GPUs.
+    """
     newest, installed = choice.newest, choice.installed
     if newest is None:
         return None
@@ -130,8 +132,9 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 
 
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
-    """The name of the folder for a new environment: `.venv`, or `second` if the current environment
-    is called that."""
+    """The folder name for a new environment: `.venv`, or `second` if the current environment has
+    that name.
+    """
     python = machine.python
     executable = python.executable or ""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
@@ -144,13 +147,13 @@ def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     """The options for `install --venv DIR` that install the recommended torch and companions; empty
-    if no index is known to have the build.
+    if no known index has the build.
 
     Without options, a new environment would get the newest torch and none of the companions of this
     environment.
     """
     build, wish = choice.build, choice.wish
-    if build is None or not build.pythons:  # a build that no index is known to have
+    if build is None or not build.pythons:  # no known index has this build
         return ()
     companions = []
     for name in installed_family(machine)[1:]:

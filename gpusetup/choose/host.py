@@ -35,10 +35,10 @@ class HostFacts(Frozen):
     floors: str
     """The system whose driver version numbers apply: `windows` on WSL."""
     python: str | None
-    """`3.11`, `3.13t`; None when unknown."""
+    """The Python version, such as `3.11` or `3.13t`; None if unknown."""
     python_bits: int | None
     libc: str | None
-    """`glibc 2.35`, `musl 1.2.5`; None when unknown."""
+    """The C library, such as `glibc 2.35` or `musl 1.2.5`; None if unknown."""
     macos: str | None
     driver: str | None
     driver_cuda: str | None
@@ -109,8 +109,9 @@ class BuildQuestion(Frozen):
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
-    """The question of which torch build meets a request on a host; requested packages are
-    left out."""
+    """A question: which torch build meets this request on this host? Requested packages are left
+    out.
+    """
     return BuildQuestion(
         # Other requested packages do not affect the result, and would make equal questions differ
         # in the cache.
@@ -157,7 +158,7 @@ def is_a_step_back(machine: Snapshot) -> bool:
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
-    """The facts about a machine by which builds are judged."""
+    """The facts about a machine that decide which builds fit."""
     os, driver = machine.os, machine.driver
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
@@ -189,8 +190,9 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
 
 
 def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
-    """Whether the machine has an NVIDIA GPU: `some`, `none` (only if a source said so) or
-    `unknown`."""
+    """Whether the machine has an NVIDIA GPU: `some`, `none` (only if a source explicitly reported
+    that) or `unknown`.
+    """
     if gpus:
         return "some"
     # If a driver responds, there may be a GPU that is not listed.
@@ -260,8 +262,9 @@ def python_tag(machine: Snapshot) -> str | None:
 
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
-    """The GPUs that the build must support: the visible ones, all if a variable hides them, or
-    those on the PCI bus."""
+    """The GPUs that the build must support. These are the visible ones, all of them if a variable
+    hides them, or those on the PCI bus.
+    """
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
     gpus = list(visible_gpus(machine)) if present else []
     if not gpus:

@@ -36,8 +36,7 @@ class IndexAnswer(Frozen):
 
 
 class SetQuestion(Frozen):
-    """The question of which releases of these packages go together with a torch version for one
-    backend."""
+    """A question: which releases of these packages work with a torch version for one backend?"""
 
     backend: str
     torch: str
@@ -77,5 +76,5 @@ class AnsweringIndex(Protocol):
         are left out."""
 
     def newest_source(self, name: str) -> Released | None:
-        """The newest release of a package that exists only as source code; None if there is
+        """The newest release of a package that only exists as source code; None if there is
         none."""

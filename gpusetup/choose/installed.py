@@ -27,7 +27,7 @@ COMPANIONS: tuple[Name, ...] = ("torchvision", "torchaudio")
 
 
 def installed_packages(machine: Snapshot) -> dict[str, Package]:
-    """All installed packages by normalised name."""
+    """All installed packages, by normalised name."""
     packages: dict[str, Package] = {}
     for package in machine.packages or ():
         name = normalised(package.name)
@@ -76,8 +76,8 @@ def backend_read(torch: Torch) -> str | None:
 
 
 def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The backend of the installed torch or, if nothing was read, the backend of the default
-    index's build of this version.
+    """The backend of the installed torch. If none was read, it is the backend of the default
+    index's build for this version.
 
     `UNREAD` if the backend cannot be determined.
     """
@@ -157,7 +157,7 @@ def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchB
 
 
 def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed build works on this machine; what is unknown does not count against it.
+    """Whether the installed build works on this machine. Unknown facts do not count against it.
 
     A build for an accelerator does not work on a machine without such a GPU. A CPU build only
     counts as working on a machine without an NVIDIA GPU.
@@ -304,8 +304,9 @@ SYSTEMS = {
 
 
 def marker_environment(machine: Snapshot) -> dict[str, str]:
-    """The known values of the variables in environment markers on this machine, with `extra`
-    empty."""
+    """The values of the variables in environment markers on this machine, as far as they are known,
+    with `extra` empty.
+    """
     family = machine.os.family or ""
     platform, system = SYSTEMS.get(family, ("", ""))
     version = machine.python.version or ""

@@ -43,8 +43,9 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
 
 
 def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
-    """The build with the torchaudio for this Python, and the oldest driver that supports both its
-    CUDA version and the host's GPUs."""
+    """The build with the torchaudio for this Python, and with the oldest driver that supports both
+    its CUDA version and the host's GPUs.
+    """
     host = question.host
     torchaudio = beside(question.catalog, "torchaudio", build, host.python)
     floor = build.driver_floor
@@ -106,8 +107,9 @@ def rejections_of(
     chosen: TorchBuild | None,
     question: BuildQuestion,
 ) -> list[Rejection]:
-    """The rejected builds with their reasons; builds of the chosen torch that fit are fallbacks and
-    left out."""
+    """The rejected builds with their reasons. Builds for the chosen torch version that fit are
+    fallbacks, so they are left out.
+    """
     rejections = []
     for build, reason in reasons:
         if reason is None and chosen is not None:

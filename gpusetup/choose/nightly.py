@@ -71,7 +71,8 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
 
 
 def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable[str]) -> Choice:
-    """The newest release for a backend that has nightly builds; the nightly build is judged by it.
+    """The newest release for a backend that has nightly builds. The nightly build is assumed to run
+    wherever this release does.
 
     If the requested backend has no release yet, the choice has no build. Raises Unsatisfiable if
     the requested backend has no nightly builds, or if no release for such a backend fits the

@@ -49,8 +49,8 @@ letter in ten.
 
 
 def refuse_what_is_no_package(word: str) -> None:
-    """Raise UsageError for a word that is not a package, or that is probably a mistake for one of
-    torch's packages.
+    """Raise UsageError for a word that is not a package, or that is probably a misspelling of one
+    of torch's packages.
 
     >>> refuse_what_is_no_package("torch==2.5.1")
     """
@@ -80,7 +80,7 @@ LONGEST_SHOWN = 120
 
 
 def shortened(word: str) -> str:
-    """The word, cut to 120 characters for a message.
+    """Returns the word, cut to 120 characters for a message.
 
     >>> shortened("numpy>=2")
     'numpy>=2'

@@ -155,8 +155,9 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
 
 
 def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
-    """Yields notes on drivers or GPUs that are newer than the catalog, or that do not go
-    together."""
+    """Yields notes on drivers or GPUs that are newer than the catalog, and on a driver that does
+    not support the GPU.
+    """
     host, catalog = question.host, question.catalog
     age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):

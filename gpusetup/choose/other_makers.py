@@ -78,8 +78,8 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
 
 
 def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that the build should support; empty if the machine only has small graphics or ones
-    without torch builds.
+    """The GPUs that the build should support; empty if the machine only has integrated graphics or
+    GPUs without torch builds.
 
     Graphics that are too small to be worth it, or that torch has no build for, do not count. For
     them the CPU build is right, unless the user names a backend.
@@ -196,7 +196,7 @@ def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuil
 
 
 def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
-    """The builds on AMD's own index for these GPUs, newest torch first; empty if they are of
+    """The builds on AMD's own index for these GPUs, newest torch first; empty if the GPUs belong to
     several families.
 
     They come after PyTorch's builds: on Linux they support the targets that PyTorch's wheels lack,

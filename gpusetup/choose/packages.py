@@ -74,7 +74,7 @@ def set_by_index(
 
 
 def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Candidate:
-    """The set with the first torch for which no package is more than `behind_days` days behind its
+    """The set with the newest torch for which no package is more than `behind_days` days behind its
     newest release.
 
     If there is none, the set with the fewest releases that are over a year behind, then with the
@@ -111,8 +111,8 @@ def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Can
 
 
 def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The requirements, where a single package must be newer than in this set; unchanged for
-    several packages.
+    """The requirements, changed so that a single package must be newer than in this set; unchanged
+    for several packages.
 
     With several packages nothing changes, because one of them may be older in a better set if
     another is newer.
@@ -129,8 +129,8 @@ def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None:
-    """The set with the first torch that goes together with the newest release of every package;
-    None if there is none.
+    """The set with the first torch that works with the newest release of every package; None if
+    there is none.
 
     Each question names exact versions, so that uv fails at once if the newest release does not fit.
     Otherwise uv would look through years of older releases (170 s for unsloth).
@@ -153,7 +153,9 @@ def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None
 
 
 def words_at_newest(search: Search) -> tuple[str, ...]:
-    """The requirements, with packages of any version pinned to their newest release."""
+    """The requirements, in which packages without a required version are pinned to their newest
+    release.
+    """
     words: list[str] = []
     for word in search.question.words:
         requirement = Requirement(word)
@@ -189,8 +191,9 @@ def refuse_without_wheel(search: Search) -> None:
 def builds_in_order(
     search: Search, prefer: TorchBuild | None, behind_days: int
 ) -> Iterator[TorchBuild]:
-    """Yields the builds to try, in order: `prefer`, the next newer ones if older releases are
-    acceptable, then all, newest first."""
+    """Yields the builds to try: first `prefer`, then the next newer ones if older releases of the
+    packages are acceptable, then all builds, newest first.
+    """
     companions = search.question.companions
     if prefer and why_none_fits(companions, prefer) is None:
         yield prefer
@@ -273,7 +276,7 @@ def hint_for_one(search: Search, build: TorchBuild) -> str:
 
 
 def reason_of_table(search: Search, candidate: Candidate) -> str | None:
-    """The companion table's reason against a package of a set; None if it has none."""
+    """The companion table's reason against a package in a set; None if the table knows of none."""
     build = candidate.build
     for name in candidate.packages:
         if name in FAMILY:

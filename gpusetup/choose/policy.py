@@ -27,8 +27,8 @@ from gpusetup.model.versions import parsed
 
 
 def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The choice for torch on a host that changes the installed torch as little as possible, with
-    the reason."""
+    """The choice that changes the installed torch on a host as little as possible, with the
+    reason."""
     question = question_of(wish, host, catalog)
     machine = host.machine
     newest = newest_fitting(question, machine)
@@ -80,8 +80,9 @@ def stays(
     wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> bool:
-    """Whether the installed torch meets the request and works; if the newest is requested, it must
-    not be older than that."""
+    """Whether the installed torch meets the request and works. If the newest torch is requested,
+    the installed one must not be older than that.
+    """
     question, machine = case
     if wish.wants_newest and newest.build is not None:
         is_newer = parsed(newest.build.torch) > parsed(installed.torch)
@@ -153,7 +154,7 @@ def refused_or_kept(
 
 
 def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether the installed torch meets the request for a version and a backend."""
+    """Whether the installed torch has the requested version and backend."""
     backends = ("auto", installed.backend)
     if question.backend not in backends:
         return False
@@ -178,8 +179,9 @@ def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -
 
 
 def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
-    """The choice to keep the installed torch, working or not, because only other packages were
-    requested; None if torch is not installed."""
+    """The choice to keep the installed torch, whether it works or not, because only other packages
+    were requested; None if torch is not installed.
+    """
     machine = host.machine
     any_torch = Wish(installer="conda" if is_of_conda(machine) else "auto")
     question = question_of(any_torch, host, catalog)
@@ -215,8 +217,8 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
 
 
 def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> Choice:
-    """The choice with the same version for a backend that fits, or the nearest newer version, or
-    the newest that fits.
+    """The choice of the same version for a backend that fits, otherwise of the nearest newer
+    version, otherwise of the newest that fits.
 
     The choice's `conda` is found by the same rule among the builds of conda's channels.
     """

@@ -79,8 +79,9 @@ class Search:
         self.answers: dict[tuple[TorchBuild, tuple[str, ...], bool], Candidate] = {}
 
     def ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Candidate:
-        """The packages that go together with a build; with `limited`, without releases that the
-        companion table excludes."""
+        """The packages that work with a build. With `limited`, releases that the companion table
+        excludes are left out.
+        """
         key = build, words, limited
         answer = self.answers.get(key)
         if answer is None:
@@ -160,8 +161,9 @@ class Search:
         )
 
     def on_torch_index(self, build: TorchBuild) -> tuple[str, ...]:
-        """The packages, requested or required by others, that come from torch's own index for this
-        build."""
+        """The packages for this build that come from torch's own index, whether they were requested
+        or are dependencies.
+        """
         catalog = self.question.catalog
         # What the packages depend on only matters if torch's CUDA version is not the default
         # index's.
@@ -190,7 +192,7 @@ class Search:
         return tuple(names)
 
     def limits(self, build: TorchBuild, on_torch_index: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The constraints for a build that exclude releases that do not go together with it."""
+        """The constraints that exclude releases which do not work with a build."""
         question = self.question
         return limits_beside(
             question.host.facts,
@@ -222,7 +224,7 @@ class Search:
 
     @cached_property
     def newer_sources(self) -> dict[str, Released]:
-        """The packages whose newest release exists only as source code, with that release.
+        """The packages whose newest release only exists as source code, with that release.
 
         uv does not build packages here, so it would not see those releases.
         """
@@ -265,8 +267,9 @@ def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
 
 
 def days_between(release: Released, newest: Released) -> int:
-    """The days between a release of a package and its newest one: 0 if it is the newest, at least 1
-    otherwise."""
+    """How many days a release is older than its package's newest one: 0 if it is the newest,
+    otherwise at least 1.
+    """
     # A pre-release or a patched build counts as the release that it belongs to.
     version = parsed(parsed(release.version).base_version)
     newest_version = parsed(parsed(newest.version).base_version)

@@ -1,4 +1,4 @@
-"""The request for torch that a machine or a posted text shows, and the installer that its
+"""The request for torch that a machine or a pasted report shows, and the installer that its
 environment uses. Pure functions.
 
 A report often asks for a build that does not exist for its machine, which is why it was written. In
@@ -45,8 +45,9 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
 
 
 def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
-    """Whether the requested build itself is the problem: the index refused it, and it never
-    existed."""
+    """Whether the requested build itself is the problem: the index refused it, and no such build
+    ever existed.
+    """
     refusals = filter(is_refusal_of_index, machine.events)
     if not any(refusals):
         return False
@@ -57,7 +58,7 @@ def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
 
 
 def is_refusal_of_index(event: Event) -> bool:
-    """Whether an event shows that an index has nothing for this machine."""
+    """Whether an event shows that an index has no matching file for this machine."""
     if event.kind == "wrong-index":
         return True
     # If an index has any versions of a package, pip lists them.
@@ -66,8 +67,9 @@ def is_refusal_of_index(event: Event) -> bool:
 
 
 def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
-    """The backends for an extension that needs a certain CUDA version, nearest first; empty if none
-    is needed or a backend is named."""
+    """The backends for building an extension that needs a certain CUDA version, nearest first;
+    empty if no version is needed or the user named a backend.
+    """
     cuda_text = cuda_shown(machine)
     # If the user named a backend, that one must be used.
     if not cuda_text or machine.wanted.backend:
@@ -88,8 +90,9 @@ def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
 
 
 def cuda_shown(machine: Snapshot) -> str | None:
-    """The CUDA version that a report asks for, or that of nvcc if building an extension failed and
-    no torch is shown; None otherwise."""
+    """The CUDA version that a report asks for. Without one, it is nvcc's version if building an
+    extension failed and no torch is shown; otherwise None.
+    """
     if machine.wanted.cuda:
         return machine.wanted.cuda
     # If a torch is shown, its CUDA version decides.

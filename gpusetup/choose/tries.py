@@ -1,4 +1,6 @@
-"""Chooses the next build to ask an index about, and skips builds whose answer is already known."""
+"""Chooses the next build about which to ask an index, and skips builds whose answer is already
+known.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ class Tries:
         self.builds = tuple(builds)
         self.answered: set[Beside] = set()
         self.promising: set[tuple[str, tuple[str, ...]]] = set()
-        """Pairs of a torch and requirements that may work together, according to a question about
-        several torches at once.
+        """Torch versions and requirements that may work together, because a question about several
+        torch versions at once found a solution.
         """
 
     def beside(self, build: TorchBuild) -> Beside:
@@ -52,7 +54,7 @@ class Tries:
             self.answered.add(self.beside(candidate.build))
 
     def is_ruled_out(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
-        """Whether it is already known that no packages go with a build, from earlier answers or
+        """Whether it is already known that no packages work with a build, from earlier answers or
         from one question about many builds.
 
         uv takes seconds for each question, and there are dozens of builds. So one question about
@@ -66,8 +68,9 @@ class Tries:
         return (build.torch, words) not in self.promising and self._none_alike(build, words)
 
     def _none_alike(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
-        """Whether one question about this build and similar ones shows that no packages go
-        with it."""
+        """Whether one question about this build and similar ones shows that no packages work with
+        it.
+        """
         builds = self.alike(build)
         while len(builds) > 1:
             torch = self.search.torch_among(builds, words)

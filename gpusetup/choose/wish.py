@@ -123,7 +123,9 @@ class Wish(Frozen):
 
     @property
     def of_torch_alone(self) -> Wish:
-        """The same request without packages: only the part that decides on a torch build."""
+        """The same request without packages, so that only the part that decides on a torch build is
+        left.
+        """
         return Wish(
             torch=self.torch,
             backend=self.backend,
@@ -131,7 +133,7 @@ class Wish(Frozen):
         )
 
     def exactly(self, build: TorchBuild) -> Wish:
-        """The same request, but for exactly this build."""
+        """A request for exactly this build, and otherwise the same."""
         return replace(
             self,
             torch=f"=={build.torch}",
@@ -166,8 +168,8 @@ def specifier_text(text: str | None) -> str | None:
 
 
 def specifier(text: str | None) -> SpecifierSet | None:
-    """The torch versions that a text requests; None for any. Raises UsageError if it is not a
-    version or specifier.
+    """Returns the torch versions that a text requests; None for any. Raises UsageError if it is not
+    a version or specifier.
 
     >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
     ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
@@ -282,7 +284,7 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
 
 
 def parse_requirement(word: str) -> Requirement:
-    """The requirement in a word. Raises UsageError if it is not one."""
+    """The requirement in a word. Raises UsageError if the word is not a requirement."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
@@ -343,8 +345,7 @@ def with_torch_named(wish: Wish, torch: str | None) -> Wish:
 
 
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
-    """The request with the torch that belongs to the requested versions of torchvision and
-    torchaudio.
+    """The request with the torch that belongs to the requested torchvision and torchaudio versions.
 
     Raises UsageError if they match no torch, or not the requested one.
     """

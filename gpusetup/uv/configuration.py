@@ -101,8 +101,8 @@ class SettingsSource(Frozen):
 
 
 def sources_of_settings() -> tuple[SettingsSource, ...]:
-    """All variables and files whose settings apply, in uv's order: the first one that has a setting
-    wins.
+    """All variables and files whose settings apply, in uv's order. If several have a setting, the
+    first one wins.
     """
     sources = list(_of_variables())
     # Variables come before files, and the user's file before the system's.
@@ -155,8 +155,8 @@ def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _files_that_count() -> Iterator[Path]:
-    """Yields the uv.toml that UV_CONFIG_FILE names, or else the existing ones of the user and the
-    system; none with UV_NO_CONFIG.
+    """Yields the uv.toml that UV_CONFIG_FILE names; without that variable, the existing ones of the
+    user and the system. Yields none with UV_NO_CONFIG.
 
     https://docs.astral.sh/uv/concepts/configuration-files/
     """
@@ -192,7 +192,7 @@ def _configuration_folders() -> tuple[Path, ...]:
 
 
 def _of_file(path: Path) -> SettingsSource:
-    """The settings of a uv.toml; those in its `[pip]` table win, because gpusetup installs with `uv
+    """The settings in a uv.toml. Those in its `[pip]` table win, because gpusetup installs with `uv
     pip`.
 
     Raises BadInput if the file is invalid, because without it packages would come from elsewhere.
@@ -215,8 +215,9 @@ def _of_file(path: Path) -> SettingsSource:
 
 
 def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
-    """Yields a sentence for each file, and one for all variables, with package settings that
-    gpusetup does not use."""
+    """Yields sentences about package settings that gpusetup ignores: one for each file, and one for
+    all variables.
+    """
     for source in sources:
         unused = source.values.keys() - HONOURED
         keys = sorted(key for key in unused if _is_about_packages(key))
@@ -270,8 +271,9 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
 
 
 def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
-    """The path of the configuration that uv itself would find from this folder upwards, and its
-    package settings; None if there is none."""
+    """The path of the configuration that uv itself would find in this folder or its parents, and
+    the package settings in it; None if there is none.
+    """
     for parent in (folder, *folder.parents):
         for path in (parent / "uv.toml", parent / "pyproject.toml"):
             if not path.is_file():

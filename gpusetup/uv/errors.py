@@ -74,7 +74,7 @@ def complaint(
 
 
 def is_no(output: Output) -> bool:
-    """Whether uv really found no solution, from every index that could have one.
+    """Whether uv really found no solution although every index that could have one responded.
 
     uv also ends with this message if it cannot read a page, or if an index refuses to answer.
     """
@@ -132,8 +132,8 @@ def said_by(output: Output) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text that a program printed after its first `error: `, without colours; the whole text if
-    there is none.
+    """Returns the text that a program printed after its first `error: `, without colours; the whole
+    text if there is none.
 
     >>> sentence("Resolved 1 package\\nerror: Failed to fetch `x`\\n  cause: 503\\n")
     'Failed to fetch `x`\\n  cause: 503'

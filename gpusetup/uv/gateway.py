@@ -31,7 +31,7 @@ USER = "gpusetup"
 
 
 class Gateway:
-    """A proxy for one run of uv, which records the hosts that uv asked for."""
+    """A proxy for one run of uv. It records the hosts to which uv wanted to connect."""
 
     def __init__(self, allowed: AllowedHosts, proxies: Mapping[str, str]) -> None:
         """Start a proxy that allows these hosts. `proxies` maps each scheme to the user's own
@@ -57,7 +57,7 @@ class Gateway:
         return f"http://{USER}:{self.password}@127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        """Accept no more connections."""
+        """Stop accepting connections."""
         self.is_closed = True
         # Closing a socket does not wake the thread that waits for connections, but one last
         # connection does.

@@ -44,7 +44,7 @@ documentation; `*` matches any text.
 
 
 class HostAddress(NamedTuple):
-    """A host and its port; the same host with another port counts as a different server."""
+    """A host and its port. The same host with another port counts as a different server."""
 
     name: str
     port: int
@@ -132,7 +132,7 @@ class AllowedHosts:
         return is_https and any(fnmatchcase(host.name, pattern) for pattern in self.patterns)
 
     def require(self, url: str) -> None:
-        """Raise Unreached if a URL's host is not allowed; folders have no host."""
+        """Raise Unreached if a URL's host is not allowed. A folder has no host, so it passes."""
         host = host_of(url)
         if host is not None and not self.allows(host):
             raise self.refusal([host])

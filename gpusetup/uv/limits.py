@@ -28,7 +28,9 @@ GUARD = "/gpusetup-constraints.txt"
 installers.
 """
 KINDS = {"constraint": "constraints", "override": "overrides", "exclude": "exclusions"}
-"""Maps the beginning of a setting's name to the kind of limits that it contains."""
+"""Maps the beginning of a setting's name, as in `constraint-dependencies`, to the kind of limits
+that it contains.
+"""
 
 
 class Limits(Frozen):
@@ -41,8 +43,9 @@ class Limits(Frozen):
 
 
 def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
-    """The limits from all variables and files with settings, with a note for each place that
-    contributes."""
+    """The limits from all variables and files with settings, with a note for each source that
+    contributes.
+    """
     lines: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
     notes: list[str] = []
     for source in sources:
@@ -81,8 +84,9 @@ def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
 
 
 def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
-    """Yields the lines of a file without comments; a URL is yielded as it is. Raises BadInput if
-    the file cannot be read."""
+    """Yields the lines of a file without comments. A URL instead of a file is yielded unchanged.
+    Raises BadInput if the file cannot be read.
+    """
     parts = urlsplit(name)
     if parts.scheme in ("http", "https"):
         yield name

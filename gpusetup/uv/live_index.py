@@ -176,14 +176,14 @@ def read_within(answer: Response, shown: str, deadline: float) -> str:
 
 
 def known_backends(catalog: Catalog) -> str:
-    """The backends of the newest torch in the catalog, as text."""
+    """The backends of the newest torch in the catalog, as a text for an error message."""
     newest = catalog.releases[-1].torch
     names = {build.backend for build in catalog.builds if build.torch == newest}
     return ", ".join(sorted(names))
 
 
 def hint_of(catalog: Catalog) -> str:
-    """The hint for an index that cannot be asked: use the catalog, or name a mirror."""
+    """The hint if an index cannot be asked: use the catalog, or name a mirror."""
     return (
         f"without `--refresh` gpusetup answers from its table of {catalog.as_of}; a mirror of the "
         "index is named by `--index URL`"

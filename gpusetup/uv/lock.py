@@ -1,5 +1,6 @@
-"""The files to download, read from uv's lock, and a lock with which uv downloads exactly these
-files."""
+"""Reads from uv's lock which files to download, and writes a lock with which uv downloads exactly
+these files.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +47,9 @@ class Wheel(Frozen):
 
 
 def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: str) -> Wheel:
-    """The wheel to download for a package in a lock: the first, which is the best of those that
-    fit.
+    """The wheel to download for a package in a lock. uv lists the best of the fitting wheels first.
 
-    Unsatisfiable if it has none.
+    Raises Unsatisfiable if the package has none.
     """
     rows, name, version = package.get("wheels"), package["name"], package.get("version", "")
     if not rows:

@@ -76,8 +76,9 @@ class PersonIndex:
         return IndexAnswer(packages=packages, notes=locked.notes)
 
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
-        """The newest release of each package that has a wheel for the machine; empty if one of them
-        has none."""
+        """The newest release of each package that has a wheel for the machine. If one of the
+        packages has none, the result is empty.
+        """
         requirements = Requirements(family=(), index=self.root, others=names)
         try:
             locked = lock_of(self._question(requirements), self.settings, with_dependencies=False)

@@ -31,7 +31,8 @@ def answered(
     timeouts: tuple[float, float],
     method: str = "GET",
 ) -> Iterator[Response]:
-    """Send a request and provide the response during the block, with its body not yet read.
+    """A context manager that sends a request and yields the response, whose body has not been read
+    yet.
 
     Raises `Unreached` if a redirect leads to a host that the user was not shown, and
     RequestException if there is no response.

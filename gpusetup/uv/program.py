@@ -25,8 +25,8 @@ ASK_SECONDS = 30.0
 ALONE = ("--no-config",)
 """Keeps uv from reading any configuration file, in any folder."""
 LEFTOVER_SECONDS = 86_400.0
-"""In seconds. A question takes minutes, so a folder that is a day old is from a run that was
-killed.
+"""A folder that is this many seconds old was left by a run that was killed, because a question only
+takes minutes. This is one day.
 """
 
 PASSED_ON = (
@@ -73,8 +73,8 @@ def emptying_the_cache() -> str:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Provide a new folder in gpusetup's cache that only this user can enter, and delete it after
-    the block.
+    """A context manager that creates a folder in gpusetup's cache that only this user can enter,
+    and deletes it after the block.
 
     The folder is not below TMPDIR, because uv searches the parent folders and in /tmp any user
     could put a file that decides where packages come from. Nor can it be in uv's cache, because uv
@@ -94,7 +94,7 @@ def _drop_leftovers(questions: Path) -> None:
     """Remove the private folders of runs that were killed more than a day ago."""
     oldest = time.time() - LEFTOVER_SECONDS
     for folder in questions.iterdir():
-        # Another run may remove the same folder at the same time.
+        # Another run may be removing the same folder.
         with suppress(OSError):
             if folder.stat().st_mtime < oldest:
                 shutil.rmtree(folder, ignore_errors=True)

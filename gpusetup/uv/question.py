@@ -215,8 +215,8 @@ def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Row
 
 @contextmanager
 def lock_file_removed(python: str) -> Iterator[None]:
-    """After the block, remove the empty `.lock` file that uv leaves in an environment that it only
-    read.
+    """A context manager that afterwards removes the empty `.lock` file which uv leaves in an
+    environment, even if it only reads.
 
     uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace. A
     file that existed before belongs to another uv process.

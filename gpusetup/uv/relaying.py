@@ -18,8 +18,9 @@ HOP_BY_HOP = ("connection", "proxy-connection", "proxy-authorization", "keep-ali
 
 
 def read_head(connection: socket.socket) -> tuple[list[str], bytes]:
-    """The lines of an HTTP header, and the bytes received after it. Raises ValueError if the header
-    does not end."""
+    """The lines of an HTTP header, and the bytes that were received after it. Raises ValueError if
+    the header does not end.
+    """
     data = b""
     while b"\r\n\r\n" not in data:
         part = connection.recv(1 << 14)
@@ -100,7 +101,7 @@ def relay(client: socket.socket, server: socket.socket) -> None:
 
 
 def carry(source: socket.socket, target: socket.socket) -> None:
-    """Transfer bytes in one direction until the source ends, then tell the target."""
+    """Transfer bytes in one direction until the source ends, then close the target for writing."""
     try:
         # On Linux, splice moves the bytes inside the kernel. Connections that gpusetup encrypts
         # must go through Python.

@@ -1,4 +1,4 @@
-"""The releases of a project that an index lists, including those without a wheel.
+"""Finds the releases of a project that an index lists, including those without a wheel.
 
 uv is not allowed to build, so it does not see releases that only exist as source code. The index's
 own page lists them (https://packaging.python.org/specifications/simple-repository-api/).
@@ -48,7 +48,7 @@ REQUIRES = re.compile(r"""data-requires-python\s*=\s*["']([^"']{0,200})["']""", 
 
 
 class Release(Frozen):
-    """A release of a project on an index; pre-releases and withdrawn releases are not used."""
+    """A release of a project on an index. Pre-releases and withdrawn releases are left out."""
 
     version: str
     has_wheel: bool
@@ -58,8 +58,8 @@ class Release(Frozen):
 
 
 def newest_release(name: str, settings: PersonSettings, python_version: str) -> Release | None:
-    """The newest release of a project for a Python version, from the first index that lists files
-    of it; None if none can be read.
+    """A project's newest release for a Python version, from the first index that lists the project;
+    None if there is none or no index can be read.
 
     A failure is not an error here, because the release is only used for comparison.
     """

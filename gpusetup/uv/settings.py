@@ -109,7 +109,7 @@ class PersonSettings:
         return ""
 
     def listed(self, key: str) -> list[str]:
-        """The texts of a list setting, from all sources in order."""
+        """All values of a setting that is a list, from all sources in order."""
         items: list[str] = []
         for source in self.sources:
             values = source.values.get(key)

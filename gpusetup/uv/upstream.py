@@ -22,8 +22,8 @@ SOCKS_PORT = 1080
 
 
 def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """The proxies by scheme, from these variables or, on Windows if they name none, from the
-    system's settings.
+    """Returns the proxy for each scheme. They come from these variables or, if the variables name
+    none on Windows, from the system's settings.
 
     >>> proxies_of({"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": ".local"})
     {'https': 'http://proxy.example:3128', 'no': '.local'}
@@ -43,7 +43,7 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_without_proxy(name: str, exceptions: str) -> bool:
-    """Whether NO_PROXY contains a host, by its name, its domain or a block of addresses.
+    """Whether NO_PROXY contains a host: its name, its domain or a block of addresses.
 
     >>> is_without_proxy("mirror.corp.example", "localhost, .corp.example")
     True

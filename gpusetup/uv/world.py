@@ -74,7 +74,7 @@ class World:
         return path
 
     def refuse_strange_hosts(self) -> None:
-        """Raise Unreached if uv was led to a host that is not allowed."""
+        """Raise Unreached if uv tried to reach a host that is not allowed."""
         way_out = self.way_out
         if way_out is None or not way_out.refused:
             return
@@ -85,7 +85,8 @@ class World:
 def private_world(
     settings: PersonSettings, environment: Mapping[str, str], addresses: Iterable[str] | None
 ) -> Iterator[World]:
-    """Provide isolated surroundings for one run of uv, and remove them after the block.
+    """A context manager that provides isolated surroundings for one run of uv, and removes them
+    afterwards.
 
     `environment` contains uv's environment variables. `addresses` are the indexes and pages that uv
     may ask besides the user's own; None if it must not ask any.
