@@ -34,7 +34,7 @@ from gpusetup.model.machine import Snapshot
 
 
 class Order(Frozen):
-    """What to install (the options and the request), and for which host."""
+    """An order for `install`: the options, the request and the host."""
 
     request: InstallRequest
     wish: Wish
@@ -80,10 +80,11 @@ class Stops:
         self.has_looked = False
 
     def look(self, choice: Choice) -> None:
-        """Raise Unsatisfiable if installing torch would not fix the problem, no build fits, or
-        torch would be replaced unasked with another maker's build."""
+        """Raise Unsatisfiable if installing torch would not fix the problem, if no build fits, or
+        if another maker's build would replace torch unasked.
+        """
         request, wish, machine = self.order.request, self.order.wish, self.order.host.machine
-        # Wheels that are only downloaded are for another machine, whose problems are unknown.
+        # Wheels that are only downloaded are meant for another machine, whose problems are unknown.
         if not self.has_looked and not request.download:
             self.has_looked = True
             trouble = trouble_elsewhere(machine, choice, other_host=request.for_other_host)

@@ -83,7 +83,7 @@ def _locked(
 
 
 def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
-    """Return if the index really lacks a wheel, so that another index can be tried; otherwise raise
+    """Return if the index really lacks a wheel, so that another index can be tried. Otherwise raise
     the error that fits uv's failure.
 
     The index lacks a wheel if a page is missing, or lists only other versions or files for other

@@ -40,8 +40,9 @@ def by_conda(machine: Snapshot) -> bool:
 
 
 def conda_program() -> str | None:
-    """The path of conda, mamba or micromamba, preferring the one of an active environment; None if
-    none is found."""
+    """The path of conda, mamba or micromamba; None if there is none. The program of an active
+    environment is preferred.
+    """
     names: list[str] = []
     for variable in ("CONDA_EXE", "MAMBA_EXE"):
         path = os.environ.get(variable)

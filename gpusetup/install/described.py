@@ -23,7 +23,9 @@ from gpusetup.model.machine import Snapshot
 def describe(
     request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
 ) -> tuple[InstallAnswer, Task]:
-    """The answer with the commands for a described machine, and the task behind it."""
+    """The answer with the commands for a described machine, and the installation task that they
+    carry out.
+    """
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
     wish = wish_of(request, machine, by_conda=installer == "conda")

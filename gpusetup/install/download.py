@@ -1,4 +1,4 @@
-"""`--download DIR` and `--offline DIR`: carry wheels to a machine without a network."""
+"""`--download DIR` and `--offline DIR`, which bring wheels to a machine without a network."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
 
 
 class Fetching(NamedTuple):
-    """The folder for downloaded wheels, the allowed hosts, and the logins."""
+    """What a download needs: the folder for the wheels, the allowed hosts, and the logins."""
 
     folder: Path
     allowed: AllowedHosts
@@ -144,8 +144,9 @@ def _blocked(wheel: Wheel, reason: str) -> Blocked:
 
 
 def newest_torch(folder: str, tag: str) -> str:
-    """The newest torch version with a wheel in the folder for a Python tag (`cp311`), without its
-    label. Raises Blocked if there is none."""
+    """The newest torch version, without its label, that has a wheel in the folder for a Python tag
+    (`cp311`). Raises Blocked if there is none.
+    """
     torches = [path.name.split("-")[1] for path in Path(folder).glob(f"torch-*-{tag}-*.whl")]
     if not torches:
         raise Blocked(

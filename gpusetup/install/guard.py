@@ -46,7 +46,7 @@ class GuardAnswer(Frozen):
     files: tuple[GuardFile, ...] = ()
     """The files that are missing or outdated, or that were written."""
     uv: str | None = None
-    """The line that makes `uv pip` read the constraints in this shell."""
+    """The line that makes `uv pip` read the constraints in the current shell."""
     notes: tuple[str, ...] = ()
 
 
@@ -54,9 +54,10 @@ class GuardAnswer(Frozen):
 
 
 def guarded(installed: Mapping[str, str]) -> dict[str, str]:
-    """Name -> exact version of the installed torch and the packages built for it, torch first.
+    """Maps the installed torch and the packages built for it to their exact versions, torch first.
 
-    `Unsatisfiable` without a torch. A version that is none cannot be held, and is left out.
+    Raises Unsatisfiable if torch is not installed. A package whose version is invalid cannot be
+    pinned, so it is left out.
 
     >>> guarded({"numpy": "2.0", "torchvision": "0.28.0+cpu", "torch": "2.13.0+cpu"})
     {'torch': '2.13.0+cpu', 'torchvision': '0.28.0+cpu'}
@@ -97,7 +98,9 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
 
 
 def named_in_lists(path: Path) -> str:
-    """A path as pip's and uv's space-separated lists need it: as a URL if it contains a space."""
+    """A path in the form that pip's and uv's space-separated lists need: as a URL if it contains a
+    space.
+    """
     has_space = len(str(path).split()) > 1
     return path.as_uri() if has_space else str(path)
 
@@ -172,6 +175,6 @@ def undo(prefix: Path) -> tuple[str, ...]:
 
 
 def setting_of_uv(prefix: Path) -> str:
-    """The shell command that makes `uv pip` read the constraints in this shell."""
+    """The shell command that makes `uv pip` read the constraints in the current shell."""
     path = named_in_lists(prefix / CONSTRAINTS)
     return own_setting("UV_CONSTRAINT", path)

@@ -1,4 +1,4 @@
-"""The options of `gpusetup install` as a record for its phases."""
+"""The options of `gpusetup install`, as a record for its phases."""
 
 from __future__ import annotations
 

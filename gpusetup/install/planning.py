@@ -69,8 +69,9 @@ def plan_newest_of_mirror(
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task and its plan. If the packages that should follow torch have no release for it, they
-    are left as they are."""
+    """The task and its plan. If a package that should change together with torch has no matching
+    release, all such packages stay as they are.
+    """
     try:
         return task, _plan_of(job, target, task)
     except (Unsatisfiable, ToolFailed):
@@ -173,8 +174,9 @@ class IndexFiles(Frozen):
 
 
 def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
-    """The files from the first index that has torch and everything required. Raises LacksWheel if
-    no index does."""
+    """The files from the first index that has torch and everything else required. Raises LacksWheel
+    if no index does.
+    """
     passed_over: list[tuple[str, str]] = []
     root = job.wheels or task.request.root
     for build in task.builds:
@@ -221,8 +223,9 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
 
 
 def page_of(source: Fallback, root: str) -> str:
-    """The URL of the index page with a build, below this root; builds on AMD's own index keep their
-    URL."""
+    """The URL of the index page with a build, below this root. Builds on AMD's own index keep their
+    URL.
+    """
     # A mirror or a folder that the user names must have every wheel.
     is_amds = source.index_url.startswith(INDEX_OF_AMD)
     if is_amds and root.rstrip("/") == INDEX_ROOT:
@@ -250,7 +253,7 @@ SPARE_BYTES = 50 << 20
 
 
 def free_bytes(folder: str) -> int:
-    """The free bytes on the disk of a folder that need not exist yet."""
+    """The free bytes on a folder's disk. The folder need not exist yet."""
     nearest = Path(folder)
     while not nearest.exists():
         nearest = nearest.parent

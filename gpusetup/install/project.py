@@ -37,8 +37,9 @@ LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if fam
 def project_lines(
     names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
 ) -> Iterator[str]:
-    """Yields the TOML lines that make uv install these packages from torch's index, on the
-    platforms for which it has this build."""
+    """Yields the TOML lines that make uv install these packages from torch's index, on all
+    platforms for which the index has this build.
+    """
     marker = marker_of(build.torch, build.backend, catalog)
     yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"', "explicit = true", "")
     yield "[tool.uv.sources]"
@@ -135,7 +136,7 @@ def _asked_variant(
 
 
 def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | None:
-    """The backend that the name of an extra stands for; None if it stands for none.
+    """The backend for which the name of an extra stands; None if it stands for none.
 
     `gpu` stands for the CUDA build for this machine or, if it has no GPU, for that of the default
     index.
@@ -153,8 +154,9 @@ def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | N
 
 
 def common_release(backends: Sequence[str], wish: Wish, catalog: Catalog) -> str | None:
-    """The newest torch that meets the request and has builds for all of these backends; None if
-    there is none."""
+    """The newest torch that meets the request and has a build for each of these backends; None if
+    there is none.
+    """
     for release in reversed(catalog.releases):
         has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
         if has_all and is_wanted(release.torch, wish):

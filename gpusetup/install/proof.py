@@ -50,8 +50,8 @@ def parse_verdict(output: Output) -> dict[str, Any]:
 
 
 def device_to_prove(backend: str, gpus: int | None) -> str:
-    """verify's device for this backend: `cpu`, or for a CUDA build `auto`, or `none` if there is no
-    GPU (an image build).
+    """verify's device for this backend: `cpu` for a CPU build. For a CUDA build, it is `auto` or,
+    if there is no GPU (an image build), `none`.
 
     >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
     ('auto', 'none', 'cpu')

@@ -76,7 +76,9 @@ def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
 
 
 def undo_changes(journal: Journal) -> str:
-    """The changes that an undo makes, as text: `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0 goes`."""
+    """The changes that an undo makes, as a text such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0
+    goes`.
+    """
     changes: list[str] = []
     for name, version in journal.after.items():
         previous_version = journal.before.get(name)

@@ -59,7 +59,8 @@ IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(.{0,300})", re.MULTILINE)
 
 
 def family_imported(text: str) -> tuple[str, ...]:
-    """The names of torch and its companions that a script imports; the script is searched, not run.
+    """The names of torch and its companions that a script imports. The script is only searched, not
+    run.
 
     >>> family_imported("import torch, torchvision.transforms as T\\nfrom torch import nn")
     ('torch', 'torchvision')
@@ -97,8 +98,9 @@ def blocks_of(text: str) -> Iterator[str]:
 def block_lines(
     script: Script, tables: Iterable[str], requirements: Iterable[str], python: str
 ) -> Iterator[str]:
-    """Yields the lines to add to a script: the tables as comments, in a complete metadata block if
-    the script has none."""
+    """Yields the lines to add to a script: the tables as comments. If the script has no metadata
+    block, the lines are a complete one.
+    """
     commented = [f"# {line}".rstrip() for line in tables]
     if script.has_block:
         yield "#"

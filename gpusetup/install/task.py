@@ -44,16 +44,18 @@ class Task(Frozen):
 
     @property
     def gpus_here(self) -> int | None:
-        """The number of GPUs of this machine that can test the result: 0 if it is for another host,
-        None if unknown."""
+        """The number of GPUs on this machine that can test the result; 0 if it is for another host,
+        None if unknown.
+        """
         if self.request.for_other_host:
             return 0
         return None if self.machine.gpus is None else len(self.machine.gpus)
 
     @property
     def newest(self) -> Offer | None:
-        """The newest build on offer, if its torch is newer than the one to be installed; otherwise
-        None."""
+        """The newest build that fits, if its torch is newer than the one to be installed; otherwise
+        None.
+        """
         offer = offer_of(self.choice, self.machine)
         # If packages limit torch's version, a newer one would not work with them.
         if offer is None or self.notes_on_packages:

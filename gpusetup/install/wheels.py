@@ -1,5 +1,6 @@
-"""Facts and notes about wheels: the hashes in a folder of wheels, wheels without a hash, and
-sizes."""
+"""Functions for wheels: the hashes recorded in a folder of wheels, notes on wheels without a hash,
+and sizes as text.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ not match, because they could lead out of the folder.
 
 
 def noted(folder: Path) -> dict[str, str]:
-    """Maps file names to sha256, for the files of a folder that are listed and still exist.
+    """Maps file names to sha256, for those listed files that still exist in a folder.
 
     Raises Blocked if the list cannot be read, because then no wheel could be checked.
     """

@@ -193,8 +193,9 @@ def rocm_version(system: System) -> str | None:
 
 
 def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:
-    """The render nodes and the named device nodes, with this user's permissions; None if /dev
-    cannot be listed."""
+    """The render nodes and the given device nodes, with this user's permissions; None if /dev
+    cannot be listed.
+    """
     if unless_refused(system.list, "/dev") is None:
         return None
     names = list_or_empty(system, RENDER_FOLDER)
@@ -210,7 +211,7 @@ def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None
 
 
 def node_readings(nodes: tuple[DeviceNode, ...] | None) -> list[Reading]:
-    """A reading for each device node, or one that says that there is none."""
+    """A reading for each device node or, if there are none, a reading that says so."""
     lines = []
     for node in nodes or ():
         rights = "" if node.readable and node.writable else " (not for this user)"

@@ -16,7 +16,9 @@ Jetson.
 
 
 def read_container(system: System) -> Snapshot:
-    """The kind of container, from the first marker that is found, and whether it was given GPUs."""
+    """The kind of container, according to the first marker that is found, and whether the container
+    was given GPUs.
+    """
     if system.family != "linux":
         return Snapshot()
     kind, source = _kind_and_source(system)
@@ -72,10 +74,10 @@ def _kind_and_source(system: System) -> tuple[str, str]:
 
 
 def nvidia_given(system: System) -> bool | None:
-    """Whether the container was given GPUs, i.e. has their device nodes; None if /dev cannot be
-    read.
+    """Whether the container was given GPUs, so that it has their device nodes; None if /dev cannot
+    be read.
 
-    CUDA images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so the variable alone says nothing.
+    CUDA images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so that variable is no evidence.
     """
     names = list_or_empty(system, "/dev")
     # A container always has /dev/null, so an empty list means that the folder cannot be read.

@@ -1,4 +1,4 @@
-"""Waits for the driver: calls on background threads with a common deadline."""
+"""Waits for the driver: runs calls in background threads with a common deadline."""
 
 from __future__ import annotations
 

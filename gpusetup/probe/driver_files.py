@@ -36,7 +36,7 @@ def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader
 
 
 def _driver_snapshot(source: str, driver: Driver) -> Snapshot:
-    """A snapshot with the driver's fields from one source, and a reading for each."""
+    """A snapshot with the driver's fields from one source, and a reading for each field."""
     readings = readings_of("driver", source, driver)
     return Snapshot(driver=driver, readings=readings)
 
@@ -112,7 +112,7 @@ def read_nodes(system: System) -> Snapshot:
 
 
 def _node(path: str, stat: Stat | None) -> DeviceNode:
-    """A device node with its permissions, if they can be read."""
+    """A device node, with its permissions if they can be read."""
     if stat is None:
         return DeviceNode(path=path)
     return DeviceNode(path=path, mode=stat.mode, readable=stat.readable, writable=stat.writable)
@@ -138,7 +138,7 @@ LINUX_FOLDERS = (
 
 
 def read_libraries(system: System) -> Snapshot:
-    """Whether one of the driver's libraries exists, and the first path at which it does."""
+    """Whether any of the driver's libraries exists, and the path of the first one found."""
     driver = Driver(library_found=False)
     library = None
     for path in _library_paths(system):

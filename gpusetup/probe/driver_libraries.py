@@ -1,4 +1,4 @@
-"""What the driver's two libraries report: NVML and the CUDA driver API (libcuda).
+"""The reports of the driver's two libraries: NVML and the CUDA driver API (libcuda).
 
 Each library is queried in a child process: `child_scripts/read_nvml.py`, which documents the
 output, and `read_cuda.py`.
@@ -29,7 +29,7 @@ class Library(NamedTuple):
     subject: str
     """The subject of the readings about the library itself."""
     init_failed: str
-    """The kind of event if the library started, but a call after that failed."""
+    """The kind of event for a library that started, but whose later call failed."""
 
 
 NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
@@ -53,7 +53,7 @@ call. What a GPU does not support is judged by comparison with the other GPUs (g
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
-    """What NVML reports within `limit` seconds, as a snapshot."""
+    """NVML's report within `limit` seconds, as a snapshot."""
     return parse_nvml(system.ask("read_nvml", timeout=limit))
 
 
@@ -80,7 +80,7 @@ def parse_nvml(answer: Answer) -> Snapshot:
 
 
 def _persistence(devices: Sequence[Answer]) -> bool | None:
-    """Whether persistence mode is on for every GPU; None if unknown for one."""
+    """Whether persistence mode is on for every GPU; None if it is unknown for one of them."""
     modes = [device.get("persistence") for device in devices]
     if not modes or None in modes:
         return None
@@ -100,7 +100,7 @@ def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:
-    """What libcuda reports within `limit` seconds, as a snapshot."""
+    """libcuda's report within `limit` seconds, as a snapshot."""
     return parse_cuda(system.ask("read_cuda", timeout=limit))
 
 
@@ -174,8 +174,8 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
 
 
 def partial(answer: Answer) -> Answer:
-    """What a child reported before it hung or crashed; a GPU that it did not reach has only an
-    index.
+    """The values that a child reported before it hung or crashed. A GPU that it did not reach only
+    has an index.
 
     >>> partial({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
     [{'index': 0}, {'index': 1}]
@@ -226,7 +226,7 @@ def child_failure(source: str, answer: Answer) -> Snapshot:
 
 
 def only_plausible(values: Answer) -> dict[str, Any]:
-    """The child's values without impossible ones, which become entries in `problems` instead.
+    """The child's values without impossible ones, which are moved to `problems`.
 
     >>> only_plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
@@ -256,7 +256,9 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
 
 
 def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
-    """An event for each value of a GPU that is missing although needed, or is impossible."""
+    """An event for each value of a GPU that is impossible, or that is missing although it is
+    needed.
+    """
     gpu = {
         "asked": source,
         "gpu": str(device["index"]),
@@ -288,7 +290,9 @@ def _event_fields(source: str, problem: Answer, values: Mapping[str, str]) -> di
 
 
 def _is_trouble(problem: Answer) -> bool:
-    """Whether a problem is more than a value that some drivers or GPUs do not have."""
+    """Whether a problem is a real fault, and not just a value that some drivers or GPUs do not
+    have.
+    """
     code = problem["code"]
     if code not in ABSENT:
         return True
@@ -312,8 +316,9 @@ def gpu_of(device: Answer, number_field: str) -> Gpu:
 
 
 def _problem_readings(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
-    """Readings that say why values are missing; values that a GPU does not support share one
-    reading."""
+    """Readings that say why values are missing. Values that a GPU does not support share one
+    reading.
+    """
     unsupported = []
     for problem in answer["problems"]:
         if problem["code"] in NOT_SUPPORTED:

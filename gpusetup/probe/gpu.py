@@ -102,7 +102,9 @@ def hint_at_a_driver(files: Snapshots) -> bool:
 
 
 def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
-    """One snapshot from all sources: the answers of the driver's libraries, and what files show."""
+    """A snapshot that combines all sources: the answers of the driver's libraries, and what files
+    show.
+    """
     sources = (*answers, *files)
     environ = system.environ()
     on_bus = _first(part.pci_devices for part in sources)
@@ -170,7 +172,7 @@ def _listed_gpus(
     on_bus: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
-    """The GPUs from the first source that lists any, and a reading if there are none.
+    """The GPUs from the first source that lists any. If there are none, a reading says why.
 
     If no driver responded, the result is () if a hardware list was read and shows no GPU, otherwise
     None.
@@ -198,7 +200,9 @@ def _listed_gpus(
 def with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
-    """The GPUs with `visible` set according to CUDA's list; unchanged if CUDA gives none."""
+    """The GPUs with `visible` set according to CUDA's list. If CUDA gives no list, they are
+    unchanged.
+    """
     for part in answers:
         if part.gpus is not None and part.cuda_api.init_code == 0:
             return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
@@ -210,7 +214,7 @@ def with_visibility(
 
 
 def with_numa_nodes(gpus: Sequence[Gpu], on_bus: Iterable[PciDevice]) -> Sequence[Gpu]:
-    """The GPUs with the NUMA nodes that the kernel gives for their PCI addresses."""
+    """The GPUs with their NUMA nodes, which the kernel states for their PCI addresses."""
     nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus}
     gpus_with_nodes = []
     for gpu in gpus:
@@ -248,7 +252,9 @@ def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Sn
 
 
 def _with_address(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
-    """The GPU with the PCI address at its NVML position, unless it already has one."""
+    """The GPU with the PCI address for its position in NVML's list, unless it already has an
+    address.
+    """
     if gpu.pci_bus_id or gpu.nvml_index is None:
         return gpu
     address = addresses[gpu.nvml_index]

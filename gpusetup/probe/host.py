@@ -51,7 +51,7 @@ def read_os(system: System) -> Snapshot:
 
 
 def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
-    """A Linux system with its distribution, C library and firmware settings."""
+    """The facts about a Linux system, with its distribution, C library and firmware settings."""
     distribution = read_distribution(system)
     libc = read_libc(system, facts)
     kernel_version = read_or_none(system, "/proc/version") or ""
@@ -84,7 +84,8 @@ FIRST_BUILD_OF_WINDOWS_11 = 22000
 
 
 def windows_name(version: str) -> str:
-    """The name of a Windows version. Windows 11 still calls itself 10, so its build number decides.
+    """The name of a Windows version. Windows 11 still reports version 10, so the build number
+    decides.
 
     >>> windows_name("10.0.26100"), windows_name("10.0.19045")
     ('Windows 11', 'Windows 10')
@@ -133,7 +134,7 @@ CPU_NAME = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 
 def read_cpu(system: System) -> Cpu:
-    """The CPU's name and its cores: all of them, and those that this process may use."""
+    """The CPU's name and two numbers of cores: all of them, and those that this process may use."""
     facts = system.facts()
     usable_cores = facts.get("usable_cores")
     quota = read_cpu_quota(system)
@@ -171,8 +172,9 @@ OWN_CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
 
 
 def cgroup_values(system: System, name: str) -> Iterator[str]:
-    """The text of a file in our cgroup (v2), then in each cgroup above it; empty where the file
-    does not exist."""
+    """The text of a file in our cgroup (v2), then in each cgroup above it. If a file does not
+    exist, its text is empty.
+    """
     cgroups = read_or_none(system, "/proc/self/cgroup") or ""
     own_folder = PurePosixPath("/sys/fs/cgroup")
     own_cgroup = OWN_CGROUP.search(cgroups)
@@ -242,8 +244,9 @@ def read_cgroup_limit(system: System) -> int | None:
 
 
 def free_memory(system: System) -> int | None:
-    """The bytes of memory that a process can still use, within the host and all our cgroups; None
-    if unknown."""
+    """The bytes of memory that a process can still use, limited by the host and all our cgroups;
+    None if unknown.
+    """
     host_memory = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
     free_sizes = [host_memory.get("MemAvailable")]
     for limit, used, statistics in zip(
@@ -289,8 +292,9 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
 
 
 def _disk(system: System, subject: str, path: str) -> Disk:
-    """The disk that holds a folder; if the folder does not exist, the nearest existing folder above
-    it counts."""
+    """The disk that contains a folder. If the folder does not exist, its nearest existing parent
+    counts.
+    """
     folder = path
     while not exists(system, folder) and parent(folder) != folder:
         folder = parent(folder)

@@ -1,4 +1,4 @@
-"""Intel GPUs on Linux, from what i915 or xe show in /sys and /dev. Opens no device."""
+"""Intel GPUs on Linux, as i915 or xe show them in /sys and /dev. Opens no device."""
 
 from __future__ import annotations
 

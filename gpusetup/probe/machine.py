@@ -1,4 +1,5 @@
-"""Assembles the snapshot of one machine from all readers, in parallel if that saves time."""
+"""Assembles the snapshot of one machine from all readers, which run in parallel if that saves
+time."""
 
 from __future__ import annotations
 
@@ -113,11 +114,12 @@ INDEX_VARIABLES = (
     "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL",
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
 )  # fmt: skip
-"""Variables that may point an installer at one of torch's own indexes."""
+"""Variables that may make an installer use one of torch's own indexes."""
 
 
 def wanted_by(environment: Mapping[str, str]) -> Wanted:
-    """The backend that environment variables request: uv's variable, or an index of torch.
+    """The backend that environment variables request, through uv's own variable or the URL of one
+    of torch's indexes.
 
     >>> wanted_by({"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cu121"}).backend
     'cu121'

@@ -23,8 +23,8 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 def missed_by_nvml(
     gpus: Sequence[Gpu], answers: Snapshots, files: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """Events for GPUs that the kernel driver manages and that have device nodes, but that NVML does
-    not list.
+    """Events for GPUs that the kernel driver manages and that have device nodes, although NVML does
+    not list them.
 
     In a container or a job that was given only some GPUs, device nodes are missing on purpose. On a
     whole machine, a missing node is a fault.
@@ -67,7 +67,7 @@ def _missing_nodes(bound: Sequence[Gpu], nodes: set[int]) -> Iterator[Event]:
 def missed_by_cuda(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """Events for GPUs that NVML lists but CUDA does not, if nothing hides them.
+    """Events for GPUs that NVML lists but CUDA does not, although nothing hides them.
 
     Another finding reports a GPU in MIG mode without an instance. If there is an instance, CUDA
     shows no whole GPU.
@@ -97,7 +97,7 @@ def _has_complete_cuda_list(answers: Snapshots) -> bool:
 
 
 def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> Event:
-    """An event about a GPU that a source does not list."""
+    """An event about a GPU that is missing in a source's list."""
     gpu_values = {
         "bus": missed.pci_bus_id or "",
         "name": missed.name,

@@ -1,7 +1,7 @@
 """Reads a node's health within seconds, from NVML, kernel files and the kernel log.
 
-Neither torch nor CUDA is started, so that a running job notices nothing. All sources share one
-limit; a source that has not answered by then is unknown, and a driver that hangs is a finding.
+Neither torch nor CUDA is started, so a running job is not disturbed. All sources share one time
+limit. A source that has not answered by then is unknown, and a driver that hangs is a finding.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
 
 
 def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
-    """The result of a call that finishes by a monotonic deadline; `otherwise` if it does not.
+    """The result of a call if the call ends by a deadline (in monotonic time), otherwise
+    `otherwise`.
 
     Reading a file of a hanging device may never end, so the call is not waited for.
     """

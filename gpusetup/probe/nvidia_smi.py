@@ -68,7 +68,8 @@ def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
 
 
 def parse_gpus(text: str) -> Iterator[Gpu]:
-    """The GPUs in the output of a query for `FIELDS` without heading; incomplete rows are left out.
+    """The GPUs in the output of a query for `FIELDS` without a heading. Incomplete rows are left
+    out.
 
     >>> [gpu] = parse_gpus("0, NVIDIA GeForce RTX 4090, GPU-1234, 24564 MiB, 8.9")
     >>> gpu.name, gpu.memory_total_bytes >> 20, str(gpu.compute_capability)

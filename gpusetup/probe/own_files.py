@@ -26,7 +26,7 @@ JOURNAL = (".gpusetup", "journal.json")
 
 
 def interruption(prefix: str) -> str:
-    """The sentence that an installation into this environment was interrupted."""
+    """The sentence which says that an installation into this environment was interrupted."""
     return f"An installation into {prefix} was interrupted"
 
 
@@ -71,7 +71,8 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
 
 
 def _unfinished(prefix: str, **more_values: str) -> Event:
-    """The event for the journal of an interrupted installation in this environment."""
+    """The event for an interrupted installation in this environment, of which the journal is
+    left."""
     path = join(prefix, *JOURNAL)
     values = {"path": path, "prefix": prefix}
     values.update(more_values)

@@ -54,7 +54,7 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
 
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
-    """The packages in a folder that gpusetup watches, or that declare which torch they need."""
+    """The packages in a folder that gpusetup watches or that declare which torch they need."""
     for name in names:
         info = INFO_FOLDER.match(name)
         if info is not None:
@@ -99,7 +99,7 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
 
 
 def is_whole(system: System, folder: str, record: str) -> bool:
-    """Whether all libraries listed in a RECORD exist, and torch's `version.py`.
+    """Whether all libraries listed in a RECORD exist, and also torch's `version.py`.
 
     After an interrupted or overwritten installation, some of them are missing.
     """

@@ -85,7 +85,7 @@ WMI_ROW = re.compile(
 
 
 def parse_wmi(text: str) -> tuple[PciDevice, ...]:
-    """The devices in the JSON output of the query; virtual adapters have no PCI id and are left
+    """The devices in the query's JSON output. Virtual adapters have no PCI id, so they are left
     out.
 
     >>> text = '{"Name":"NVIDIA L4","PNPDeviceID":"PCI\\\\VEN_10DE&DEV_27B8&SUBSYS_1"}'

@@ -1,4 +1,6 @@
-"""Snapshot files: writing, reading, and the example machines in the package."""
+"""Snapshot files: functions to write and read them, and the example machines that come with
+gpusetup.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
 
 
 def parse_snapshot(raw: bytes, what: str) -> Snapshot:
-    """The snapshot in a file's bytes, with hidden characters replaced because the file may come
+    """The snapshot in a file's bytes. Hidden characters are replaced, because the file may come
     from anybody.
 
     `what` names the file in error messages.

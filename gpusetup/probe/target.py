@@ -65,7 +65,7 @@ class TargetPython(Frozen):
 
 
 def choose_target(system: System, named: str | None = None) -> TargetPython:
-    """Choose the interpreter in the documented order. `named` is the value of `--python`.
+    """Choose the interpreter, in the order above. `named` is the value of `--python`.
 
     Raises `BadInput` if `named` is not an interpreter, and `Blocked` if there is no target.
     """
@@ -130,7 +130,7 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
 
 
 def _absolute(system: System, named: str) -> str:
-    """The path, made absolute with the working folder if it is relative."""
+    """The path as an absolute path. A relative one starts at the working folder."""
     cwd = system.facts().get("cwd") or ""
     if system.family == "windows":
         return ntpath.join(cwd, named)
@@ -204,7 +204,8 @@ def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
 
 
 def _refuse_broken_environment(system: System, target: TargetPython, *, is_folder: bool) -> None:
-    """Raise BadInput for an environment whose interpreter would install into another one.
+    """Raise BadInput for an environment whose interpreter would install packages into another
+    environment.
 
     That happens if its `pyvenv.cfg` is lost: an install would then change the base Python.
     """
@@ -255,7 +256,7 @@ SHARED_FIELDS = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
 
 
 def read_python(system: System, target: TargetPython | None) -> Snapshot:
-    """The facts about the target's interpreter as a snapshot; empty without a target."""
+    """The facts about the target's interpreter as a snapshot; empty if there is no target."""
     if target is None:
         return Snapshot()
     python = Python(

@@ -40,7 +40,7 @@ def read_torch(system: System, target: TargetPython | None) -> Snapshot:
 
 
 def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] | None) -> Snapshot:
-    """The torch that `import torch` would find first, with a reading of its source."""
+    """The torch that `import torch` would find first, with a reading that names its source."""
     if packages is None:
         problem = target.problem or "gpusetup cannot list the environment's folders"
         return missing("torch", "site-packages", problem)
@@ -62,7 +62,7 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
 
 
 def _cut_off_torch(package: Package) -> Snapshot:
-    """A torch that is listed as installed although its files are missing."""
+    """The snapshot of a torch that is listed as installed although its files are missing."""
     problem = f"{package.name} {package.version} is listed but torch/version.py is not there"
     torch = Torch(
         installed=True,
@@ -169,8 +169,9 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
 
 
 def _torch_libraries(names: Iterable[str]) -> list[str]:
-    """The names of libraries among these files that torch brings itself, without version
-    numbers."""
+    """The names of those files that are libraries which torch contains itself, without version
+    numbers.
+    """
     libraries = set()
     for name in names:
         library = TORCH_LIBRARY.match(name)

@@ -21,7 +21,7 @@ IN_AN_ENVIRONMENT = ("", "Library\\bin")
 
 
 def runtime_events(system: System, target: TargetPython | None) -> tuple[Event, ...]:
-    """An event if the C++ runtime is missing, because torch's DLLs do not load without it."""
+    """An event if the C++ runtime is missing, because torch's DLLs cannot be loaded without it."""
     if system.family != "windows" or target is None:
         return ()
     environ = system.environ()

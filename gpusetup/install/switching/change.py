@@ -107,8 +107,9 @@ def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """Raise Blocked if another program changed the environment, or began to change it, since the
-    plan was made."""
+    """Raise Blocked if another program has changed the environment, or begun to change it, since
+    the plan was made.
+    """
     if target.venv is None:
         is_same = target.installed.items() >= plan.before.items()
     else:
@@ -208,8 +209,7 @@ class Change:
     def exchange(
         self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Move the old files aside and the new ones into place, and make sure that all of it is on
-        disk.
+        """Move the old files aside and the new ones into place, and flush everything to disk.
 
         `coming` maps each new file to its place. `after` contains the distributions to which the
         new files belong.
@@ -263,7 +263,7 @@ class Change:
         )
 
     def keep(self) -> None:
-        """Make the new state final; the old files are kept for one undo, or deleted.
+        """Make the new state final. The old files are kept for one undo, or deleted.
 
         The kept files belong to torch: an installation that does not change torch does not delete
         an older torch that is kept.
@@ -331,7 +331,7 @@ class Change:
 
     @contextmanager
     def or_back(self, job: InstallJob) -> Iterator[None]:
-        """Run a block; if it fails, restore the previous state and raise the error."""
+        """A context manager that restores the previous state if its block fails."""
         try:
             yield
         except BaseException as problem:
@@ -357,8 +357,9 @@ def _is_folder(path: str) -> bool:
 
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
-    """The existing bytecode files of these source files, such as `__pycache__/x.cpython-311.pyc`
-    for `x.py`."""
+    """The existing bytecode files for these source files, such as `__pycache__/x.cpython-311.pyc`
+    for `x.py`.
+    """
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
@@ -386,7 +387,7 @@ def remove_empty(files: Iterable[str]) -> None:
 
 
 def keeps_torch(store: Path) -> bool:
-    """Whether the store keeps an older torch for `--undo`; false if this cannot be read."""
+    """Whether the store keeps an older torch for `--undo`; false if the store cannot be read."""
     try:
         undo = read_journal(store, UNDO)
     except (BadInput, Blocked):

@@ -1,4 +1,4 @@
-"""Writes and removes files so that after a crash there is either the old file or the new one."""
+"""Writes and removes files so that after a crash either the old file or the new one exists."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def flush(folder: Path) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """An opener for `open` that does not follow a symbolic link or wait for the writer of a
+    """An opener for `open` that neither follows a symbolic link nor waits for the writer of a
     pipe."""
     # Windows has neither of these flags.
     no_follow: int = getattr(os, "O_NOFOLLOW", 0)

@@ -35,7 +35,7 @@ from gpusetup.system.own_cache import MAKING, own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
 
 STORE = ".gpusetup"
-"""The folder in the target's prefix."""
+"""The name of the store, a folder in the target's prefix."""
 JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
 STAGING = "staging"
 JOURNAL_BYTES = 32 << 20
@@ -60,8 +60,9 @@ Phase = Literal["making", "staging", "moving", "installing", "verifying", "keepi
 
 
 class Journal(Frozen):
-    """Everything that a change does to an environment, so that it can be completed or rolled back.
-    Its paths are relative to the environment, which may be moved."""
+    """All changes to an environment that are in progress or done, so that they can be completed or
+    rolled back. The paths are relative to the environment, because it may be moved.
+    """
 
     schema: Literal["gpusetup.journal/2"] = "gpusetup.journal/2"
     gpusetup: str = __version__
@@ -128,7 +129,7 @@ def require_inside(store: Path, paths: Iterable[str]) -> None:
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
-    """The absolute paths for texts that `text_of` made."""
+    """The absolute paths for texts that `text_of` returned."""
     prefix = str(store.parent)
     paths: list[str] = []
     for text in texts:
@@ -138,7 +139,7 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Write the journal atomically; it is on disk when this returns.
+    """Write the journal atomically, so that it is on disk when this function returns.
 
     Raises Blocked if the journal would be too large to be read again.
     """
@@ -237,7 +238,7 @@ def _objection_to_folders(journal: Journal, store: Path) -> str | None:
 
 
 def first_folder(paths: Iterable[str]) -> str | None:
-    """The first path that is a real folder, not a link to one."""
+    """The first of these paths that is a real folder, not a link to one."""
     for path in paths:
         if os.path.isdir(path) and not os.path.islink(path):
             return path
@@ -262,8 +263,9 @@ def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
 
 
 def _making_note(journal: Journal) -> Path:
-    """The path of gpusetup's note that it is creating an environment; it is unique, because the
-    journal's `former` is random."""
+    """The path of gpusetup's note that it is creating an environment. The path is unique, because
+    the journal's `former` is random.
+    """
     return own_folder(MAKING) / journal.former
 
 
@@ -367,8 +369,9 @@ def checked_status(path: Path) -> os.stat_result | None:
 
 
 def read_state(path: Path) -> bytes | None:
-    """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is not a
-    regular file of ours or is too large."""
+    """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is too
+    large, not a regular file, or not ours.
+    """
     # None means that the store or the file does not exist; a file that belongs to somebody else
     # would have raised an error.
     store_status = checked_status(path.parent)

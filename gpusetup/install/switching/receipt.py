@@ -1,5 +1,6 @@
-"""The receipt of an installation, kept in the environment: the packages before and after, and where
-they came from."""
+"""The receipt of an installation, kept in the environment: the packages before and after, and their
+sources.
+"""
 
 from __future__ import annotations
 

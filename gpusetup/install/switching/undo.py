@@ -125,8 +125,8 @@ def _require_no_folders(change: Change) -> None:
 def _beside_what_came_since(
     store: Path, undo: Journal, changed: set[str], layout: Layout
 ) -> Journal:
-    """The undo's journal, adjusted so that files of packages that were installed or updated since
-    are left alone.
+    """The undo's journal, changed so that it leaves files alone whose packages were installed or
+    updated later.
 
     A companion that was installed later for the torch that is removed (`install torchvision`) is
     removed too.
@@ -161,8 +161,9 @@ def _beside_what_came_since(
 
 
 def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[str]:
-    """The companions that were installed after the torch that the undo removes, and that go with
-    it."""
+    """The companions that were installed after the torch that the undo removes, and that are
+    removed together with it.
+    """
     # An older journal does not list the companions. An undo without torch removes no other package.
     if undo.beside is None or "torch" not in undo.after:
         return set()

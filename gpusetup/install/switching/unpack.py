@@ -122,7 +122,7 @@ class Differs(ToolFailed):
 
 
 def differs(message: str) -> Differs:
-    """The error for unpacked files that differ from the wheels, with this message."""
+    """The error for unpacked files that differ from the wheels' lists, with this message."""
     return Differs(message, hint="nothing was changed; run this again")
 
 
@@ -198,7 +198,7 @@ def _require_same_content(root: Path, promises: Promises) -> None:
 
 
 def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
-    """The files among these whose content does not match the digest in their list."""
+    """Those of these files whose content does not match the digest in their list."""
     wrong: list[str] = []
     for path in paths:
         digests = {promise.digest for promise in promises[path]}
@@ -282,7 +282,7 @@ def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layou
 def _refuse_different_files_in_one_place(
     coming: Mapping[str, str], promises: Promises, layout: Layout
 ) -> None:
-    """Raise `Blocked` if two wheels bring different files for the same place.
+    """Raise `Blocked` if two wheels contain different files for the same place.
 
     The file that uv unpacks last would win, and the other package would be broken. Files with the
     same content are common, because packages of one namespace share its `__init__.py`.

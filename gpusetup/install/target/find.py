@@ -138,7 +138,9 @@ def require_utf_8(folder: str) -> None:
 
 
 def read_target(python: str | None, venv: str | None) -> Target:
-    """The environment of an interpreter, or the one to be created from it in the folder `venv`."""
+    """The environment of an interpreter, or the one that will be created from this interpreter in
+    the folder `venv`.
+    """
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     require_utf_8(venv or python)
@@ -153,8 +155,9 @@ def read_target(python: str | None, venv: str | None) -> Target:
 
 
 def check_importable(layout: Layout, family: Iterable[str]) -> None:
-    """Raise Blocked if newly installed packages would never be imported, because a folder earlier
-    in the import path contains them."""
+    """Raise Blocked if Python would never import newly installed packages, because a folder earlier
+    in the import path contains them too.
+    """
     for folder in layout.ahead:
         hiding = [name for name in family if Path(folder, name, "__init__.py").is_file()]
         if hiding:

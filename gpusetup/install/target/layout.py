@@ -23,7 +23,8 @@ LIBRARIES = ("site-packages", "dist-packages")
 
 def real_below(prefix: str, folder: str) -> str:
     """The real path of a folder if it is inside the prefix, such as `lib` for Fedora's link
-    `lib64`; otherwise the folder unchanged."""
+    `lib64`. Otherwise the folder is returned unchanged.
+    """
     real_folder = os.path.realpath(folder)
     real_prefix = os.path.realpath(prefix)
     if not real_folder.startswith(f"{real_prefix}{os.sep}"):

@@ -47,7 +47,7 @@ def is_uv_project(folder: Path) -> bool:
 
 
 def _cost_on_overlay(target: Target, leaving: Iterable[str]) -> Iterator[str]:
-    """Yields a note on the disk space that moving files aside costs in a container's layered
+    """Yields a note on the disk space that is needed to move files aside in a container's layered
     filesystem.
 
     A file in a lower layer cannot be renamed, so the system first copies it into the top layer
