@@ -25,7 +25,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code that the contract defines."""
+    """Run one command and return its exit code, as the reference page contract.md defines it."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     streams.complete()
     if arguments is None:

@@ -1,7 +1,7 @@
 """The errors that end a command, each with its exit code.
 
-A finding describes a machine; an error ends a command. `message` says what is wrong, `hint` what to
-do.
+A finding describes a machine, while an error ends a command. `message` says what is wrong, and
+`hint` says what to do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GpuSetupError(Exception):
 
 
 class Unsatisfiable(GpuSetupError):
-    """A negative result: nothing fits, or a check failed."""
+    """A negative result: no build fits, or a check failed."""
 
     exit_code = 1
 

@@ -60,7 +60,7 @@ def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
-    """Read a file's text; `BadInput` if it cannot be read as text."""
+    """Read a file's text. Raises BadInput if it cannot be read as text."""
     try:
         return text_of(read(path, most_bytes), path)
     except (OSError, ValueError) as problem:
@@ -143,8 +143,9 @@ def encoding_of(raw: bytes) -> str:
 
 
 def text_of(raw: bytes, what: str | Path) -> str:
-    """Decode the text in a file's bytes; `BadInput`, with the file's name `what`, if it is not
-    text."""
+    """Decode a file's bytes as text. Raises BadInput, which names the file (`what`), if they are
+    not text.
+    """
     encoding = encoding_of(raw)
     try:
         return raw.decode(encoding)

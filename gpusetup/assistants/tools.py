@@ -313,7 +313,7 @@ OWN_WORDS = ("explain",)
 
 
 def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
-    """Run a tool and return its answer, limited in length. Raises GpuSetupError."""
+    """Run a tool and return its answer, shortened to the limit. Raises GpuSetupError."""
     tools = {tool.name: tool for tool in TOOLS}
     tool = tools.get(name)
     if tool is None:
@@ -364,7 +364,7 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
 
 
 def _cut(value: Any, most_items: int) -> Any:
-    """A plain value with shorter lists and texts."""
+    """A plain value, with lists and texts shortened."""
     if isinstance(value, dict):
         # An object with a field for each host or package can be as long as a list.
         most_fields = max(most_items, MOST_FIELDS)

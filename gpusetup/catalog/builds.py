@@ -90,7 +90,7 @@ class Catalog(Frozen):
         return id(self)
 
     def is_newer_gpu(self, capability: Capability) -> bool:
-        """Whether a GPU is newer than every GPU of the catalog."""
+        """Whether a GPU is newer than every GPU in the catalog."""
         return all(row.capability < capability for row in self.gpus)
 
     @property
@@ -102,8 +102,8 @@ class Catalog(Frozen):
         return tuple(dict.fromkeys(names))
 
     def driver_cuda(self, driver_version: str) -> str | None:
-        """The CUDA version that `nvidia-smi` shows for a driver; a newer driver counts as the
-        newest known branch.
+        """The CUDA version that `nvidia-smi` shows for a driver. A driver newer than the catalog
+        counts as the newest branch in it.
 
         None for a driver older than the oldest branch, and for a text that is not a version.
         """
@@ -114,7 +114,7 @@ class Catalog(Frozen):
         return max(not_newer, key=lambda row: row.branch).cuda
 
     def driver_is_newer(self, driver_version: str) -> bool:
-        """Whether a driver's branch is newer than every branch of the catalog."""
+        """Whether a driver's branch is newer than every branch in the catalog."""
         branches = [row.branch for row in self.branches]
         newest_on_windows = max(branches) + WINDOWS_ABOVE
         driver_branch = parsed(driver_version).major
@@ -223,8 +223,9 @@ class Catalog(Frozen):
         return versions[name]
 
     def last_python(self, torch_version: str) -> str | None:
-        """The last Python version that a release supports, for releases that are older than the
-        table of builds."""
+        """The last Python version that a torch release supports. This is for releases older than
+        the table of builds.
+        """
         for row in self.older_releases:
             if parsed(torch_version) < parsed(row.before):
                 return row.python
@@ -240,8 +241,7 @@ class Catalog(Frozen):
         return None
 
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
-        """PyTorch's own build of a torch version (with or without label) for a backend and
-        platform."""
+        """PyTorch's own build for a torch version (with or without label), backend and platform."""
         public = torch.partition("+")[0]
         place = (public, backend, family, machine)
         wheels = _wheels_by_place(self)
@@ -264,7 +264,7 @@ class Catalog(Frozen):
 
 
 def index_url(backend: str, root: str = INDEX_ROOT) -> str:
-    """The address of the index with the wheels for a backend.
+    """Returns the URL of the index with the wheels for a backend.
 
     >>> index_url("cu124", "http://mirror/whl/")
     'http://mirror/whl/cu124'
@@ -275,8 +275,9 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
 
 @lru_cache(maxsize=8)
 def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
-    """PyTorch's wheels by torch version, backend, system and machine; if there are two, the first
-    one."""
+    """PyTorch's wheels by torch version, backend, system and machine. If there are two, the first
+    one counts.
+    """
     wheels: dict[tuple[str, ...], TorchBuild] = {}
     for build in catalog.builds:
         if build.channel == "pytorch":

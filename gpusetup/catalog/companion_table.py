@@ -61,13 +61,15 @@ class Project(Frozen):
     rows: tuple[Pair, ...] = ()
 
     def has_wheels(self, row: Pair) -> bool:
-        """Whether some releases have wheels on an index; otherwise you have to build them or
-        download them from a page."""
+        """Whether some releases have wheels on an index. If not, users must build them or download
+        them from a page.
+        """
         return (row.wheels or self.wheels) in ("index", "torch index")
 
     def way_out(self, build: TorchBuild, index: str = "") -> str:
-        """What to use instead of this package with a build; `index` is PyTorch's index for the
-        build's backend."""
+        """What to use instead of this package with a build; `index` is the URL of PyTorch's index
+        for the build's backend.
+        """
         # An entry for the system comes before one for the GPU, and that one before another CUDA
         # version.
         cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
@@ -115,7 +117,7 @@ def row_of(project: Project, version: str) -> Pair | None:
 
 
 def takes_torch(project: Project, version: str, torch: str) -> bool | None:
-    """Whether a release works with a torch version; None if the table does not tell.
+    """Whether a release works with a torch version; None if the table does not say.
 
     >>> codec = companion_table().project("torchcodec")
     >>> [takes_torch(codec, version, "2.15.0") for version in ("0.17.0", "0.9.1", "0.0.1")]
@@ -129,7 +131,7 @@ def takes_torch(project: Project, version: str, torch: str) -> bool | None:
 
 
 def releases_for(project: Project, torch: str) -> tuple[str, ...]:
-    """The specifiers of the releases that work with a torch, the newest first.
+    """Returns the specifiers of the releases that work with a torch version, newest first.
 
     >>> releases_for(companion_table().project("torchao"), "2.10.0")
     ('==0.16.*',)
@@ -143,10 +145,10 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
 
 
 def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) -> bool:
-    """Whether a row's wheels load together with a torch for this CUDA major version ("" means a
-    torch without CUDA).
+    """Whether a row's wheels can be loaded together with a torch for this CUDA major version (""
+    means a torch without CUDA).
 
-    `usual_major` is the CUDA major of that torch on the default index, "" for a CPU build.
+    `usual_major` is the CUDA major version of that torch on the default index; "" for a CPU build.
     """
     built_for_default = row.cuda == "default"
     if not torch_major:

@@ -1,4 +1,4 @@
-"""Which torch version a torchvision or torchaudio needs, and which CUDA version that torch may
+"""Which torch version a torchvision or torchaudio needs, and which CUDA version that torch must
 have.
 
 Most releases work with the one torch that they were released with. Those built on torch's stable
@@ -90,7 +90,7 @@ def serves_backend(
 def beside(
     catalog: Catalog, name: Name, build: TorchBuild, python: str | None = None
 ) -> str | None:
-    """The companion to install together with a build; None if no index is known to have one."""
+    """The companion to install together with a build; None if no known index has one."""
     released_with_torch: str | None = getattr(catalog.release_of(build.torch), name, None)
     if released_with_torch:
         return released_with_torch
@@ -104,7 +104,7 @@ def beside(
 def _is_built(
     catalog: Catalog, row: CompanionRelease, build: TorchBuild, python: str | None
 ) -> bool:
-    """Whether there is a wheel of a companion for this platform and backend."""
+    """Whether a companion has a wheel for this platform and backend."""
     # conda's companions are in its own channels.
     if build.channel != "pytorch" or not allows(row.torch, build.torch):
         return False

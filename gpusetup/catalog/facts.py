@@ -151,13 +151,13 @@ def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
 
 
 def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
-    """All rows of one kind; a table is read when it is first needed."""
+    """All rows of one kind. A table is only read when it is first needed."""
     return _rows(kind)  # type: ignore[arg-type]
 
 
 @cache
 def pci_name(device_id: str | None) -> str | None:
-    """The name of an NVIDIA GPU by its PCI device id; None if the table has none.
+    """Returns the name of an NVIDIA GPU for its PCI device id; None if the table has none.
 
     >>> pci_name("2504"), pci_name("1EB8"), pci_name("ffff"), pci_name(None)
     ('NVIDIA GeForce RTX 3060', 'Tesla T4', None, None)
@@ -218,7 +218,7 @@ def nvlinks_of(name: str) -> int:
 
 
 def extension(name: str) -> Extension:
-    """The row for a package; an empty row if the table does not contain the package."""
+    """The row for a package. If the table does not contain the package, the row is empty."""
     for row in facts(Extension):
         if row.name == name:
             return row

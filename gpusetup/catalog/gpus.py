@@ -139,8 +139,9 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """The error for a GPU of a maker that gpusetup does not judge here; it says which torch to
-    use."""
+    """The error for a GPU from a maker that gpusetup does not judge here. It says which torch to
+    use.
+    """
     gfx = other_gpu(text, maker).target
     has_kernels = gfx in BUILT_FOR or gfx in RELATIVES
     if gfx and not has_kernels:
@@ -178,8 +179,9 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The rows that contain all words; if there are none, the rows of the same card with the given
-    memory."""
+    """The rows that contain all words. If there are none, the rows of the same card with the given
+    memory size.
+    """
     sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
     # A memory size alone does not identify a card, and neither does a letter: `../../x` is not a
     # TITAN X.
@@ -251,7 +253,7 @@ def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow
 
 
 def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> frozenset[str]:
-    """The words without the board maker's words and the kind of memory ("PNY ... Verto GDDR6X").
+    """The words without those of the board maker and the type of memory ("PNY ... Verto GDDR6X").
 
     A word is only dropped if it has at least three letters, occurs in no GPU name of the catalog,
     and a number is in the text too. "Ti", "D", "S" and words with a digit stay, because they

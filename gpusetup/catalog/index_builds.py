@@ -167,7 +167,9 @@ def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
 
 
 def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
-    """The newest torchvision for a torch that is not in the catalog; None if it may not fit."""
+    """The newest torchvision for a torch that is not in the catalog; None if that torchvision may
+    not work with it.
+    """
     newest = catalog.releases[-1]
     accepted = newest.torchvision_needs
     # Only a torchvision that accepts a range of torch versions works with a later one.
@@ -216,7 +218,7 @@ def _is_for_another_maker(wheel: NamedWheel) -> bool:
 
 
 def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
-    """The most similar build on a platform, from which missing facts are assumed.
+    """The most similar build on a platform, from which the missing facts are taken.
 
     It is the newest build for the same backend, otherwise for the same CUDA major version,
     otherwise for the highest CUDA version.

@@ -26,7 +26,7 @@ JETPACK_VERSION = re.compile(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", re.IGNOR
 
 
 def jetpack_of(board: str | None) -> JetPack | None:
-    """The JetPack of a Jetson's Linux release; None if a text only names an older board.
+    """Returns the JetPack for a Jetson's Linux release; None if a text only names an older board.
 
     >>> [row and row.l4t for row in map(jetpack_of, ("R36 (release)", "35.4.1", "JetPack 6.1"))]
     ['R36', 'R35', 'R36']

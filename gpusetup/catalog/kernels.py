@@ -1,4 +1,4 @@
-"""Which binary code runs on which GPU.
+"""Which GPUs can run which binary code.
 
 The rule and its exceptions are those of CUDA and of the table inside torch 2.15 (`torch.cuda`). A
 kernel runs on GPUs with the same major version and an equal or later minor version. A driver can
@@ -47,7 +47,7 @@ def _today(capability: Capability) -> Capability:
 
 @lru_cache(maxsize=256)
 def release(cuda: str) -> tuple[int, int]:
-    """A CUDA version as two numbers; (0, 0) for a text that is not a version.
+    """Returns a CUDA version as two numbers; (0, 0) for a text that is not a version.
 
     >>> release("13.0") > release("12.9")
     True
@@ -138,7 +138,7 @@ def served_by_codes(
 
 
 def served(build: TorchBuild, gpus: Iterable[Gpu], driver_cuda: str | None) -> tuple[Served, ...]:
-    """The GPUs that a build supports, each with the code that it runs."""
+    """The GPUs that a build supports, each with the code that it would run."""
     # A build without CUDA has no kernels.
     if not build.cuda:
         return ()

@@ -44,8 +44,9 @@ class Branch(Frozen):
 
 
 class Retired(Frozen):
-    """The last driver branch that supports an architecture; `minor` None means the whole major
-    version."""
+    """The last driver branch that supports an architecture. If `minor` is None, this applies to the
+    whole major version.
+    """
 
     major: int
     last_branch: int
@@ -66,7 +67,7 @@ class FirstDriver(Frozen):
 
 
 class DefaultWheel(Frozen):
-    """The first torch from which the default package index has a backend for a platform."""
+    """The first torch version for which the default package index has a backend on a platform."""
 
     on: str
     """The platform, such as `linux-x86_64`, or only a system."""
@@ -105,7 +106,7 @@ class OlderKernels(Frozen):
 
 
 class OtherMakers(Frozen):
-    """The builds of one torch for GPUs of makers other than NVIDIA."""
+    """The builds of one torch version for GPUs from makers other than NVIDIA."""
 
     torch: str
     seen: Mapping[str, str]

@@ -31,7 +31,7 @@ class Listener(Console):
 
 
 def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
-    """The document that a command returns for these option values.
+    """Returns the document that a command prints for these option values.
 
     Raises the GpuSetupError that the command line would print, without the passwords in what was
     typed. For a bug in gpusetup, it is the one with exit code 5. Raises TypeError for values of a
@@ -50,8 +50,7 @@ def answered(name: str, values: Mapping[str, object], notify: Notify | None = No
 
 
 def _document_of(ask: Callable[..., object], question: object, listener: Listener) -> object:
-    """The document of the reply; an unexpected exception becomes the error for a bug in
-    gpusetup."""
+    """The reply's document. An unexpected exception becomes the error for a bug in gpusetup."""
     try:
         reply = ask(question, listener)
     except GpuSetupError:

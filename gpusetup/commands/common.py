@@ -1,4 +1,6 @@
-"""Options that several commands share, and the code that reads the machine that they name."""
+"""Options that several commands share, and a function that reads the machine which these options
+name.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def _backend(text: str) -> str:
 
 
 def seconds(least: float, most: float) -> Callable[[str], float]:
-    """A parser for a number of seconds between `least` and `most`."""
+    """Returns a parser for a number of seconds between `least` and `most`."""
 
     def read(text: str) -> float:
         problem = f"{text!r} is no time from {least:g} to {most} seconds"
@@ -106,7 +108,7 @@ KEEP_PRIVATE: Option = switch(
 
 
 def shared(option: Option, **changes: Any) -> Any:
-    """A shared option with some fields changed, for example its help group."""
+    """A copy of a shared option with some fields changed, for example its help group."""
     return option._replace(**changes)
 
 
@@ -183,7 +185,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 def words_with_files(
     packages: tuple[str, ...], requirements: tuple[str, ...], out: Console, *, installs: bool
 ) -> tuple[str, ...]:
-    """The packages on the command line followed by those in the requirements files."""
+    """The packages on the command line, followed by those in the requirements files."""
     from gpusetup.commands.words import words_of_files
 
     return (*packages, *words_of_files(requirements, out.talk, installs=installs))

@@ -51,7 +51,7 @@ class NodeRecords(NamedTuple):
 
     folder: str
     nodes: tuple[str, ...] = ()
-    """Nodes that should have a record."""
+    """The nodes that should have a record."""
     not_asked: Mapping[str, str] = {}
     """Maps each node that got no work to the reason."""
 

@@ -31,7 +31,9 @@ EXAMPLES = (
 
 
 def drain_limit(text: str) -> str:
-    """Check that a text is a share of a partition (`20%`) or a number of nodes, and return it."""
+    """Return the text if it is a share of a partition (`20%`) or a number of nodes; otherwise raise
+    an error.
+    """
     from gpusetup.fleet.slurm_files import DRAIN_LIMIT
 
     if not DRAIN_LIMIT.fullmatch(text):

@@ -48,7 +48,7 @@ OTHER_HOST = HelpGroup("an image for another host")
 
 
 class InstallQuestion(CommandQuestion):
-    """What to install, where, and which of the steps to run."""
+    """What to install, where to install it, and which of the steps to run."""
 
     packages: tuple[str, ...] = arguments(
         "also install torchvision or torchaudio (in the version that matches torch), or any "

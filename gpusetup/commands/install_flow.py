@@ -1,5 +1,6 @@
-"""The variants of `gpusetup install`; each makes a plan, shows it, asks for confirmation, and
-carries it out."""
+"""The variants of `gpusetup install`. Each one makes a plan, shows it, asks for confirmation, and
+carries it out.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +161,7 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
 
 
 def _read_target(session: Session) -> tuple[Target, Snapshot]:
-    """The environment to change, and the machine that it is on.
+    """The environment to change, and its machine.
 
     If an installation was interrupted, it is completed or reverted first, because a half-finished
     state must not be read. The job gets the environment's folder, because it may contain pip
@@ -307,8 +308,9 @@ def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) 
 
 
 def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
-    """Let conda change a torch that conda installed; if it cannot run, raise Blocked with the
-    command to type."""
+    """Let conda change a torch that conda installed. If conda cannot run, raise Blocked with the
+    command to type.
+    """
     request, job, prefix = session.request, session.job, target.layout.prefix
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
@@ -452,8 +454,9 @@ def show_described(question: InstallQuestion, out: Console) -> Reply:
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
 ) -> Screen:
-    """The screen with the commands for a machine (or that it needs none), followed by
-    `last_lines`."""
+    """The screen with the commands for a machine, or a line that it needs none, followed by
+    `last_lines`.
+    """
     build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)

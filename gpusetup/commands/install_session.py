@@ -56,7 +56,7 @@ def agreed() -> bool:
 
 
 def request_of(question: InstallQuestion) -> InstallRequest:
-    """The options as the record that the steps of an installation need."""
+    """The options as the record that the phases of an installation need."""
     return InstallRequest(
         packages=question.packages,
         torch=question.torch,

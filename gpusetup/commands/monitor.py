@@ -1,5 +1,6 @@
-"""`gpusetup monitor`: watches GPUs, alone or together with a command, and gives a verdict at the
-end."""
+"""`gpusetup monitor`: watches GPUs, with or without a command that it runs, and gives a verdict at
+the end.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +59,9 @@ DEMO_SECONDS = 0.1
 
 
 def length(text: str) -> float:
-    """Parse a number of seconds; the error for any other word suggests that a command needs `--`
-    before it."""
+    """Parse a number of seconds. For any other word, the error suggests that a command needs `--`
+    before it.
+    """
     try:
         return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
@@ -226,7 +228,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
 
 def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Print what is watched and why not more; nothing if NVML works."""
+    """Print what is watched, and why it is not more. Prints nothing if NVML works."""
     if source.name == "nvidia-smi":
         out.talk(
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
@@ -245,7 +247,7 @@ def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: C
 
 
 def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
-    """Watch until the time is over, the process ends, or Ctrl-C or SIGTERM comes."""
+    """Watch until the time is over, the process ends, or Ctrl-C or SIGTERM arrives."""
     import signal
 
     from gpusetup.monitor.session import watch
@@ -280,7 +282,7 @@ def _command(watching: Watching) -> Reply:
 
 
 def _limits(watching: Watching) -> WatchLimits:
-    """The seconds to watch, and the seconds that a sample may be late."""
+    """The number of seconds to watch, and the number of seconds that a sample may be late."""
     from gpusetup.monitor.session import WatchLimits
     from gpusetup.monitor.sources import PATIENCE_SECONDS
 

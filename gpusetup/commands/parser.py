@@ -83,8 +83,9 @@ class CommandParser(argparse.ArgumentParser):
         self.complain(f"gpusetup has no command {word!r}", nearest)
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
-        """Print the help or the version; unlike argparse's method, this one reports a stream that
-        cannot be written."""
+        """Print the help or the version. Unlike argparse's method, this one reports a stream that
+        cannot be written.
+        """
         streams.put(message)
 
     def refuse(self, unknown: Sequence[str]) -> None:
@@ -113,7 +114,8 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
-    """The parsers below a parser, by the name of their command or action; empty if it has none."""
+    """The parsers below a parser, by the name of their command or action; empty if there are
+    none."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return action.choices
@@ -121,8 +123,9 @@ def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
 
 
 def parser_of(command: str) -> CommandParser:
-    """The parser of a command (`doctor`) or action (`fleet show`); for "", the parser of all
-    commands."""
+    """The parser of a command (`doctor`) or action (`fleet show`). For "", it is the parser of all
+    commands.
+    """
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
         parser = children_of(parser)[word]
@@ -136,7 +139,7 @@ def command(name: str) -> ModuleType:
 
 
 class HelpFormat(argparse.HelpFormatter):
-    """A help formatter that wraps text to the terminal's width, but never wraps examples."""
+    """A help formatter that wraps text to the terminal's width, except for examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(EXAMPLES):
@@ -238,8 +241,9 @@ def _examples(lines: Sequence[str]) -> str:
 
 
 def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]:
-    """The parser and the parsed command line; `command` is None if no command was given. `help
-    COMMAND` means `COMMAND --help`. Raises UsageError."""
+    """Returns the parser and the parsed command line, in which `command` is None if no command was
+    given. `help COMMAND` means `COMMAND --help`. Raises UsageError.
+    """
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
     # Options of the screen may appear anywhere before a `--`.
@@ -315,7 +319,7 @@ CALLED: Mapping[str, str] = {
 
 
 def meant(word: str, ours: Collection[str]) -> list[str]:
-    """At most three of these words that a wrong word may have meant.
+    """Returns up to three of these words that the user may have meant with a wrong word.
 
     >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
     (['verify'], ['doctor'], ['--context'])
@@ -334,7 +338,7 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
 
 
 def offered(words: Collection[str]) -> str:
-    """A question that suggests these words; "" if there are none.
+    """Returns a question that suggests these words; "" if there are none.
 
     >>> offered(["--gpu", "--driver"]), offered([])
     ('did you mean `--gpu` or `--driver`?', '')

@@ -254,7 +254,7 @@ class PlanQuestion(CommandQuestion):
         return "gpus" if self.gpus_needed else None
 
     def job_fields(self) -> dict[str, Any]:
-        """The job fields that the options set; fields that were not given are left out."""
+        """The job fields that the options set. Fields that were not given are left out."""
         values = {
             "strategy": self.strategy,
             "optimizer": self.optimizer,
@@ -345,8 +345,9 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
 
 
 def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
-    """The request that answers the question; options and config are checked before the machine is
-    read."""
+    """The request for which `plan` makes the answer. Options and config are checked before the
+    machine is read.
+    """
     question = question_of(options)
     from_config = None
     if options.from_config:
@@ -398,8 +399,9 @@ SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
-    """The question in a config, with the options overriding it. Raises UsageError if neither names
-    a model."""
+    """The question in a config; the options override it. Raises UsageError if neither names a
+    model.
+    """
     if file.endswith(SHELL_ENDINGS):
         raise UsageError(
             f"{file} is a shell script, which plan does not read",
@@ -451,7 +453,7 @@ def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromCon
 
 
 def place_of_options(options: PlanQuestion, out: Console) -> Place:
-    """The GPUs to plan for: the named GPU, or those of the machine."""
+    """The GPUs to plan for: the one that the user named, or those of the machine."""
     if options.gpu_mem:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()

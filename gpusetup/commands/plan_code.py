@@ -33,7 +33,7 @@ SECONDS = 120.0
 
 
 def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
-    """Trace the code and plan it; if the code fails, `-v` shows its whole traceback."""
+    """Trace the code and plan its memory. If the code fails, `-v` shows its whole traceback."""
     question = question_of(options, hardware)
     out.talk(f"tracing one step of {options.code}...")
     try:

@@ -1,7 +1,7 @@
-"""A command's options as a typed record, from which the parser, the help and the Python API are
-made.
+"""The options of a command as a typed record. The parser, the help and the Python API are made from
+this record.
 
-A field is an option of the command line, and a keyword in Python:
+A field is an option on the command line and a keyword in Python:
 
 >>> class GreetQuestion(CommandQuestion):
 ...     names: tuple[str, ...] = arguments("names to greet")
@@ -47,9 +47,10 @@ class Option(NamedTuple):
     metavar: str | None = None
     choices: Collection[str] | None = None
     parse: Callable[[str], Any] = str
-    """Turns the typed text into the value; raises ValueError or ArgumentTypeError if it cannot."""
+    """Converts the typed text into the value. Raises ValueError or ArgumentTypeError if it
+    cannot."""
     value_type: type = str
-    """The type of what `parse` returns; for int and float, Python callers may pass a number."""
+    """The type that `parse` returns. For int and float, Python callers may pass any number."""
     const: str | None = None
     """The value if the option is typed without one; None if that is not allowed."""
     group: HelpGroup | None = None
@@ -73,7 +74,7 @@ class Option(NamedTuple):
 def option(
     help: str, *flags: str, default: Any = None, parse: Callable[[str], Any] = str, **rest: Any
 ) -> Any:
-    """An option with one value; its flag is made from the field's name unless `flags` are given.
+    """An option with one value. Its flag is made from the field's name unless `flags` are given.
 
     A parser that returns a number needs a `value_type`, unless it is `int` or `float` itself.
     """
@@ -103,7 +104,7 @@ def arguments(help: str, **rest: Any) -> Any:
 
 
 def command_after_dashes() -> Any:
-    """The command after `--`, whose words are passed on without being parsed."""
+    """The command after `--`. Its words are passed on without being parsed."""
     return Option(COMMAND, "", ())
 
 
@@ -211,15 +212,17 @@ class CommandQuestion:
 
 
 def _with_flags(name: str, spec: Option) -> Option:
-    """The option with a flag made from its field's name; unchanged if it has flags or is
-    positional."""
+    """The option with a flag made from its field's name. If it already has flags or is positional,
+    it is unchanged.
+    """
     if spec.flags or spec.kind in (ARGUMENT, ARGUMENTS, COMMAND):
         return spec
     return spec._replace(flags=(f"--{name.replace('_', '-')}",))
 
 
 def _as_words(spec: Option, value: Any) -> list[str]:
-    """The command-line words for an option with this value; none for a switch that is off."""
+    """The words on the command line for an option with this value; none for a switch that is
+    off."""
     if spec.kind == SWITCH:
         return [spec.flags[-1]] if value else []
     texts = [str(part) for part in _parts(value)]
@@ -240,7 +243,7 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def refuse_values(words: Sequence[str]) -> None:
-    """Raise UsageError for a value that is empty or contains a NUL or a lone surrogate.
+    """Raise UsageError for a value that is empty, or that contains a NUL or a lone surrogate.
 
     No path contains a NUL or half a character. An empty value comes from a variable that the
     caller's script forgot to set, so it must not count as the default.

@@ -29,7 +29,7 @@ COLOURS = r"\x1b\[[0-9;?]*[A-Za-z]"
 
 
 class Sifted(NamedTuple):
-    """The part of a text that was kept, and the size of the whole text in bytes."""
+    """The part of a text that was kept, and the size in bytes of the whole text."""
 
     raw: bytes
     size: int
@@ -60,8 +60,7 @@ def _with_event(snapshot: Snapshot, kind: str, values: dict[str, str]) -> Snapsh
 
 
 def _sifted_by_name(name: str) -> Sifted:
-    """The part of a file (or of standard input) that is read. Raises BadInput if it cannot be
-    read."""
+    """The part of a file (or standard input) that is read. Raises BadInput if it cannot be read."""
     try:
         with _opened(name) as stream:
             if named_file.is_endless(stream):

@@ -76,8 +76,9 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
 
 
 def _installer_of(question: ResolveQuestion) -> str | None:
-    """The requested installer; `conda` if a conda environment is named, None if neither is
-    given."""
+    """The requested installer. If only a conda environment is named, it is `conda`; None if neither
+    is given.
+    """
     if question.name is None:
         return question.installer
     conda_name(question.name)
@@ -283,8 +284,9 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
 
 
 def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """Notes on builds that the index lists but gpusetup's table lacks; empty without
-    `--refresh`."""
+    """Notes on builds that the index lists but that gpusetup's catalog lacks; empty without
+    `--refresh`.
+    """
     if live is None:
         return ()
     build, table = choice.build, load_catalog()
@@ -329,7 +331,7 @@ def _machine(question: ResolveQuestion, description: Description, out: Console) 
 
 
 def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnswer:
-    """The answer with the `uv tool install` command, if `--installer uv-tool` asks for it."""
+    """The answer, with the `uv tool install` command if `--installer uv-tool` requests it."""
     if question.installer != "uv-tool":
         return answer
     if not question.packages:

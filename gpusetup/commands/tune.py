@@ -1,5 +1,6 @@
-"""`gpusetup tune`: adapts a training config to this machine, and finds the batch size that really
-runs."""
+"""`gpusetup tune`: adapts a training config to this machine, and finds the batch size that works by
+running it.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ MEASURING = HelpGroup("measuring")
 
 
 class TuneQuestion(CommandQuestion):
-    """The config, the file to write it to, and what to measure for it."""
+    """The config, the file to which to write it, and what to measure for it."""
 
     config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
@@ -199,7 +200,7 @@ def _machine(question: TuneQuestion, out: Console) -> Snapshot:
 def _written(
     question: TuneQuestion, answer: TuneAnswer, config: Config, proposal: Proposal
 ) -> TuneAnswer:
-    """The answer with the proposed changes, after writing the tuned config if requested."""
+    """The answer with the proposed changes. If requested, this writes the tuned config first."""
     from gpusetup.configs.config import edited
     from gpusetup.tune.answer import difference
     from gpusetup.tune.config_file import write_tuned

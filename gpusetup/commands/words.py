@@ -39,8 +39,9 @@ def refuse_scripts(words: Iterable[str]) -> None:
 
 
 def refuse_missing_scripts(words: Iterable[str]) -> None:
-    """Raise UsageError if a word looks like a script but no such file exists, because a package may
-    have that name."""
+    """Raise UsageError if a word looks like a script, but no such file exists: a package on an
+    index may have that name.
+    """
     for word in words:
         if word.lower().endswith(SUFFIXES) and not is_script(word):
             raise UsageError(
@@ -55,8 +56,8 @@ URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
 
 
 def index_root_of(named: str | None) -> str:
-    """The index root from `--index`, GPUSETUP_INDEX or the default, in this order. Raises
-    UsageError if it is not an index root URL.
+    """The root URL of torch's indexes, from `--index`, GPUSETUP_INDEX or the default, in this
+    order. Raises UsageError if it is not such a URL.
 
     >>> index_root_of("https://mirror.example/whl/")
     'https://mirror.example/whl'
@@ -145,8 +146,8 @@ def _not_taken(path: Path, line: str) -> str:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Yields the non-empty lines of a text, without comments; lines that end in a backslash are
-    joined with the next.
+    """Yields the non-empty lines of a text, without comments. A line that ends in a backslash is
+    joined with the next one.
 
     >>> list(lines_of("a  # b\\n\\n# d\\nc"))
     ['a', 'c']

@@ -9,11 +9,11 @@ way.
 The store, `.gpusetup` in the target's prefix:
 
     journal.json       an unfinished change
-    staging/           what is unpacked there before the switch
-    former-1f2e3d4c/   what was moved aside
-    undo.json          what `--undo` brings back from there, once the change is done
+    staging/           the new files, unpacked before they are moved into place
+    former-1f2e3d4c/   the old files that were moved aside
+    undo.json          after the change: which of these files `--undo` moves back
     receipt.json       what was installed last
-    lock, installer    held while somebody changes the environment (`lock.py`)
+    lock, installer    held while a process changes the environment (`lock.py`)
 """
 
 from __future__ import annotations
