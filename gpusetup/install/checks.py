@@ -1,6 +1,6 @@
 """Checks that stop `install` before it asks an index: a problem that torch cannot fix, a build that
-must not be replaced unasked, or an environment that must not be changed. Each error names a command with which
-to continue.
+must not be replaced unasked, or an environment that must not be changed. Each error names a command
+with which to continue.
 """
 
 from __future__ import annotations
