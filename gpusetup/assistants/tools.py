@@ -158,7 +158,8 @@ def _diagnose(values: Values, python: str | None) -> Values:
 def _read_report(values: Values, python: str | None) -> Values:
     """Doctor's answer about a text.
 
-    The text is redacted before it is judged, because the answer itself consists of our own words.
+    The text is redacted before it is judged, because the answer only contains gpusetup's own
+    sentences.
     """
     from gpusetup.commands.report import snapshot_of
 

@@ -88,7 +88,9 @@ class CompanionTable(Frozen):
     projects: tuple[Project, ...]
 
     def project(self, name: str) -> Project | None:
-        """The project with a name, which must be normalised as on an index."""
+        """The project with this name, which must be normalised as on a package index; None if the
+        table lacks it.
+        """
         for project in self.projects:
             if project.name == name:
                 return project

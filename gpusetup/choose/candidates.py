@@ -174,7 +174,7 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
 
 
 class PackageSet(Frozen):
-    """Packages that go together with a build, and the reasons why some are not newer."""
+    """Packages that work together with a build, and the reasons why some of them are not newer."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]

@@ -33,7 +33,7 @@ from gpusetup.model.frozen import replace
 
 def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None = None) -> Choice:
     """Choose the torch build for a host, what happens to the installed torch, and the packages that
-    go with it.
+    work with it.
 
     `index` is asked for the requested packages. Without an index, the installer chooses them or, if
     `wish.offline` is set, the companion table does. Raises Unsatisfiable if no set of packages fits

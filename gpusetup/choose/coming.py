@@ -38,7 +38,7 @@ class Coming(Frozen):
     @property
     def is_nothing(self) -> bool:
         """Whether nothing needs to be installed."""
-        # Followers and pinned packages alone are no reason to install anything.
+        # Followers and pinned packages are by themselves no reason to install anything.
         wanted = (*self.family, *self.packages, *self.on_torch_index)
         return not wanted
 

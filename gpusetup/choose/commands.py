@@ -117,8 +117,9 @@ def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
 
 
 def limits_beside_torch(choice: Choice, options: InstallerOptions) -> Words:
-    """Requirements that limit dependencies, such as `numpy<2` for torch before 2.3; empty if torch
-    is installed alone."""
+    """Requirements that limit dependencies, such as `numpy<2` for torch before 2.3; empty if only
+    torch is installed.
+    """
     companions = build_companions(choice, options)
     # torch by itself neither installs numpy nor needs it.
     return choice.limits if companions or options.beside_torch else ()

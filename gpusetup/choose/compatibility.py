@@ -1,4 +1,4 @@
-"""Which packages go together with a torch build, according to the companion table and the catalog.
+"""Decides which packages work with a torch build, according to the companion table and the catalog.
 Pure functions.
 
 doctor, resolve and install use this module. A reason says what is wrong and which source says so;
@@ -262,8 +262,9 @@ def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
 def limits_beside(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Constraints for an installer that exclude the releases that do not go together with a build,
-    such as `torchcodec!=0.9.*`."""
+    """Constraints that make an installer skip releases which do not work with a build, such as
+    `torchcodec!=0.9.*`.
+    """
     limits = [*limits_of_table(host, catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
     # torch's wheels do not declare which numpy they need.

@@ -31,7 +31,7 @@ class IndexAnswer(Frozen):
     packages: Mapping[str, Released] = {}
     reason: str | None = None
     unknown: tuple[str, ...] = ()
-    """The packages that no index has in any version, if that is the reason."""
+    """The packages that no index has in any version, if there is no set because of them."""
     notes: tuple[str, ...] = ()
 
 

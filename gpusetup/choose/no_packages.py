@@ -37,8 +37,8 @@ NO_PACKAGES = {
         "`gpusetup install` first, then `uv pip install WORD`"
     ),
 }
-"""Maps the pattern of a word that no index has, or that names somebody else's package, to advice.
-WORD stands for the word.
+"""Maps the pattern of a word that no index has, or that names an unrelated package, to advice. WORD
+stands for the word.
 """
 
 
@@ -64,7 +64,7 @@ def refuse_what_is_no_package(word: str) -> None:
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     if name.lower() in FAMILY:
         return
-    # `torchvison` is, or may become, somebody else's package on an index.
+    # `torchvison` is, or may become, an unrelated and perhaps malicious package on an index.
     plain = re.sub(r"[-_.]", "", name.lower())
     similar = get_close_matches(plain, FAMILY, 1, MISSPELLED)
     if similar:

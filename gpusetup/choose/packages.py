@@ -231,7 +231,7 @@ def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
 
 
 def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
-    """The error that no packages go together, with the companion table's reason or the index's
+    """The error that no set of packages works, with the companion table's reason or the index's
     message.
     """
     words = search.question.words
@@ -403,8 +403,9 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
 
 
 def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
-    """The error that only old releases go together, with the requirements that request them
-    anyway."""
+    """The error that only old releases work together. It names the requirements that request them
+    anyway.
+    """
     reasons, words = [], []
     for package in old:
         reasons.append(f"{package.package} only at {package.at}: {package.by}")

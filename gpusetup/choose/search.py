@@ -1,4 +1,4 @@
-"""Asks an index which packages go together with a torch, and remembers its answers."""
+"""Asks an index which packages work together with a torch build, and remembers its answers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ silently.
 
 
 class Candidate(Frozen):
-    """The packages that go together with one build, or the index's reason why there are none."""
+    """The packages that work together with one build, or the index's reason why there are none."""
 
     build: TorchBuild
     packages: Mapping[str, Released] = {}
     reason: str | None = None
     unknown: tuple[str, ...] = ()
-    """The packages that no index has in any version, if that is the reason."""
+    """The packages that no index has in any version, if there is no set because of them."""
     notes: tuple[str, ...] = ()
     on_torch_index: tuple[str, ...] = ()
     """The packages, besides torch and its companions, that come from torch's own index."""
@@ -70,7 +70,7 @@ class Candidate(Frozen):
 
 
 class Search:
-    """A search in an index for packages that go together. It asks each question only once."""
+    """A search in an index for packages that work together. It asks each question only once."""
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question = question
@@ -90,8 +90,9 @@ class Search:
         return answer
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
-        """Ask the index for the packages that go with a build, first with those from torch's own
-        index, then without."""
+        """Ask the index for the packages that work with a build, first with those from torch's own
+        index, then without.
+        """
         exact = SetQuestion(backend=build.backend, torch=f"=={build.torch}", words=words)
         if not limited:
             return self._candidate(build, self.index.set_beside(exact), ())
@@ -111,8 +112,8 @@ class Search:
         return self._candidate(build, answer, ())
 
     def torch_among(self, builds: Sequence[TorchBuild], words: tuple[str, ...]) -> str | None:
-        """A torch version among these builds (of one backend) that may go together with the
-        packages; None if none does.
+        """A torch version, among these builds for one backend, that may work with the packages;
+        None if none does.
 
         One question covers all torch versions between the oldest and the newest, with only those
         limits that all the builds share. So if none is found, none of the builds works. If one is

@@ -178,8 +178,9 @@ def installed_release(machine: Snapshot) -> str | None:
 
 
 def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The newest torch, as a specifier, that goes with the requested or installed torchvision or
-    torchaudio; None if unknown."""
+    """The newest torch, as a specifier, that works with the requested or installed torchvision or
+    torchaudio; None if unknown.
+    """
     packages = installed_packages(machine)
     name, _, version = (machine.wanted.companion or "").partition("==")
     # A requested version counts more than an installed one.

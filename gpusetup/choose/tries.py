@@ -17,7 +17,7 @@ LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
 
 
 class Beside(NamedTuple):
-    """The facts that decide which packages go with a build. Builds with equal facts get the same
+    """The facts that decide which packages work with a build. Builds with equal facts get the same
     answer.
     """
 
@@ -40,7 +40,7 @@ class Tries:
         """
 
     def beside(self, build: TorchBuild) -> Beside:
-        """The facts that decide which packages go with this build."""
+        """The facts that decide which packages work with this build."""
         on_torch_index = self.search.on_torch_index(build)
         limits = self.search.limits(build, on_torch_index)
         return Beside(build.torch, limits, on_torch_index)

@@ -319,7 +319,7 @@ CALLED: Mapping[str, str] = {
 
 
 def meant(word: str, ours: Collection[str]) -> list[str]:
-    """Returns up to three of these words that the user may have meant with a wrong word.
+    """Returns up to three known words that the user probably meant by a mistyped or foreign one.
 
     >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
     (['verify'], ['doctor'], ['--context'])

@@ -1,4 +1,4 @@
-"""`gpusetup verify`: runs the `verify` folder with the Python of the environment to test.
+"""`gpusetup verify`: runs the package `gpusetup.verify` with the Python of the environment to test.
 
 Its output and its exit code are passed through, so that the result is about the target's torch and
 not gpusetup's own.

@@ -99,8 +99,8 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """Raise Blocked if the target is Windows' own Python that the user did not name: gpusetup only
-    happens to run in it.
+    """Raise Blocked if the target is Windows' own Python and the user did not name it. In this case
+    gpusetup only happens to run in it.
     """
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):

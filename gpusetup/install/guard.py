@@ -146,7 +146,7 @@ def _text_of(path: Path) -> str | None:
 
 
 def is_guard(text: str) -> bool:
-    """Whether the guard wrote this text and nobody added other lines."""
+    """Whether the guard wrote this text, and no other lines were added."""
     _, _, last_line = text.rstrip().rpartition("\n")
     return text.startswith(MARK) and last_line == f"{MARK}: to here"
 

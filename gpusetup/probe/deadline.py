@@ -13,7 +13,7 @@ Notify = Callable[[str], None]
 LIMIT_SECONDS = 30.0
 """A node with many GPUs and without persistence mode may take this long."""
 NOTICE_SECONDS = 3.0
-"""Users do not yet notice a delay of fewer seconds than this."""
+"""After this many seconds, the user is told what the program waits for."""
 NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 

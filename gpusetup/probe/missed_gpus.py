@@ -54,7 +54,9 @@ def missed_by_nvml(
 
 
 def _missing_nodes(bound: Sequence[Gpu], nodes: set[int]) -> Iterator[Event]:
-    """Events for GPUs of the driver that have no device node, although other GPUs have one."""
+    """Events for GPUs that the driver manages but that have no device node, although other GPUs
+    have one.
+    """
     if not nodes or len(nodes) >= len(bound):
         return
     missing_numbers = set(range(len(bound))) - nodes

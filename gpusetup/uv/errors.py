@@ -147,7 +147,7 @@ def sentence(text: str) -> str:
 
 
 def explanation(text: str) -> str:
-    """uv's reasons why no versions go together, on one line and without the frame that uv draws.
+    """uv's reasons why no versions work together, on one line and without the frame that uv draws.
 
     >>> explanation("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
     'Because a==1 depends on b==2, it fails.'

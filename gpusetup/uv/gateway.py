@@ -1,9 +1,9 @@
 """uv's only connection to the network: a local proxy that connects only to allowed hosts.
 
-uv follows redirects and links to any host without telling. So its connections go through this
-proxy, which sees each host's name before a connection is made. TLS is still between uv and the
-host, so uv checks certificates and hashes as usual. If the user has their own proxy, this one
-connects through it.
+uv follows redirects and links to any host without asking. So its connections go through this proxy,
+which sees each host's name before a connection is made. TLS is still between uv and the host, so uv
+checks certificates and hashes as usual. If the user has their own proxy, this one connects through
+it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The user's package indexes, asked through uv, with the interface that choosing packages needs.
 
-The caller passes one of these to the choice. It can also ask on behalf of another machine.
+The caller passes such an object to `choose`. It can also ask on behalf of another machine.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ ASK_SECONDS = 30.0
 ALONE = ("--no-config",)
 """Keeps uv from reading any configuration file, in any folder."""
 LEFTOVER_SECONDS = 86_400.0
-"""A folder that is this many seconds old was left by a run that was killed, because a question only
-takes minutes. This is one day.
+"""One day, in seconds. A private folder that is older was left by a run that was killed, because a
+question only takes minutes.
 """
 
 PASSED_ON = (

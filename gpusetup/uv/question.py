@@ -1,4 +1,5 @@
-"""Asks uv which packages go together, in a private folder and with all settings passed explicitly.
+"""Asks uv which packages work together, in a private folder and with all settings passed
+explicitly.
 
 The question is its own project and the root of its own workspace, so that uv does not search the
 parent folders. torch and its companions come only from torch's own index (an explicit index of uv);
@@ -289,8 +290,8 @@ def _ask(
 
 
 def _offline(settings: PersonSettings, output: Output) -> Blocked:
-    """The error for a request that uv could not answer from its cache alone, because the user's
-    settings forbid the network.
+    """The error for a request that uv could not answer from its cache. The user's settings forbid
+    the network.
     """
     source = settings.source_of("offline")
     return Blocked(

@@ -5,8 +5,8 @@ recorded before it begins. Until the first rename, the environment's own files a
 a later step fails, the previous state is restored. Moving a file aside is a rename on the same
 filesystem, so it needs no second copy of gigabytes. With only the journal, `recover` completes or
 reverts a change that was killed; it can itself be killed and run again. Whatever a phase relies on
-is flushed to disk before that phase is recorded, so this also works after a power cut. Folders are
-only created, and only removed if they are empty.
+is flushed to disk before that phase is recorded, so this also works after a power cut. A change
+creates folders, but it only removes empty ones.
 """
 
 from __future__ import annotations

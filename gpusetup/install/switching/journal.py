@@ -228,8 +228,8 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 
 def _objection_to_folders(journal: Journal, store: Path) -> str | None:
-    """Why an unfinished change must not be followed. A change only creates files, so a folder in
-    the place of one belongs to somebody else.
+    """The reason why an unfinished change must not be followed. A change only creates files, so a
+    folder with the same path is not gpusetup's.
     """
     folder = first_folder(paths_in(store, journal.made))
     if folder is None:
@@ -372,8 +372,8 @@ def read_state(path: Path) -> bytes | None:
     """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is too
     large, not a regular file, or not ours.
     """
-    # None means that the store or the file does not exist; a file that belongs to somebody else
-    # would have raised an error.
+    # None means that the store or the file does not exist; a file with another owner would have
+    # raised an error.
     store_status = checked_status(path.parent)
     if store_status is None:
         return None
