@@ -88,8 +88,8 @@ class Compiler(Frozen):
 
 
 class OlderRelease(Frozen):
-    """The last Python version for releases older than a certain one, for which the table has no
-    builds.
+    """The last Python version for releases older than a certain one. The table of builds does not
+    contain these releases.
     """
 
     before: str

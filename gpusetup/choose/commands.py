@@ -212,8 +212,8 @@ CHANNELS = {
     "conda-pytorch": ("pytorch", "nvidia", "conda-forge"),
     "conda-forge": ("conda-forge",),
 }
-"""The conda channels for each kind of build. For the channel `pytorch`, conda-forge as the third
-one has torch's dependencies.
+"""The conda channels for each kind of build. With the channel `pytorch`, conda-forge comes last and
+provides torch's dependencies.
 """
 
 MKL = "mkl<2024.1"

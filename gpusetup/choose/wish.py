@@ -308,8 +308,8 @@ def refuse_address(requirement: Requirement) -> None:
 
 
 FULL_RELEASE = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
-"""A full release number after `==`: `torch==2.5.1` means the same as `--torch 2.5.1`, but `==2.5`
-means something else than `2.5`.
+"""Matches the `==` before a full release number. It can be dropped, because `torch==2.5.1` means
+the same as `--torch 2.5.1`; but `==2.5` differs from `2.5`.
 """
 
 

@@ -25,7 +25,7 @@ from gpusetup.errors import UsageError
 
 VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
 """The kinds of options on the command line: with one value, repeatable, without a value, a single
-positional word, or any number of positional words.
+positional word, any number of positional words, or the command after `--`.
 """
 
 

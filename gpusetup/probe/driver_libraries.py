@@ -208,7 +208,7 @@ def child_failure(source: str, answer: Answer) -> Snapshot:
         return Snapshot()
     problem = str(answer["problem"])
     step = answer.get("step") or {}
-    # These are the texts in `system.processes`.
+    # `system.processes` uses these texts.
     if problem.startswith("no answer"):
         how = "hung"
     elif problem.startswith(("crashed", "exit", "ended")):

@@ -68,7 +68,7 @@ def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
     """The result of a call if the call ends by a deadline (in monotonic time), otherwise
     `otherwise`.
 
-    Reading a file of a hanging device may never end, so the call is not waited for.
+    Reading a file of a hanging device may never end, so waiting stops at the deadline.
     """
     seconds_left = until - time.monotonic()
     if not call.ended_within(seconds_left):

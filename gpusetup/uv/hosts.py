@@ -3,8 +3,8 @@ their files.
 
 An index may redirect to other hosts, and its pages may link to files on them. gpusetup only allows
 hosts that the user was shown: the index's own, those that its documentation names for its files,
-and those that the user names in GPUSETUP_FILE_HOSTS. uv's default index also tells itself where its
-files are (`releases.file_hosts_of`).
+and those that the user names in GPUSETUP_FILE_HOSTS. The pages of uv's default index also tell
+where its files are (`releases.file_hosts_of`).
 """
 
 from __future__ import annotations
