@@ -1,5 +1,5 @@
-"""The interface to a package index for choosing packages; the caller passes in an implementation.
-Pure.
+"""The interface to a package index, as choosing packages needs it. The caller passes in an
+implementation, so this module is pure.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def missed_by_cuda(
 ) -> Iterator[Event]:
     """Events for GPUs that NVML lists but CUDA does not, although nothing hides them.
 
-    Another finding reports a GPU in MIG mode without an instance. If there is an instance, CUDA
-    shows no whole GPU.
+    A GPU in MIG mode without an instance is left out, because another finding reports it. If a GPU
+    has an instance, CUDA lists the instance instead of the whole GPU.
     """
     if VISIBLE_DEVICES in environ or not _has_complete_cuda_list(answers):
         return

@@ -120,7 +120,9 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
 
 
 def said_by(output: Output) -> str:
-    """The text that the program printed, without logins. If it printed nothing, how it ended."""
+    """The text that the program printed, without logins. If it printed nothing, a text that says
+    how it ended.
+    """
     text = output.stderr or output.stdout
     message = sentence(text)
     if not message:

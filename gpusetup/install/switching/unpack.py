@@ -198,7 +198,7 @@ def _require_same_content(root: Path, promises: Promises) -> None:
 
 
 def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
-    """Those of these files whose content does not match the digest in their list."""
+    """The files, out of these, whose content does not match the digest in their list."""
     wrong: list[str] = []
     for path in paths:
         digests = {promise.digest for promise in promises[path]}
