@@ -1,4 +1,5 @@
-"""gpusetup: a PyTorch that sees its GPU, installed, proven, sized, tuned and watched.
+"""gpusetup finds out why PyTorch does not see a GPU, installs and tests the build that fits, plans
+and tunes training, and watches it run.
 
 `import gpusetup` costs a few milliseconds; the Python API is `gpusetup.api`.
 """

@@ -1,6 +1,6 @@
 """The program `gpusetup`, and `python -m gpusetup`.
 
-It imports little, so that a Ctrl-C during the import of everything else already ends it cleanly.
+It imports little, so that Ctrl-C ends it cleanly even while everything else is imported.
 """
 
 import gc
@@ -8,12 +8,13 @@ import sys
 
 INTERRUPTED = 130
 NEW_OBJECTS = 50_000
-"""After how many new objects Python looks for garbage. What a start makes (modules, tables) all
-stays, and to look at it after every 700 objects takes a twentieth of doctor's time."""
+"""The number of new objects after which Python collects garbage. Objects from the start (modules,
+tables) all stay, and collecting after every 700 objects would take a twentieth of doctor's time.
+"""
 
 
 def main() -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     gc.set_threshold(NEW_OBJECTS)
     try:
         from gpusetup.cli import main as run
@@ -24,7 +25,7 @@ def main() -> int:
             sys.stderr.write("interrupted\n")
         return INTERRUPTED
     finally:
-        # Python looks for garbage at its end, too, which takes a fiftieth of a second.
+        # Python also collects garbage when it exits, which would take a fiftieth of a second.
         gc.freeze()
 
 

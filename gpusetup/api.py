@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 Machine = str | Path | Snapshot
-"""An example machine's name, the path of a snapshot's file, or a snapshot."""
+"""An example machine's name, the path of a snapshot file, or a snapshot."""
 
 
 def diagnose(
@@ -72,8 +72,9 @@ def diagnose(
 ) -> DoctorAnswer:
     """Find out what is wrong with this machine (or another one), and how to fix it.
 
-    Like the command, it looks at the active environment. For the environment of the calling
-    program, pass `python=sys.executable`. If the driver hangs, it returns after `timeout` seconds.
+    Like the command, this function looks at the active environment. For the environment of the
+    calling program, pass `python=sys.executable`. If the driver hangs, it returns after `timeout`
+    seconds.
     """
     question = {
         "machine": machine,
@@ -149,11 +150,11 @@ def resolve(
 
 
 def plan(**question: Any) -> PlanAnswer | ServePlan:
-    """Predict whether a training (or with `serve` a server) fits on these GPUs, and with which
+    """Predict whether a training run (or a server, with `serve`) fits on these GPUs, and with which
     settings.
 
-    Each argument is the option of that name. With `code` a child process runs and traces one step
-    of that code. Sizes are GiB.
+    Each argument is the option with the same name. With `code`, a child process runs and traces one
+    step of that code. Sizes are in GiB.
     """
     if question.get("serve") is not None:
         return _answer("plan", ServePlan, question)

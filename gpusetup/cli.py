@@ -21,11 +21,11 @@ from gpusetup.verify import streams
 INTERRUPTED = 130
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-"""What a disk says that takes no more."""
+"""The error numbers of a disk that accepts no more data."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code that the contract defines."""
+    """Run one command and return its exit code, as the reference page contract.md defines it."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     streams.complete()
     if arguments is None:
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _ended(words, out)
     except BrokenPipeError:
-        # The reader closed the pipe; without this Python reports the failed flush at exit.
+        # The reader closed the pipe. Without this, Python would report the failed flush when it
+        # exits.
         streams.drop(sys.stdout)
         return 0
     except streams.Unwritten as problem:
@@ -69,7 +70,8 @@ def _no_room(problem: OSError) -> Blocked:
 
 
 def _have_a_home() -> None:
-    """Set HOME to `/` if it is not set and the user is not in the password file, as Docker does."""
+    """Set HOME to `/`, as Docker does, if it is not set and the user is not in the password
+    file."""
     if os.path.expanduser("~").startswith("~"):  # noqa: PTH111  # Path's import takes 3 ms
         os.environ["HOME"] = os.sep
 
@@ -87,7 +89,7 @@ def _run(words: list[str], out: Console) -> int:
 
 
 QUIET = ("verify", "mcp", "completion", "fleet check", "fleet sweep", "fleet slurm")
-"""Commands that draw on the terminal themselves, or lend it to somebody's program."""
+"""Commands that draw on the terminal themselves, or lend it to the user's program."""
 
 
 def _speaks_itself(options: Namespace) -> bool:

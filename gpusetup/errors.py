@@ -1,15 +1,16 @@
 """The errors that end a command, each with its exit code.
 
-A finding describes a machine; an error ends a command. `message` says what is wrong, `hint` what to
-do.
+A finding describes a machine, while an error ends a command. `message` says what is wrong, and
+`hint` says what to do.
 """
 
 from __future__ import annotations
 
 
 class GpuSetupError(Exception):
-    """The base class of all errors that end a command on purpose; on its own, it means a bug in
-    gpusetup."""
+    """The base class of all errors that end a command on purpose. Raised by itself, it means a bug
+    in gpusetup.
+    """
 
     exit_code = 5
 
@@ -26,25 +27,27 @@ class GpuSetupError(Exception):
 
 
 class Unsatisfiable(GpuSetupError):
-    """A negative result: nothing fits, or a check failed."""
+    """A negative result: no build fits, or a check failed."""
 
     exit_code = 1
 
 
 class UsageError(GpuSetupError):
-    """The person made a mistake in the command: an unknown name, a malformed or contradictory
-    value."""
+    """The user made a mistake in the command, such as an unknown name or a malformed or
+    contradictory value.
+    """
 
     exit_code = 2
 
 
 class BadInput(UsageError):
-    """A file that the person named does not have the expected format."""
+    """A file that the user named does not have the expected format."""
 
 
 class Blocked(GpuSetupError):
-    """Something outside of gpusetup prevents the command: network, disk, permissions, no
-    environment, a lock."""
+    """Something outside gpusetup prevents the command, such as the network, the disk, permissions,
+    a missing environment or a lock.
+    """
 
     exit_code = 3
 
@@ -66,4 +69,4 @@ def own_fault(problem: Exception, hint: str | None = None) -> GpuSetupError:
 
 
 CLASSES = {kind.exit_code: kind for kind in (Unsatisfiable, UsageError, Blocked, ToolFailed)}
-"""Exit code -> the error that has it."""
+"""Maps each exit code to its error class."""

@@ -1,4 +1,4 @@
-"""Reads files that people name: only regular files, up to a size limit, and without waiting."""
+"""Reads files that users name: only regular files, up to a size limit, and without waiting."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")  # noqa: PTH100, PTH118, PTH120
-"""The folder of our own tables. `pathlib` is not imported for it, because that takes 3 ms."""
+"""The folder of our own tables. `pathlib` is not used here, because importing it takes 3 ms."""
 MOST_BYTES = 64 << 20
-"""The limit for a file whose reader names none."""
+"""The default size limit of a file, if its reader names none."""
 MARKS = (
     (b"\xef\xbb\xbf", "utf-8-sig"),
     (b"\xff\xfe\0\0", "utf-32"),
@@ -23,16 +23,17 @@ MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-"""Byte order marks and their encodings, each one before those that it begins with."""
+"""Byte order marks and their encodings. A mark comes before a shorter one with which it begins."""
 PIPE_SECONDS = 10.0
-"""How long a pipe may take; a command like `<(uv export)` needs a second or two."""
+"""The time limit in seconds for a pipe; a command like `<(uv export)` needs a second or two."""
 SAMPLE = 1 << 16
-"""How many bytes of a text are enough to tell its encoding."""
+"""How many bytes of a text are enough to detect its encoding."""
 
 
 def shipped(name: str | Path) -> bytes:
-    """Read one of the tables that come with gpusetup, by its name; an absolute path is read from
-    there."""
+    """Read one of the tables that come with gpusetup, by its name. An absolute path is read as it
+    is.
+    """
     path = os.path.join(SHIPPED, name)  # noqa: PTH118
     with open(path, "rb") as file:  # noqa: PTH123
         return file.read()
@@ -51,7 +52,7 @@ def opened(path: str | Path) -> BinaryIO:
 def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
     """Read a file's bytes. Raises OSError, or BadInput if it is too large or not a regular file."""
     with opened(path) as file:
-        # With one byte more than the limit a file of exactly that size is still accepted.
+        # Read one byte more than the limit, to tell a larger file from one of exactly that size.
         raw = file.read(most_bytes + 1)
     if len(raw) > most_bytes:
         raise BadInput(f"{path} is larger than {most_bytes >> 20} MiB")
@@ -59,7 +60,7 @@ def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
-    """Read a file's text; `BadInput` if it cannot be read as text."""
+    """Read a file's text. Raises BadInput if it cannot be read as text."""
     try:
         return text_of(read(path, most_bytes), path)
     except (OSError, ValueError) as problem:
@@ -68,10 +69,10 @@ def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def read_text_once(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
-    """Read the text of a file or of a pipe: `/dev/stdin`, `<(command)`.
+    """Read the text of a file or of a pipe, such as `/dev/stdin` or `<(command)`.
 
-    A pipe gives its text once, so that it is kept for whoever reads the same pipe later. `BadInput`
-    for what cannot be read as a text, and for a pipe that does not end in time.
+    A pipe gives its text only once, so the text is kept in case the same pipe is read again. Raises
+    `BadInput` if it is not a text, or if a pipe does not end in time.
     """
     try:
         with open(path, "rb", opener=at_once) as file:
@@ -91,13 +92,13 @@ def read_text_once(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 _PIPES: dict[tuple[int, int], bytes] = {}
-"""What came from pipes, by device and number of each."""
+"""The content that came from each pipe, by the pipe's device and inode number."""
 
 
 def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
     """Read everything from a pipe until the writer ends."""
-    # A pipe without a name has had its writer from the beginning; to one with a name somebody may
-    # still come, and until then it looks as if it had ended.
+    # A pipe without a name has had its writer from the beginning. A named pipe may still get a
+    # writer, and until then it looks as if it had ended.
     has_name = os.path.exists(os.path.realpath(path))  # noqa: PTH110
     deadline = time.monotonic() + PIPE_SECONDS
     data = b""
@@ -105,7 +106,7 @@ def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
         try:
             part = os.read(descriptor, 1 << 16)
         except BlockingIOError:
-            # The writer has not written yet.
+            # The writer has not written anything yet.
             time.sleep(0.01)
             continue
         data += part
@@ -122,8 +123,8 @@ def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
 def encoding_of(raw: bytes) -> str:
     """Detect the encoding of a text by its byte order mark or its zero bytes; otherwise UTF-8.
 
-    PowerShell's `>` writes UTF-16 with a mark, and some editors put one before UTF-8. In UTF-16
-    without a mark every other byte of a Latin text is zero.
+    PowerShell's `>` writes UTF-16 with a mark, and some editors put a mark before UTF-8. In UTF-16
+    without a mark, every second byte of a Latin text is zero.
     """
     for mark, encoding in MARKS:
         if raw.startswith(mark):
@@ -132,7 +133,7 @@ def encoding_of(raw: bytes) -> str:
     half = len(sample) // 2
     zeros_first = sample[0::2].count(0)
     zeros_second = sample[1::2].count(0)
-    # A text that is mostly Latin may have some letters of other scripts.
+    # A mostly Latin text may contain some letters from other scripts.
     many, few = half * 0.6, half * 0.1
     if zeros_second > many and zeros_first < few:
         return "utf-16-le"
@@ -142,8 +143,9 @@ def encoding_of(raw: bytes) -> str:
 
 
 def text_of(raw: bytes, what: str | Path) -> str:
-    """Decode the text in a file's bytes; `BadInput`, with the file's name `what`, if it is not
-    text."""
+    """Decode a file's bytes as text. Raises BadInput, which names the file (`what`), if they are
+    not text.
+    """
     encoding = encoding_of(raw)
     try:
         return raw.decode(encoding)
@@ -156,13 +158,13 @@ def text_of(raw: bytes, what: str | Path) -> str:
 
 def is_there(path: str | Path) -> bool:
     """Whether a path exists; False for a name that the system does not allow."""
-    # Path.exists raises for a name that is too long.
+    # Path.exists would raise an error for a name that is too long.
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_folder(path: str | Path) -> bool:
     """Whether a path is a folder; False for a name that the system does not allow."""
-    # Path.is_dir raises for a name that is too long.
+    # Path.is_dir would raise an error for a name that is too long.
     return os.path.isdir(path)  # noqa: PTH112
 
 
@@ -178,7 +180,7 @@ def is_endless(file: BinaryIO) -> bool:
 
 
 def is_empty_device(status: os.stat_result) -> bool:
-    """Whether it is the null device (`/dev/null`)."""
+    """Whether an open file is the null device (`/dev/null`)."""
     if not stat.S_ISCHR(status.st_mode) or not os.path.exists(os.devnull):  # noqa: PTH110
         return False
     empty_device = os.stat(os.devnull)  # noqa: PTH116
@@ -186,7 +188,7 @@ def is_empty_device(status: os.stat_result) -> bool:
 
 
 def at_once(path: str, flags: int) -> int:
-    """Open a path without waiting for a program that would write into it (a pipe)."""
-    # Windows has no such flag, and no pipes among its files.
+    """Open a path without waiting for another program to write into it (as a pipe would)."""
+    # Windows has no such flag, and its files are never pipes.
     without_waiting = getattr(os, "O_NONBLOCK", 0)
     return os.open(path, flags | without_waiting)

@@ -28,7 +28,7 @@ NEEDS = "mcp>=2.3"
 
 
 class McpQuestion(CommandQuestion):
-    """The options of `gpusetup mcp`: the environment to read, or the request to print the
+    """The options of `gpusetup mcp`: the environment to read, or whether to print the
     instructions."""
 
     python: str | None = shared(PYTHON)
@@ -44,7 +44,7 @@ def run(question: McpQuestion, out: Console) -> Reply:
         out.script(TEXT.read_text(encoding="utf-8"))
         return Reply()
     try:
-        # Imported late: `mcp` is an extra that most people do not install.
+        # Imported here because `mcp` is an extra that most users do not install.
         from gpusetup.assistants.server import serve
     except ModuleNotFoundError as problem:
         install_mcp = own_line("uv", "pip", "install", "--python", sys.executable, NEEDS)

@@ -1,7 +1,7 @@
 """The tools that the server offers: their arguments, descriptions and answers.
 
-Nothing here knows the protocol. No tool takes a path of this machine or a program to run: the
-person who starts the server chooses the environment that is read.
+This module does not depend on the protocol. No tool accepts a path on this machine or a program to
+run: the user who starts the server chooses the environment that is read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from gpusetup.probe.snapshot_files import example_machines
 from gpusetup.redaction import redact, redact_answer, redact_document
 
 LIMIT = 24_000
-"""Characters of one answer's JSON: some 6,000 tokens."""
+"""The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
 STEPS = (200, 60, 25, 10, 4, 2)
-"""How many items of a list an answer keeps; the first step with which it fits is taken."""
+"""How many items of each list an answer keeps. The first number with which the answer fits is
+used."""
 MOST_FIELDS = 40
 LONGEST_REPORT = 16 << 20
 LONGEST_WORD = 2000
@@ -53,15 +54,16 @@ class Tool(Frozen):
 
     name: str
     command: str
-    """The command that it asks."""
+    """The command that the tool calls."""
     description: str
     options: tuple[str, ...]
-    """The options of that command that are arguments of the tool, by their names in Python."""
+    """The options of that command that are also arguments of the tool, by their Python names."""
     answer: Callable[[Values, str | None], Values]
-    """A function of the arguments and of the environment that the person chose. Everything that it
-    reads of this machine went through `redact`; `call` looks over the answer once more."""
+    """A function of the arguments and the environment that the user chose. Everything that it reads
+    from this machine is redacted; `call` redacts the answer once more.
+    """
     arguments: Mapping[str, Mapping[str, Any]] = {}
-    """Further arguments: name -> JSON schema."""
+    """Maps the name of each further argument to its JSON schema."""
     required: tuple[str, ...] = ()
 
 
@@ -86,11 +88,12 @@ def text(description: str, longest: int = LONGEST_WORD) -> Values:
 def _property(option: Option) -> Values:
     """The JSON schema of a command's option."""
     kind = takes(option)
-    # argparse fills in `%(default)s`, so that a percent sign is doubled in a help text.
+    # Undo the doubled percent signs, which argparse needs in a help text because it fills in
+    # `%(default)s`.
     description = option.help.replace("%%", "%")
     schema = text(description)
     if kind == "strings":
-        # One text is accepted too, because models often forget the list.
+        # A single text is accepted too, because models often forget the list.
         schema.update({"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS})
         return schema
     if kind != "string":
@@ -102,7 +105,7 @@ def _property(option: Option) -> Values:
 
 def check(tool: Tool, values: Values) -> None:
     """Raise UsageError if the arguments do not fit the tool's schema."""
-    # Imported late: it is a dependency of the extra `mcp`.
+    # Imported here because it is a dependency of the extra `mcp`.
     from jsonschema import Draft202012Validator
 
     schema = schema_of(tool)
@@ -122,10 +125,11 @@ def _on_machine(command: str, values: Values, python: str | None) -> Values:
     """A command's redacted answer about the described machine, or about this machine if none is
     described.
 
-    No path of this machine is read.
+    It reads no path on this machine.
     """
     is_described = values.get("machine") or values.get("gpu_mem")
-    # For a plan a GPU's name is a whole description; other commands complete it by this machine.
+    # For a plan, a GPU's name is a complete description. Other commands read the rest from this
+    # machine.
     if command == "plan" and values.get("gpu"):
         is_described = True
     if not is_described:
@@ -154,7 +158,8 @@ def _diagnose(values: Values, python: str | None) -> Values:
 def _read_report(values: Values, python: str | None) -> Values:
     """Doctor's answer about a text.
 
-    The text is redacted before it is judged, because the answer is in our own words.
+    The text is redacted before it is judged, because the answer only contains gpusetup's own
+    sentences.
     """
     from gpusetup.commands.report import snapshot_of
 
@@ -166,7 +171,8 @@ def _read_report(values: Values, python: str | None) -> Values:
 
 def _without_snapshot(answer: Values) -> Values:
     """Doctor's answer without the snapshot, because its findings already quote what matters from
-    it."""
+    it.
+    """
     shorter = {key: value for key, value in answer.items() if key != "snapshot"}
     if shorter["resolution"]:
         shorter["resolution"] = _without_reasons(shorter["resolution"])
@@ -174,9 +180,9 @@ def _without_snapshot(answer: Values) -> Values:
 
 
 def _without_reasons(resolution: Values) -> Values:
-    """A resolution without the reasons against the other builds; it keeps them if no build fits.
+    """A resolution without the reasons against the other builds, unless no build fits.
 
-    `resolve` with `explain` gives them.
+    With `explain`, `resolve` includes the reasons.
     """
     if resolution["torch"] is None:
         return resolution
@@ -186,15 +192,16 @@ def _without_reasons(resolution: Values) -> Values:
 def _resolve(values: Values, python: str | None) -> Values:
     """The build that fits a machine."""
     packages = _names(values.get("packages", ()))
-    # An assistant does not make this machine ask an index.
+    # An assistant must not make this machine ask an index.
     values = {**values, "packages": packages, "offline": True}
     answer = _on_machine("resolve", values, python)
     return answer if values.get("explain") else _without_reasons(answer)
 
 
 def _names(words: str | Sequence[str]) -> list[str]:
-    """Reduce requirements to names, so that an assistant cannot make gpusetup download an address
-    or file."""
+    """Reduce requirements to names, so that an assistant cannot make gpusetup download a URL or
+    read a file.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
 
     packages = [words] if isinstance(words, str) else [*words]
@@ -207,7 +214,7 @@ def _names(words: str | Sequence[str]) -> list[str]:
 
 
 def _plan(values: Values, python: str | None) -> Values:
-    """Whether a training or a server fits."""
+    """Whether a training run or a server fits."""
     model = values.get("model", "")
     if model and _is_path(model):
         raise UsageError(f"{model!r} is a path", hint="name the model: `qwen3-8b`, `Qwen/Qwen3-8B`")
@@ -278,7 +285,7 @@ TOOLS = (
         name="plan",
         command="plan",
         description=(
-            "Whether a training (with `serve`: a server) fits on GPUs, with which settings and "
+            "Whether a training run (with `serve`: a server) fits on GPUs, with which settings and "
             "by what margin. `max_context` and similar arguments find the largest value that "
             "fits. Sizes are GiB."
         ),
@@ -303,20 +310,21 @@ TOOLS = (
     ),
 )
 OWN_WORDS = ("explain",)
-"""Tools whose answers quote nobody: our own sentences stay as they are."""
+"""Tools whose answers quote nothing from the machine or a text, so they need no redaction."""
 
 
 def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
-    """Run a tool and return its answer, limited in length. Raises GpuSetupError."""
+    """Run a tool and return its answer, shortened to the limit. Raises GpuSetupError."""
     tools = {tool.name: tool for tool in TOOLS}
     tool = tools.get(name)
     if tool is None:
         raise UsageError(f"there is no tool {name!r}", hint=", ".join(tools))
-    # Some models send null for what they leave out.
+    # Some models send null for arguments that they want to leave out.
     arguments = {key: value for key, value in values.items() if value is not None}
     check(tool, arguments)
     answer = tool.answer(arguments, python)
-    # What leaves the server is without people, homes and secrets. An example has none.
+    # An answer must not contain names of people, home folders or secrets. An example machine has
+    # none.
     quotes_nobody = "machine" in arguments or name in OWN_WORDS
     if not quotes_nobody:
         answer = dict(redact_answer(answer))
@@ -335,11 +343,12 @@ def error_of(problem: GpuSetupError) -> Values:
 # --- an answer that fits ------------------------------------------------------------------------
 
 CHARACTERS_FOR_ITEM = 20
-"""A text may have so many characters for each item that a list may have."""
+"""How many characters a text may have for each item that a list may have."""
 
 
 def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
-    """Shorten a document to at most `limit` characters of JSON; `cut` says what is missing.
+    """Shorten a document to at most `limit` characters of JSON; the field `cut` says what is
+    missing.
 
     >>> bounded({"cause": "ok", "rows": list(range(999))}, 60)
     {'cut': 'everything: it is too long'}
@@ -356,9 +365,9 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
 
 
 def _cut(value: Any, most_items: int) -> Any:
-    """A plain value with shorter lists and texts."""
+    """A plain value, with lists and texts shortened."""
     if isinstance(value, dict):
-        # An object with a field for each host or package is as long as a list.
+        # An object with a field for each host or package can be as long as a list.
         most_fields = max(most_items, MOST_FIELDS)
         fields = islice(value.items(), most_fields)
         return {key: _cut(inner, most_items) for key, inner in fields}

@@ -1,8 +1,8 @@
 """The dated table of torch builds, GPUs and drivers (`data/catalog.json`), with functions to query
 it.
 
-A build is a row of torch x backend x platform; GPUs are found by name (`gpus.py`); a driver's CUDA
-and the floors follow from the driver's branch.
+A build is a row for one torch, backend and platform. GPUs are found by name (`gpus.py`). The CUDA
+version of a driver and the oldest driver for a build follow from the driver's branch.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,9 @@ from gpusetup.model.versions import Capability, cuda_of, parsed
 
 INDEX_ROOT = "https://download.pytorch.org/whl"
 WINDOWS_ABOVE = 9
-"""How far the numbers of Windows' drivers of a branch run above the branch: 581.29 is of 580."""
+"""By how much the numbers of a branch's Windows drivers may exceed the branch: 581.29 belongs to
+branch 580.
+"""
 
 Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
@@ -55,15 +57,18 @@ class Catalog(Frozen):
     gpus: tuple[GpuRow, ...]
     branches: tuple[Branch, ...]
     families: tuple[Floor, ...]
-    """The least driver for a whole CUDA major."""
+    """The oldest driver for each CUDA major version."""
     toolkits: tuple[Floor, ...]
-    """The driver that each CUDA toolkit came with."""
+    """The driver that came with each CUDA toolkit."""
     other_backends: tuple[str, ...]
-    """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
+    """Index labels that exist but are never chosen for NVIDIA GPUs: ROCm, XPU, and those of older
+    torch versions.
+    """
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...]
     companions: tuple[CompanionRelease, ...]
-    """Those that serve more than the torch that they were released with."""
+    """The companions that work with more torch versions than the one with which they were
+    released."""
     default_wheels: tuple[DefaultWheel, ...]
     compilers: tuple[Compiler, ...]
     older_releases: tuple[OlderRelease, ...]
@@ -72,12 +77,12 @@ class Catalog(Frozen):
     other_makers: tuple[OtherMakers, ...] = ()
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
     amd_index: tuple[AmdRelease, ...] = ()
-    """torch on AMD's own index, oldest first."""
+    """The torch releases on AMD's own index, oldest first."""
     nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 
-    # Functions that remember their answers take a catalog as a key: to compare thousands of rows
-    # would cost more than the answer.
+    # Cached functions use a catalog as a key, and comparing thousands of rows would take longer
+    # than computing the result.
     def __eq__(self, other: object) -> bool:
         return self is other
 
@@ -85,22 +90,22 @@ class Catalog(Frozen):
         return id(self)
 
     def is_newer_gpu(self, capability: Capability) -> bool:
-        """Whether a GPU is newer than every GPU of the catalog."""
+        """Whether a GPU is newer than every GPU in the catalog."""
         return all(row.capability < capability for row in self.gpus)
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """All backends for which there has ever been a build of torch, without duplicates."""
+        """All backends for which a torch build has ever existed, without duplicates."""
         names = [build.backend for build in self.builds]
         names += self.other_backends
         names += [f"rocm{release.rocm}" for release in self.amd_index]
         return tuple(dict.fromkeys(names))
 
     def driver_cuda(self, driver_version: str) -> str | None:
-        """The CUDA version that `nvidia-smi` shows for a driver; a newer driver counts as the
-        newest known branch.
+        """The CUDA version that `nvidia-smi` shows for a driver. A driver newer than the catalog
+        counts as the newest branch in it.
 
-        None for a driver older than the oldest branch, and for a text that is no version.
+        None for a driver older than the oldest branch, and for a text that is not a version.
         """
         major = parsed(driver_version).major
         not_newer = [row for row in self.branches if row.branch <= major]
@@ -109,7 +114,7 @@ class Catalog(Frozen):
         return max(not_newer, key=lambda row: row.branch).cuda
 
     def driver_is_newer(self, driver_version: str) -> bool:
-        """Whether a driver's branch is newer than every branch of the catalog."""
+        """Whether a driver's branch is newer than every branch in the catalog."""
         branches = [row.branch for row in self.branches]
         newest_on_windows = max(branches) + WINDOWS_ABOVE
         driver_branch = parsed(driver_version).major
@@ -119,12 +124,12 @@ class Catalog(Frozen):
         """The oldest driver that runs a CUDA version, assuming minor-version compatibility from
         CUDA 11 on.
 
-        `family` is `windows` for Windows drivers, WSL's included.
+        `family` is `windows` for Windows drivers, including those under WSL.
         """
         floors = {row.cuda: row for row in self.families}
         major = cuda.partition(".")[0]
         floor = floors.get(cuda) or floors.get(major)
-        # Before CUDA 11 each version needs the driver of its own toolkit.
+        # Before CUDA 11, each version needs the driver that came with its own toolkit.
         if floor is None:
             return self.toolkit_driver(cuda, family)
         return floor.on(family)
@@ -134,7 +139,7 @@ class Catalog(Frozen):
         """The first CUDA major version with minor-version compatibility."""
         majors = []
         for row in self.families:
-            # A row may also be for a single version.
+            # Other rows are for a single version.
             if row.cuda.isdigit():
                 majors.append(int(row.cuda))
         return min(majors)
@@ -145,7 +150,8 @@ class Catalog(Frozen):
         drivers = []
         for row in self.toolkits:
             driver = row.on(family)
-            # A patch of a toolkit (12.4.1) came with a later driver; the first one is enough.
+            # A patch release of a toolkit (12.4.1) came with a later driver, but the first one is
+            # enough.
             if driver and release(row.cuda) == release(cuda):
                 drivers.append(driver)
         return min(drivers, key=parsed, default=None)
@@ -194,13 +200,14 @@ class Catalog(Frozen):
         return sentences
 
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
-        """The oldest driver that supports a GPU: a branch (`570`), or for some products a full
-        version."""
+        """The oldest driver that supports a GPU: a branch (`570`) or, for some products, a full
+        version.
+        """
         drivers = []
         for row in self.first_drivers:
             if row.capability != gpu.compute_capability:
                 continue
-            # A product may need a later driver than its architecture.
+            # A product may need a later driver than other GPUs of its architecture.
             is_for_gpu = row.gpu is None or tokens(row.gpu) <= tokens(gpu.name)
             if not is_for_gpu:
                 continue
@@ -211,13 +218,14 @@ class Catalog(Frozen):
         return max(drivers, key=parsed, default=None)
 
     def milestone(self, name: str) -> str:
-        """The version in which something changed, for example `torch with cudnn 9`."""
+        """The version in which something changed, such as `torch with cudnn 9`."""
         versions = {row.name: row.version for row in self.milestones}
         return versions[name]
 
     def last_python(self, torch_version: str) -> str | None:
-        """The last Python version that a release supports, for releases that are older than the
-        table of builds."""
+        """The last Python version that a torch release supports. This is for releases older than
+        the table of builds.
+        """
         for row in self.older_releases:
             if parsed(torch_version) < parsed(row.before):
                 return row.python
@@ -225,7 +233,7 @@ class Catalog(Frozen):
 
     def compiler_for(self, arch: str) -> Compiler | None:
         """The toolkits that can compile for an architecture such as `sm_86` or `compute_90a`."""
-        # `a` and `f` are variants of an architecture, which the same toolkits know.
+        # `a` and `f` mark variants of an architecture, which the same toolkits know.
         digits = arch.partition("_")[2].rstrip("af")
         for row in self.compilers:
             if row.sm == f"sm_{digits}":
@@ -233,15 +241,14 @@ class Catalog(Frozen):
         return None
 
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
-        """PyTorch's own build of a torch version (with or without label) for a backend and
-        platform."""
+        """PyTorch's own build for a torch version (with or without label), backend and platform."""
         public = torch.partition("+")[0]
         place = (public, backend, family, machine)
         wheels = _wheels_by_place(self)
         return wheels.get(place)
 
     def nightly_on(self, platform: str) -> Nightly | None:
-        """The nightly builds on a platform: `linux-x86_64`."""
+        """The nightly builds on a platform such as `linux-x86_64`."""
         for row in self.nightly:
             if row.on == platform:
                 return row
@@ -257,7 +264,7 @@ class Catalog(Frozen):
 
 
 def index_url(backend: str, root: str = INDEX_ROOT) -> str:
-    """The address of the index with the wheels for a backend.
+    """Returns the URL of the index with the wheels for a backend.
 
     >>> index_url("cu124", "http://mirror/whl/")
     'http://mirror/whl/cu124'
@@ -268,8 +275,9 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
 
 @lru_cache(maxsize=8)
 def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
-    """PyTorch's wheels by torch version, backend, system and machine; if there are two, the first
-    one."""
+    """PyTorch's wheels by torch version, backend, system and machine. If there are two, the first
+    one counts.
+    """
     wheels: dict[tuple[str, ...], TorchBuild] = {}
     for build in catalog.builds:
         if build.channel == "pytorch":
@@ -285,8 +293,8 @@ def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     """Complete a snapshot from the catalog, and add a reading for each value that was added or is
     missing.
 
-    Values that no source gave are added: torch's kernels from its build, a GPU's capability and
-    memory from its name, the driver's CUDA from its version.
+    These values are added if no source gave them: torch's kernels from its build, a GPU's
+    capability and memory from its name, and the driver's CUDA version from the driver version.
     """
     readings = [*snapshot.readings]
     gpus = []
@@ -310,7 +318,7 @@ def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
         snapshot,
         torch=torch,
         driver=replace(driver, cuda=driver_cuda),
-        # No GPUs (an empty tuple) and unknown GPUs (None) stay what they are.
+        # An empty tuple (no GPUs) and None (unknown GPUs) stay as they are.
         gpus=tuple(gpus) or snapshot.gpus,
         readings=tuple(readings),
     )
@@ -343,8 +351,8 @@ def _builds_of_torch(
     """The builds that the installed torch may be: conda's builds if conda installed it, otherwise
     the wheels.
 
-    conda's builds have other kernels than the wheels. If the system is unknown they are those for
-    Linux, as the resolver takes it.
+    conda's builds have other kernels than the wheels. If the system is unknown, the builds are
+    those for Linux, as in the resolver.
     """
     family = snapshot.os.family or "linux"
     machine = snapshot.os.machine
@@ -371,8 +379,9 @@ def _rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
 
 
 def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
-    """Complete a GPU with the capability and memory that its name implies, or give the reason why
-    that fails."""
+    """Complete a GPU with the capability and memory that its name implies, or return the reason why
+    that is not possible.
+    """
     is_of_other_maker = gpu.maker is not None and not is_judged(gpu.maker)
     is_complete = gpu.compute_capability and gpu.memory_total_bytes
     if is_of_other_maker or is_complete:

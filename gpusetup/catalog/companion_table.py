@@ -1,7 +1,7 @@
 """Packages that use torch, and the torch versions that they need (`data/companions.json`).
 
-A row holds for the versions that it names, and has its source. The constraints that a package does
-not declare itself are known here alone.
+Each row is valid for the versions that it names, and states its source. If a package does not
+declare a requirement itself, this table is the only place that has it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,17 @@ class Pair(Frozen):
     """The torch versions that some releases of a project support."""
 
     versions: str
-    """Of the project, as a specifier."""
+    """The project's versions, as a specifier."""
     torch: str | None = None
-    """A specifier; None: no torch is excluded."""
+    """The torch versions, as a specifier; None if no torch is excluded."""
     cuda: str = ""
-    """Majors that it is built for; `default`: as torch on the default index; `label`: as its own
-    version says; "": it has no CUDA of its own."""
+    """The CUDA major versions that it is built for. `default` means the CUDA of torch on the
+    default index, `label` the one in the package's own version, and "" that it does not use CUDA
+    itself.
+    """
     wheels: str = ""
-    """Where the wheels of these releases lie, if elsewhere than the project's others."""
+    """Where to find the wheels of these releases, if not in the same place as the project's
+    others."""
     source: str = ""
 
 
@@ -34,35 +37,41 @@ class Project(Frozen):
 
     name: str
     declares: bool
-    """Whether its METADATA says which torch it takes."""
+    """Whether its METADATA declares which torch it needs."""
     wheels: str
-    """Where they lie: `index`, `torch index`, `release` page; `source`: there are none."""
+    """Where its wheels are: `index`, `torch index` or `release` page; `source` if there are
+    none."""
     on_torch_index: bool = False
-    """Whether torch's own index has it too, built for the CUDA of each of its folders."""
+    """Whether torch's own index has it too, built for the CUDA version of each folder."""
     on: str
-    """`linux-x86_64 windows-x86_64`: where it has builds."""
+    """The platforms that have builds, such as `linux-x86_64 windows-x86_64`."""
     gpu: bool = False
-    """Whether it is of no use without an NVIDIA GPU."""
+    """Whether it is useless without an NVIDIA GPU."""
     python_only: bool = False
-    """Whether it works, slower, where its libraries do not load."""
+    """Whether it also works, more slowly, if its compiled libraries cannot be loaded."""
     capability: Capability | None = None
-    """The oldest GPU that it serves."""
+    """The oldest GPU that it supports, as a compute capability."""
     alternative: str = ""
-    """What to take where it does not fit."""
+    """What to use if no release fits."""
     instead: Mapping[str, str] = {}
-    """The same on one system, without a GPU (`no GPU`), or where its CUDA is another (`CUDA`)."""
+    """What to use instead in special cases: on one system, without a GPU (`no GPU`), or with
+    another CUDA version (`CUDA`).
+    """
     source: str = ""
     rows: tuple[Pair, ...] = ()
 
     def has_wheels(self, row: Pair) -> bool:
-        """Whether some releases have wheels on an index; otherwise you have to build them or
-        download them from a page."""
+        """Whether some releases have wheels on an index. If not, users must build them or download
+        them from a page.
+        """
         return (row.wheels or self.wheels) in ("index", "torch index")
 
     def way_out(self, build: TorchBuild, index: str = "") -> str:
-        """What to use instead of this package with a build; `index` is PyTorch's index for the
-        build's backend."""
-        # The system decides before the GPU, and that before another CUDA.
+        """What to use instead of this package with a build; `index` is the URL of PyTorch's index
+        for the build's backend.
+        """
+        # An entry for the system comes before one for the GPU, and that one before another CUDA
+        # version.
         cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
         text = self.alternative
         for case in cases:
@@ -79,7 +88,9 @@ class CompanionTable(Frozen):
     projects: tuple[Project, ...]
 
     def project(self, name: str) -> Project | None:
-        """The project with a name that is normalised as on an index."""
+        """The project with this name, which must be normalised as on a package index; None if the
+        table lacks it.
+        """
         for project in self.projects:
             if project.name == name:
                 return project
@@ -91,7 +102,7 @@ DATA = "companions.json"
 
 @lru_cache(maxsize=1)
 def companion_table() -> CompanionTable:
-    """The table that comes with the package."""
+    """The table that comes with gpusetup."""
     return from_json(shipped(DATA), CompanionTable, what="the table of companions")
 
 
@@ -108,7 +119,7 @@ def row_of(project: Project, version: str) -> Pair | None:
 
 
 def takes_torch(project: Project, version: str, torch: str) -> bool | None:
-    """Whether a release works with a torch version; None if the table does not tell.
+    """Whether a release works with a torch version; None if the table does not say.
 
     >>> codec = companion_table().project("torchcodec")
     >>> [takes_torch(codec, version, "2.15.0") for version in ("0.17.0", "0.9.1", "0.0.1")]
@@ -122,7 +133,7 @@ def takes_torch(project: Project, version: str, torch: str) -> bool | None:
 
 
 def releases_for(project: Project, torch: str) -> tuple[str, ...]:
-    """The specifiers of the releases that work with a torch, the newest first.
+    """Returns the specifiers of the releases that work with a torch version, newest first.
 
     >>> releases_for(companion_table().project("torchao"), "2.10.0")
     ('==0.16.*',)
@@ -136,16 +147,17 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
 
 
 def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) -> bool:
-    """Whether a row's wheels load together with a torch for this CUDA major version ("" means a
-    torch without CUDA).
+    """Whether a row's wheels can be loaded together with a torch for this CUDA major version (""
+    means a torch without CUDA).
 
-    `usual_major` is the CUDA major of that torch on the default index, "" for a CPU build.
+    `usual_major` is the CUDA major version of that torch on the default index; "" for a CPU build.
     """
     built_for_default = row.cuda == "default"
     if not torch_major:
         needs_cuda = built_for_default and bool(usual_major)
         return not needs_cuda or project.python_only
-    # The release's own version says which CUDA it has, so that one of each can be chosen.
+    # The label in the release's own version states its CUDA version, so that a matching release can
+    # be chosen.
     if row.cuda == "label":
         return True
     majors = [usual_major] if built_for_default else row.cuda.split()
@@ -154,14 +166,14 @@ def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) ->
 
 
 OPPOSITE = {"==": "!=", ">=": "<", "<=": ">", "<": ">=", ">": "<="}
-"""A sign of a specifier -> the sign of everything else; `<=` is tried before `<`."""
+"""Maps an operator of a specifier to its opposite; `<=` is tried before `<`."""
 
 
 def without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
     """Specifiers that exclude the releases of these rows.
 
-    The table goes from new to old. Of a span between two releases everything newer is excluded too,
-    unless everything older is.
+    The table is sorted from new to old. For releases in the middle, everything newer is excluded
+    too, unless everything older is.
 
     >>> torchao = companion_table().project("torchao")
     >>> without(torchao, torchao.rows[:2])

@@ -1,9 +1,9 @@
-"""Which torch version a torchvision or torchaudio needs, and which CUDA version that torch may
+"""Which torch version a torchvision or torchaudio needs, and which CUDA version that torch must
 have.
 
-Most of them work with the one torch that they were released with. Those built on torch's stable ABI
-work with every later one too, and have a row of their own: what their METADATA declares, and which
-CUDA their own check accepts.
+Most releases work with the one torch that they were released with. Those built on torch's stable
+ABI also work with every later torch. They have their own row, with what their METADATA declares and
+which CUDA versions their own check accepts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from gpusetup.model.versions import allows, cuda_of, parsed
 @lru_cache(maxsize=16)
 def rows_of(catalog: Catalog, name: Name) -> tuple[CompanionRelease, ...]:
     """All releases of a companion: first those with their own row, then those that belong to one
-    torch."""
+    torch version.
+    """
     rows = [row for row in catalog.companions if row.name == name]
     for release in catalog.releases:
         if name == "torchaudio" and release.torchaudio:
@@ -59,7 +60,7 @@ def serves_backend(
 ) -> bool | None:
     """Whether a companion works with a torch of this backend; None if that is unknown.
 
-    Without a label of its own it is the wheel that `platform` gets from the default index.
+    Without a label, the companion counts as the wheel that `platform` gets from the default index.
     """
     row = release_of(catalog, name, version)
     label = version.partition("+")[2]
@@ -69,11 +70,11 @@ def serves_backend(
     compared_by = row.cuda if row else "label"
     if row and not label:
         label = row.unlabelled.get(platform or "", "cpu")
-        # Nothing tells which torch a wheel without CUDA and without a label was built beside.
+        # Without CUDA and a label, nothing shows which torch build the wheel belongs to.
         if label == "cpu":
             label = ""
     elif label == "cpu" and name == "torchaudio" and compared_by != "label":
-        # Without CUDA of its own torchaudio compares nothing at import.
+        # A torchaudio without CUDA does not compare CUDA versions when it is imported.
         return True
     if not label.startswith(LABELS):
         return None
@@ -89,7 +90,7 @@ def serves_backend(
 def beside(
     catalog: Catalog, name: Name, build: TorchBuild, python: str | None = None
 ) -> str | None:
-    """The companion to install together with a build; None if no index is known to have one."""
+    """The companion to install together with a build; None if no known index has one."""
     released_with_torch: str | None = getattr(catalog.release_of(build.torch), name, None)
     if released_with_torch:
         return released_with_torch
@@ -103,14 +104,14 @@ def beside(
 def _is_built(
     catalog: Catalog, row: CompanionRelease, build: TorchBuild, python: str | None
 ) -> bool:
-    """Whether there is a wheel of a companion for this platform and backend."""
-    # conda's channels have their own companions.
+    """Whether a companion has a wheel for this platform and backend."""
+    # conda's companions are in its own channels.
     if build.channel != "pytorch" or not allows(row.torch, build.torch):
         return False
     listed_backends = row.seen.get(f"{build.os}-{build.machine}", "").split()
     if build.backend in listed_backends:
         return True
-    # A companion has the platforms of the torch that it was built with.
+    # A companion exists for the same platforms as the torch that it was built with.
     sibling = catalog.row_of(row.built_with or "", build.backend, build.os, build.machine)
     if sibling is None:
         return False
@@ -120,7 +121,7 @@ def _is_built(
 def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """The torch releases whose companions match the given versions, oldest first.
 
-    `companions` are pairs of a name and a specifier: `("torchvision", "==0.20.*")`.
+    `companions` are pairs of a name and a specifier, such as `("torchvision", "==0.20.*")`.
     """
 
     def has(torch: str, name: str, specifier: str) -> bool:
@@ -135,7 +136,9 @@ def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tu
 
 
 def _newest_companion(catalog: Catalog, torch: str, name: str) -> str | None:
-    """The companion that was released with a torch, or the newest that works with it."""
+    """The companion that was released with a torch version, otherwise the newest that works with
+    it.
+    """
     released_with_torch: str | None = getattr(catalog.release_of(torch), name, None)
     if released_with_torch:
         return released_with_torch
@@ -149,7 +152,7 @@ def _newest_companion(catalog: Catalog, torch: str, name: str) -> str | None:
 # --- the default index ---
 
 UNREAD = "unknown"
-"""The backend of an installed torch that nothing tells."""
+"""The backend of an installed torch, if no source shows which one it is."""
 
 
 def default_backend(catalog: Catalog, version: str, family: str, machine: str) -> str | None:
@@ -163,8 +166,8 @@ def default_backend(catalog: Catalog, version: str, family: str, machine: str) -
     >>> default_backend(rows(), "2.5.1+mine", "linux", "x86_64")
     """
     torch = parsed(version)
-    # PyPI takes no labels, and torch publishes no pre-releases there. On macOS every wheel is for
-    # the CPU, wherever it is from.
+    # PyPI accepts no labels, and torch publishes no pre-releases there. But on macOS every wheel is
+    # for the CPU, from whatever index.
     is_never_on_pypi = torch.local or torch.is_prerelease
     if is_never_on_pypi and family != "macos":
         return None

@@ -1,6 +1,6 @@
 """Facts that do not depend on torch releases (`data/facts.json`): boards, PCI ids, distributions.
 
-Each table has the name of its class, and is read once, when it is first asked for.
+Each table has the name of its class, and is only read when it is first needed.
 """
 
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ class Generation(Frozen):
 
 
 class Switched(Frozen):
-    """GPUs that are also sold on boards with NVSwitch, identified by a part of their names."""
+    """GPUs that are also sold on boards with NVSwitch. A part of their name identifies them."""
 
     part: str
     count: int | None = None
-    """How many NVLinks such a GPU has: NVML may offer more places than it has links."""
+    """How many NVLinks such a GPU has; NVML may report more ports than there are links."""
 
 
 class Integrated(Frozen):
@@ -42,11 +42,13 @@ class Integrated(Frozen):
 
     capability: Capability
     apart: bool = False
-    """Whether other kernels of its major do not run on it, nor its kernels on the others."""
+    """Whether this GPU runs no kernels for other GPUs of its major version, and they run none of
+    its kernels.
+    """
     desktop_from: str | None = None
-    """The CUDA from which on other kernels of its major do run on it."""
+    """The CUDA version from which on it does run kernels for other GPUs of its major version."""
     was: Capability | None = None
-    """What the capability was called before."""
+    """The former number of this compute capability."""
 
 
 class JetPack(Frozen):
@@ -55,27 +57,29 @@ class JetPack(Frozen):
     l4t: str
     name: str
     cuda: str
-    """The newest CUDA of its driver, which is numbered apart from the others."""
+    """The newest CUDA version of its driver, whose version numbers differ from those of other
+    drivers.
+    """
     python: str
     wheels: str | None = None
-    """The folder of NVIDIA's own wheels; None where torch's aarch64 wheels serve its boards."""
+    """The folder of NVIDIA's own wheels; None if torch's aarch64 wheels support its boards."""
     links: str | None = None
-    """A library that these wheels link and do not declare."""
+    """A library that these wheels need but do not declare."""
     torch_for: tuple[Capability, ...] = ()
-    """The GPUs that torch's aarch64 wheels serve under it."""
+    """The GPUs that torch's aarch64 wheels support under this JetPack."""
 
 
 class Undeclared(Frozen):
     """A library that NVIDIA's torch wheels for Jetson need but do not declare as a dependency."""
 
     library: str
-    """How its file begins."""
+    """The beginning of its file name."""
     packages: tuple[str, ...]
-    """What pip installs it by; `{major}` is CUDA's."""
+    """The pip packages that contain the library; `{major}` is the CUDA major version."""
     folder: str
-    """Where that puts it, below site-packages."""
+    """The folder in site-packages into which pip installs the library."""
     folders: Mapping[str, str] = {}
-    """The same for one major of CUDA."""
+    """Other folders, for some CUDA major versions."""
 
     def by_pip(self, cuda_major: str) -> tuple[str, ...]:
         """The pip packages that contain the library for a CUDA major version."""
@@ -91,15 +95,16 @@ class Undeclared(Frozen):
 
 
 class DriverBranch(Frozen):
-    """A driver branch with a special role: the one to install, or the last one with closed kernel
-    modules."""
+    """A driver branch with a special role: the one to install, or the last one with closed-source
+    kernel modules.
+    """
 
     name: Literal["good", "last closed"]
     branch: int
 
 
 class Debian(Frozen):
-    """The driver branch in a Debian release, and its package for Kepler GPUs."""
+    """The driver branch in a Debian release, and the release's driver package for Kepler GPUs."""
 
     release: str
     branch: int
@@ -107,7 +112,7 @@ class Debian(Frozen):
 
 
 class Repository(Frozen):
-    """A distribution, and its releases for which NVIDIA's repository has a folder."""
+    """A distribution and those of its releases for which NVIDIA's repository has a folder."""
 
     id: str
     releases: str
@@ -117,13 +122,13 @@ class Extension(Frozen):
     """A package with compiled extensions of torch."""
 
     name: str
-    """What pip installs."""
+    """The name under which pip installs it."""
     modules: tuple[str, ...] = ()
-    """The compiled modules in it whose names do not say so."""
+    """Its compiled modules whose names do not contain the package's name."""
     pins_torch: bool = False
-    """Whether its wheels require one exact torch, which comes along."""
+    """Whether its wheels require one exact torch version, which is then installed too."""
     page_of_wheels: bool = False
-    """Whether PyTorch Geometric's pages have a wheel of it for each torch and CUDA."""
+    """Whether PyTorch Geometric's pages have a wheel of it for each torch and CUDA version."""
 
 
 FactRow = TypeVar("FactRow", bound=Frozen)
@@ -131,7 +136,7 @@ FactRow = TypeVar("FactRow", bound=Frozen)
 
 @cache
 def _document() -> dict[str, Any]:
-    """The whole content of the file."""
+    """The content of the whole file."""
     raw = shipped(DATA)
     document: dict[str, Any] = from_json(raw, dict[str, Any], what="the table of facts")
     return document
@@ -146,13 +151,13 @@ def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
 
 
 def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
-    """All rows of one kind; a table is read when it is first needed."""
+    """All rows of one kind. A table is only read when it is first needed."""
     return _rows(kind)  # type: ignore[arg-type]
 
 
 @cache
 def pci_name(device_id: str | None) -> str | None:
-    """The name of an NVIDIA GPU by its PCI device id; None if the table has none.
+    """Returns the name of an NVIDIA GPU for its PCI device id; None if the table has none.
 
     >>> pci_name("2504"), pci_name("1EB8"), pci_name("ffff"), pci_name(None)
     ('NVIDIA GeForce RTX 3060', 'Tesla T4', None, None)
@@ -160,7 +165,7 @@ def pci_name(device_id: str | None) -> str | None:
     hexadecimal = (device_id or "").lower()
     for row in facts(PciName):
         if hexadecimal in row.ids.split():
-            # nvidia-smi prints `Tesla T4` and `Quadro P600` without the maker.
+            # nvidia-smi prints `Tesla T4` and `Quadro P600` without `NVIDIA`.
             has_full_name = row.name.startswith(("Tesla", "Quadro"))
             return row.name if has_full_name else f"NVIDIA {row.name}"
     return None
@@ -168,7 +173,7 @@ def pci_name(device_id: str | None) -> str | None:
 
 @cache
 def driver_branch(name: Literal["good", "last closed"]) -> int:
-    """The driver branch to install, or the last one with closed kernel modules."""
+    """The driver branch to install, or the last one with closed-source kernel modules."""
     branches = {row.name: row.branch for row in facts(DriverBranch)}
     return branches[name]
 
@@ -183,7 +188,7 @@ def generation_of(device_id: str | None) -> Capability | None:
         number = int(device_id or "", 16)
     except ValueError:
         return None
-    # NVIDIA numbers its GPUs upwards; the rows begin with the newest generation.
+    # Newer NVIDIA GPUs have higher ids, and the rows begin with the newest generation.
     for row in facts(Generation):
         if number >= int(row.from_id, 16):
             return row.capability
@@ -213,7 +218,7 @@ def nvlinks_of(name: str) -> int:
 
 
 def extension(name: str) -> Extension:
-    """The row for a package; an empty row if the table does not contain the package."""
+    """The row for a package. If the table does not contain the package, the row is empty."""
     for row in facts(Extension):
         if row.name == name:
             return row

@@ -1,7 +1,7 @@
 """The format of `data/catalog.json`: groups of rows, each with a date, a certainty and sources.
 
-One release is a row with its platforms, one platform a row with its builds; architectures are
-written as torch's own builds write them. `scripts/refresh_catalog.py` writes the file.
+A release is a row with its platforms, and a platform is a row with its builds. Architectures are
+written as in torch's own builds. `scripts/refresh_catalog.py` writes the file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 DATA: "str | Path" = "catalog.json"
 JsonRow = Mapping[str, Any]
-"""A row of a table, as the JSON has it."""
+"""A row of a table, as it is in the JSON."""
 
 
 @lru_cache(maxsize=1)
 def load_catalog() -> Catalog:
-    """Load the catalog that comes with the package."""
+    """Load the catalog that comes with gpusetup."""
     return read_catalog(shipped(DATA))
 
 
 def read_catalog(raw: bytes) -> Catalog:
-    """Read a catalog from JSON text; BadInput names the line or key that is wrong."""
+    """Read a catalog from JSON text. Raises BadInput, which names the wrong line or key."""
     document = from_json(raw, dict[str, Any], what="the catalog")
     tables: dict[str, Any] = {}
     for name, group in document.items():
-        # A group is a table with its date and sources; `as_of` is a plain text.
+        # A group is a table with its date and sources; a plain text such as `as_of` is not.
         if isinstance(group, dict):
             tables[name] = group["rows"]
 
@@ -43,14 +43,14 @@ def read_catalog(raw: bytes) -> Catalog:
     other_backends = tables.get("other_backends", ())
     tables["other_backends"] = [row["backend"] for row in other_backends]
 
-    # The rows of builds need the catalog's drivers, so they are added to it afterwards.
+    # A build's row needs the catalog's drivers, so the builds are added to the catalog afterwards.
     catalog = from_plain({**document, **tables}, Catalog, what="the catalog")
     builds = tuple(_build(row, catalog) for row in _build_rows(tables))
     return replace(catalog, builds=builds)
 
 
 def _gpus_by_name_alone(gpu_names: Sequence[JsonRow]) -> Iterator[JsonRow]:
-    """A row for each GPU of which the catalog only knows the name and the compute capability."""
+    """A row for each GPU of which only the name and the compute capability are known."""
     for row in gpu_names:
         for name in row["names"]:
             yield {"name": name, "capability": row["capability"]}
@@ -69,7 +69,7 @@ def _build_rows(tables: Mapping[str, list[JsonRow]]) -> Iterator[JsonRow]:
 
     for build in tables["conda"]:
         release = releases.get(build["torch"], {})
-        # conda has its own date of release, which nobody needs.
+        # conda has other release dates, which are not needed.
         yield {**release, **build, "released": None}
 
 
@@ -77,11 +77,11 @@ FIELDS = (
     "torch", "backend", "torchvision", "torchaudio", "released", "channel", "labelled",
     "glibc", "macos",
 )  # fmt: skip
-"""The fields of a row that a build has under the same name."""
+"""The fields of a row that a build has too, under the same name."""
 
 
 def _build(row: JsonRow, catalog: Catalog) -> TorchBuild:
-    """A build of torch from its row."""
+    """A torch build from its row."""
     family, _, machine = row["on"].partition("-")
     cuda = cuda_of(row["backend"])
     kernels, ptx = codes(row.get("arch", ""))

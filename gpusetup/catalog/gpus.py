@@ -1,8 +1,8 @@
 """Finds GPUs by name: compares whole words with the catalog's names and with what `nvidia-smi`
 prints.
 
-Vendor words may be left out, `80GB` and `80 GB` are the same, and Laptop, Mobile and Max-Q name
-one family.
+Vendor words may be left out, `80GB` and `80 GB` are the same, and Laptop, Mobile and Max-Q mean the
+same family.
 """
 
 import re
@@ -21,13 +21,13 @@ VENDOR_WORDS = frozenset(
     "nvidia corporation gpu graphics card fe founders edition oc asus msi gigabyte zotac tuf "  # noqa: SIM905
     "gaming".split()
 )
-"""Words that never tell two GPUs apart: NVIDIA's, and those of who makes the boards."""
+"""Words that never distinguish two GPUs: NVIDIA's own, and those of board makers."""
 
 SERIES_WORDS = frozenset({"geforce", "tesla", "quadro"})
-"""Words that may be left out, unless they do tell two GPUs apart (Quadro RTX 6000)."""
+"""Words that may be left out, unless they distinguish two GPUs (Quadro RTX 6000)."""
 
 LINES = frozenset({"gtx", "rtx"})
-"""Lines of cards that people take for each other; the number tells the card ("GTX 5090")."""
+"""Product lines that people confuse; the number alone identifies the card ("GTX 5090")."""
 
 SAME_WORD = {
     "mobile": "laptop",
@@ -37,44 +37,46 @@ SAME_WORD = {
     "gb": "",
     "generation": "",
 }
-"""Spellings of one thing; "" drops the word."""
+"""Maps a word to its usual spelling; "" drops the word."""
 
 SIZE = r"\d+(?:\.\d+)?\s?g(?:i?b)?\b"
-"""Memory in a name: `80GB`, `95.6 GiB`, `11G`."""
+"""A memory size in a name, such as `80GB`, `95.6 GiB` or `11G`."""
 
 PARTS = re.compile(
-    # `Max-Q`, `maxq`: GPUs for thin laptops.
+    # GPUs for thin laptops: `Max-Q` or `maxq`.
     r"max-?q"
     rf"|{SIZE}"
-    # The line in `rtx3080`, `gtx1080`, `RTXA6000`.
+    # The product line at the beginning of `rtx3080`, `gtx1080` or `RTXA6000`.
     r"|(?<![a-z])[gr]tx(?=a?\d)"
-    # The number in `3080Ti`, `4070super`, `4090D`.
+    # The number at the beginning of `3080Ti`, `4070super` or `4090D`.
     r"|\d+(?=(?:ti|super|d)\b)"
     r"|[a-z0-9]+"
 )
-"""The words of a name in lower case; words that people write together are two."""
+"""The words of a name in lower case. What people write as one word becomes two."""
 
 WRITTEN_CAPABILITY = re.compile(
-    # A number alone (`86`, `3090`) is a name.
+    # A number without a dot or prefix (`86`, `3090`) is a name.
     r"(?!\d+$)"
     r"(?:sm|compute|cc|arch)?[\s_-]*"
     r"(\d{1,2}\.\d|\d{2,3})[af]?"
 )
-"""`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`."""
+"""A compute capability as people write it: `sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`."""
 
 
 class GpuRow(Frozen):
-    """One GPU of the catalog."""
+    """A GPU in the catalog."""
 
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
     on: str | None = None
-    """The only platform on which there is such a GPU: `linux-aarch64` of a GB200."""
+    """The only platform that has this GPU, such as `linux-aarch64` for a GB200."""
     memory_gb: float | None = None
     tdp_w: float | None = None
     peak_tflops: Mapping[str, float] = {}
-    """Type (`fp32`, `bf16`, ...) -> dense operations a second, in 10^12, by the datasheet."""
+    """Maps a data type (`fp32`, `bf16`, ...) to dense operations per second, in units of 10^12,
+    according to the datasheet.
+    """
 
     @property
     def memory_bytes(self) -> int | None:
@@ -94,7 +96,7 @@ def tokens(name: str) -> frozenset[str]:
     words = set()
     for part in PARTS.findall(name.lower()):
         words.add(_word(part))
-    # Some words mean nothing, and became "".
+    # Words without a meaning have become "".
     words.discard("")
     return frozenset(words) - VENDOR_WORDS
 
@@ -105,16 +107,16 @@ def _word(part: str) -> str:
     if re.fullmatch(SIZE, part):
         digits = re.sub(r"[^\d.]", "", part)
         return f"{round(float(digits))}gb"
-    # SXM4 and SXM5 are generations of one socket; the GPU's name tells which.
+    # SXM4 and SXM5 are generations of one socket, which the GPU's name determines anyway.
     without_generation = re.sub(r"^(sxm|nvl)\d+$", r"\1", part)
     return SAME_WORD.get(part, without_generation)
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The GPUs that a person means by a text, including the names that shops use.
+    """The GPUs that the user means with a text. Names as shops write them are understood too.
 
-    Raises UsageError if there is none, with the nearest names, or with the sizes of memory that the
-    card has.
+    Raises UsageError if there is none. The error names the most similar names, or the memory sizes
+    of the card.
     """
     words = tokens(text)
     matching_rows = rows_or_none(text, rows)
@@ -126,7 +128,7 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     card_words = {word for word in words if not SIZE_WORD.fullmatch(word)}
     rows_of_card = _rows_holding(frozenset(card_words), rows)
     sizes = sorted({row.memory_gb for row in rows_of_card if row.memory_gb})
-    # The card exists, but not with the memory of the text.
+    # The card exists, but not with this memory size.
     if sizes and card_words != words:
         catalog_sizes = " or ".join(f"{size:g} GB" for size in sizes)
         raise UsageError(
@@ -137,8 +139,9 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """The error for a GPU of a maker that gpusetup does not judge here; it says which torch to
-    use."""
+    """The error for a GPU from a maker that gpusetup does not judge here. It says which torch to
+    use.
+    """
     gfx = other_gpu(text, maker).target
     has_kernels = gfx in BUILT_FOR or gfx in RELATIVES
     if gfx and not has_kernels:
@@ -154,30 +157,34 @@ def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
 
 SIZE_WORD = re.compile(r"(\d+)gb")
 SAME_SIZE = 0.08
-"""How far the memory in a name may be from the card's in the catalog.
+"""By how much the memory size in a name may differ from the card's size in the catalog, as a
+fraction.
 
-Cards are sold by a round number and report less: an H20 of 96 GB reports 95 GiB, a T4 of 16 GB 15
-GiB, a B200 of 192 GB has 180. The nearest sizes of one card, 11 and 12 GB, are 8.3 % apart.
+Cards are sold with a round number and report less: an H20 with 96 GB reports 95 GiB, a T4 with 16
+GB 15 GiB, and a B200 with 192 GB has 180. The closest sizes of the same card, 11 and 12 GB, differ
+by 8.3 %.
 """
 MEMORY_KIND = re.compile(r"hbm\d\w?|gddr\d\w?")
-"""The kind of memory, which shops add to a name."""
+"""The type of memory, which shops add to a name."""
 
 
 def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The GPUs with exactly this name, or else all whose names contain all its words; () if there
-    are none.
+    """The GPUs with exactly this name, otherwise all whose names contain all its words; empty if
+    there are none.
 
-    Memory in the text selects among the cards of a name that does not have it ("L40S 48GB"). The
-    nearest names are not looked for: they cost more than a whole diagnosis.
+    If the catalog's name has no memory size, one in the text selects among the cards ("L40S 48GB").
+    No similar names are searched, because that takes longer than a whole diagnosis.
     """
     return _rows_of(tokens(text), rows)
 
 
 def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The rows that contain all words; if there are none, the rows of the same card with the given
-    memory."""
+    """The rows that contain all words. If there are none, the rows of the same card with the given
+    memory size.
+    """
     sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
-    # Memory alone names no card, and neither does a letter: `../../x` is no TITAN X.
+    # A memory size alone does not identify a card, and neither does a letter: `../../x` is not a
+    # TITAN X.
     has_a_telling_word = any(len(word) > 1 for word in words - sizes)
     if not has_a_telling_word:
         return ()
@@ -186,11 +193,11 @@ def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...
     if matching_rows or size is None:
         return matching_rows
 
-    # The name has the memory, which the catalog's name lacks: it selects among the cards.
+    # The text contains a memory size that the catalog's names lack, so it selects among the cards.
     rows_of_card = _rows_holding(words - sizes, rows)
     rows_with_memory = [row for row in rows_of_card if row.memory_gb is not None]
     if not rows_with_memory:
-        # No memory is known of this card, so none contradicts the text.
+        # The card's memory is unknown, so the size in the text cannot be wrong.
         return rows_of_card
     nearest = min(_distance(row, size) for row in rows_with_memory)
     if nearest > SAME_SIZE:
@@ -199,7 +206,7 @@ def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...
 
 
 def _distance(row: GpuRow, size_gb: int) -> float:
-    """How far a size is from the card's memory size, relative to the given size."""
+    """How far a size is from the card's memory size, as a fraction of the given size."""
     return abs((row.memory_gb or 0) / size_gb - 1)
 
 
@@ -210,24 +217,23 @@ def memory_in(words: frozenset[str]) -> int | None:
     (96, None)
     """
     sizes = [int(word.removesuffix("gb")) for word in words if SIZE_WORD.fullmatch(word)]
-    # A GH200 names the CPU's memory too.
+    # A GH200's name may contain the CPU's memory too.
     if len(sizes) != 1 or sizes[0] == 0:
         return None
     return sizes[0]
 
 
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The rows with a name (also as `nvidia-smi` prints it) that equals or contains all these
-    words.
+    """The rows whose name (or name in `nvidia-smi`) equals or contains all these words.
 
-    The strictest comparison that any row passes counts, so that `A10` is not an `A10G`.
+    The strictest comparison that any row passes decides, so that `A10` does not match an `A10G`.
     """
     core = words - SERIES_WORDS
     core_without_line = core - LINES
-    # "GeForce RTX" names no card.
+    # Words such as "GeForce RTX" do not identify a card.
     if not core_without_line:
         return ()
-    # Quadro does tell two GPUs apart (Quadro RTX 6000 and RTX 6000 Ada), GeForce and Tesla do not.
+    # Unlike GeForce and Tesla, Quadro distinguishes two GPUs (Quadro RTX 6000 and RTX 6000 Ada).
     optional = frozenset({"geforce", "tesla"})
     comparisons: tuple[Callable[[frozenset[str]], bool], ...] = (
         lambda name: name == words,
@@ -247,11 +253,12 @@ def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow
 
 
 def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> frozenset[str]:
-    """The words without the board maker's words and the kind of memory ("PNY ... Verto GDDR6X").
+    """The words without those of the board maker and the type of memory ("PNY ... Verto GDDR6X").
 
-    Only words of three letters and more that no GPU of the catalog has, and only beside a number:
-    "Ti", "D" and "S" tell cards apart, and so does each word with a digit. A model's number that
-    the catalog does not know stays, so that no unknown card becomes a known one.
+    A word is only dropped if it has at least three letters, occurs in no GPU name of the catalog,
+    and a number is in the text too. "Ti", "D", "S" and words with a digit stay, because they
+    distinguish cards. A model number that the catalog does not know stays as well, so that no
+    unknown card is taken for a known one.
     """
     catalog_words: set[str] = set()
     for row in rows:
@@ -268,7 +275,8 @@ def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> froze
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
     """A hint that lists the names most similar to a text."""
-    # Imported late: it takes longer than most answers, and is needed for a typing error only.
+    # Imported here because the import takes longer than most answers, and only a typing error needs
+    # it.
     import difflib
 
     names = {}
@@ -276,7 +284,8 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
         short_name = re.sub("^(geforce|tesla) ", "", row.name.lower())
         names[short_name] = row.name
     typed = text.strip().lower().removeprefix("nvidia ")
-    # Three names; below half of the letters alike nobody means the other.
+    # Show up to three names; names that share less than half of their letters are not what the user
+    # meant.
     near = [names[name] for name in difflib.get_close_matches(typed, names, 3, 0.5)]
     advice = "use a name that `nvidia-smi -L` prints"
     if near:
@@ -285,7 +294,7 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
 
 
 def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
-    """The compute capability of all rows for a name; UsageError if the rows differ."""
+    """The compute capability of all rows for a name. Raises UsageError if the rows differ."""
     names: dict[Capability, str] = {}
     for row in rows:
         names.setdefault(row.capability, row.name)
@@ -307,10 +316,10 @@ def one_memory(rows: Iterable[GpuRow]) -> int | None:
 
 
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """The GPU that somebody describes with a name, `sm_86`, `sm86` or `8.6`.
+    """The GPU that a user describes with a name, `sm_86`, `sm86` or `8.6`.
 
-    Raises UsageError for an unknown name and for a name of several capabilities, Unsatisfiable for
-    another maker's.
+    Raises UsageError for an unknown name and for a name with several capabilities, and
+    Unsatisfiable for another maker's GPU.
     """
     written_capability = WRITTEN_CAPABILITY.fullmatch(text.strip().lower())
     if written_capability is not None:
@@ -323,7 +332,7 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     matching_rows = rows_named(text, rows)
     capability = one_capability(text, matching_rows)
     name = text.strip()
-    # The name that the driver would print, if the text means one GPU.
+    # If the text means exactly one GPU, use the name that the driver would print.
     if len(matching_rows) == 1 and matching_rows[0].smi_names:
         name = matching_rows[0].smi_names[0]
     memory_bytes = one_memory(matching_rows)
@@ -335,12 +344,12 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
 
 
 def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
-    """The maker of a GPU, if it is not NVIDIA. UsageError if two makers use the name."""
+    """The maker of a GPU, if it is not NVIDIA. Raises UsageError if two makers use the name."""
     maker = maker_named(text)
     nvidia_rows = rows_or_none(text, rows)
     if maker is None or not nvidia_rows:
         return maker
-    # `M4` is a chip of Apple and a Tesla.
+    # `M4` is both an Apple chip and a Tesla.
     is_bare_chip = re.fullmatch(APPLE_CHIP, text.strip().lower())
     if maker is APPLE and is_bare_chip:
         chip = text.strip().upper()
@@ -352,7 +361,7 @@ def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
 
 
 def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """The GPU that somebody names, from any maker; UsageError if the name is unknown."""
+    """The GPU that a user names, from any maker. Raises UsageError if the name is unknown."""
     maker = maker_of_name(text, rows)
     if maker is None:
         return gpu_described(text, rows)
@@ -360,7 +369,7 @@ def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
 
 
 def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:
-    """The platform of a GPU that only exists on one, for example `linux-aarch64` for a GB200."""
+    """The platform of a GPU that only exists on one, such as `linux-aarch64` for a GB200."""
     matching_rows = rows_or_none(text, rows)
     platforms = {row.on for row in matching_rows}
     if len(platforms) != 1:

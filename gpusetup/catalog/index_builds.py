@@ -1,7 +1,7 @@
-"""Recognises builds of torch by the file names on an index.
+"""Recognises torch builds by the file names on an index.
 
-A name says the torch, the backend, the Python and the platform, but nothing about the kernels:
-those are taken from the most similar build of the catalog, so such a build is *inferred*.
+A file name shows the torch version, backend, Python and platform, but not the kernels. Those are
+taken from the most similar build in the catalog, so such a build is marked as *inferred*.
 """
 
 from __future__ import annotations
@@ -22,27 +22,30 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import cuda_of, parsed
 
 PLATFORM = re.compile(
-    # `manylinux_2_28_x86_64`, `manylinux2014_aarch64`, `linux_x86_64`.
+    # On Linux: `manylinux_2_28_x86_64`, `manylinux2014_aarch64` or `linux_x86_64`.
     r"(?P<many>manylinux\w*?|linux)_(?P<linux>x86_64|aarch64)"
     r"|(?P<win>win_amd64)"
-    # `macosx_11_0_arm64`.
+    # On macOS: `macosx_11_0_arm64`.
     r"|macosx_(?P<macos>\d+_\d+)_(?P<mac>arm64|x86_64)"
 )
 """The platform tag of a wheel's name."""
 OLDEST_GLIBC = "2.17"
-"""What torch's wheels of a platform without a number (`linux_x86_64`, `manylinux2014`) need."""
+"""The glibc that torch's wheels need if their platform tag has no number (`linux_x86_64`,
+`manylinux2014`).
+"""
 Family = Literal["linux", "windows", "macos"]
 Place = tuple[str, str, str, str]
-"""Torch, backend, system and machine of a build."""
+"""The torch version, backend, system and machine of a build."""
 LONGEST_NAME = 200
-"""Letters of a wheel's name: torch's have about 80. Longer ones are not torch's."""
+"""The maximum length of a wheel's name; torch's have about 80 characters."""
 
 
 def new_builds(names: Iterable[tuple[str, str]], catalog: Catalog) -> tuple[TorchBuild, ...]:
-    """The torch builds that the catalog does not contain, each with the Pythons of all its wheels.
+    """The torch builds that the catalog does not contain, each with the Python versions of all its
+    wheels.
 
-    `names` are file names, each with the folder that it lies in (`cu134`). Pre-releases, releases
-    older than the catalog, and names that are not torch's are left out: an index may list anything.
+    `names` are file names, each with its folder (`cu134`). An index may list anything, so
+    pre-releases, releases older than the catalog, and names that are not torch's are left out.
     """
     builds: dict[Place, TorchBuild] = {}
     for name, folder in names:
@@ -58,13 +61,13 @@ def new_builds(names: Iterable[tuple[str, str]], catalog: Catalog) -> tuple[Torc
 
 
 def _python_order(python: str) -> tuple[int, str]:
-    """A sort key for Python versions: 3.9 before 3.13, and 3.13 before 3.13t."""
+    """A sort key for Python versions: 3.9 comes before 3.13, and 3.13 before 3.13t."""
     length = len(python.rstrip("t"))
     return length, python
 
 
 def family_of(platform: re.Match[str]) -> Family:
-    """The system of a wheel's platform tag."""
+    """The operating system in a wheel's platform tag."""
     if platform["linux"]:
         return "linux"
     return "windows" if platform["win"] else "macos"
@@ -76,7 +79,7 @@ class NamedWheel(Frozen):
     torch: str
     label: str
     python: str
-    """`3.11`, `3.13t`."""
+    """The Python version, such as `3.11` or `3.13t`."""
     family: Family
     machine: str
     glibc: str | None = None
@@ -100,7 +103,7 @@ def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
     if platform is None or not is_cpython_3:
         return None
 
-    # `cp313t` is the ABI of the Python without a global lock.
+    # `cp313t` is the ABI of the free-threaded Python.
     free_threaded = "t" if abi.endswith("t") else ""
     machine = platform["linux"] or platform["mac"] or "x86_64"
     macos = (platform["macos"] or "").replace("_", ".")
@@ -116,7 +119,7 @@ def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
 
 
 def _glibc_of(platform: re.Match[str]) -> str | None:
-    """The C library that a Linux wheel needs: `2.28` for `manylinux_2_28_x86_64`."""
+    """The C library that a Linux wheel needs, such as `2.28` for `manylinux_2_28_x86_64`."""
     tag = platform["many"]
     if not tag:
         return None
@@ -127,7 +130,7 @@ def _glibc_of(platform: re.Match[str]) -> str | None:
 def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
     """The CPU or NVIDIA build with this file name; None for other builds.
 
-    A wheel without a label (macOS, old aarch64) is of the backend in whose folder it lies.
+    A wheel without a label (macOS, old aarch64) has the backend of its folder.
     """
     wheel = wheel_named(name, catalog)
     if wheel is None:
@@ -164,10 +167,12 @@ def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
 
 
 def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
-    """The newest torchvision for a torch that is not in the catalog; None if it may not fit."""
+    """The newest torchvision for a torch that is not in the catalog; None if that torchvision may
+    not work with it.
+    """
     newest = catalog.releases[-1]
     accepted = newest.torchvision_needs
-    # Only a torchvision that accepts a range of torches works with a later one.
+    # Only a torchvision that accepts a range of torch versions works with a later one.
     if accepted and torch in SpecifierSet(accepted):
         return newest.torchvision
     return None
@@ -176,10 +181,11 @@ def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
 def with_other_makers(
     names: Iterable[tuple[str, str]], catalog: Catalog
 ) -> tuple[tuple[OtherMakers, ...], frozenset[Place]]:
-    """The table of builds for other makers' GPUs, extended with those in these names, and the new
-    ones.
+    """The table of builds for other makers' GPUs, extended with the builds in these names; and the
+    new builds.
 
-    Only a torch whose CPU build the catalog knows is added, because that build tells the Pythons.
+    A torch is only added if the catalog knows its CPU build, because that build shows the Python
+    versions.
     """
     platforms_by_torch = {row.torch: dict(row.seen) for row in catalog.other_makers}
     new_places: set[Place] = set()
@@ -204,7 +210,7 @@ def with_other_makers(
 
 def _is_for_another_maker(wheel: NamedWheel) -> bool:
     """Whether a wheel is for GPUs from AMD or Intel."""
-    # A label may be anything: `+local`.
+    # A wheel may have any label, such as `+local`.
     if not re.fullmatch(LABEL, wheel.label):
         return False
     maker = maker_of(wheel.label)
@@ -212,9 +218,10 @@ def _is_for_another_maker(wheel: NamedWheel) -> bool:
 
 
 def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
-    """The most similar build on a platform, from which missing facts are assumed.
+    """The most similar build on a platform, from which the missing facts are taken.
 
-    That is the newest of the same backend, else of the same CUDA major, else of the highest CUDA.
+    It is the newest build for the same backend, otherwise for the same CUDA major version,
+    otherwise for the highest CUDA version.
     """
     cuda = cuda_of(backend)
     candidates = []

@@ -11,22 +11,22 @@ from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import Capability, parsed
 
 JETPACKS = facts(JetPack)
-"""Oldest first."""
+"""All JetPack releases, oldest first."""
 FIRST_OF_THOR = next(row for row in JETPACKS if row.torch_for)
 UNIFIED = next(row for row in JETPACKS if len(row.torch_for) > 1)
-"""From here on Orin runs the ordinary wheels too; no older board gets it."""
+"""The first release in which Orin runs the ordinary wheels too; older boards cannot install it."""
 BOARDS = frozenset(row.capability for row in facts(Integrated))
 """The GPUs that are part of a Jetson's chip."""
 
 
 L4T_RELEASE = re.compile(r"r?(\d\d)(?!\d)", re.IGNORECASE)
-"""The release of Jetson Linux at the beginning of a text: `R36 (release)`, `35.4.1`."""
+"""The release of Jetson Linux at the beginning of a text, such as `R36 (release)` or `35.4.1`."""
 JETPACK_VERSION = re.compile(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", re.IGNORECASE)
-"""A version of JetPack: `JetPack 6.1`, `JP7.2`, `nvidia-jetpack 7.0-b128`."""
+"""A version of JetPack, such as `JetPack 6.1`, `JP7.2` or `nvidia-jetpack 7.0-b128`."""
 
 
 def jetpack_of(board: str | None) -> JetPack | None:
-    """The JetPack of a Jetson's Linux release; None if a text only names an older board.
+    """Returns the JetPack for a Jetson's Linux release; None if a text only names an older board.
 
     >>> [row and row.l4t for row in map(jetpack_of, ("R36 (release)", "35.4.1", "JetPack 6.1"))]
     ['R36', 'R35', 'R36']
@@ -45,7 +45,7 @@ def jetpack_of(board: str | None) -> JetPack | None:
     if named_version is None:
         return FIRST_OF_THOR if "thor" in text.lower() else None
     version = parsed(named_version[1])
-    # The newest release that is not newer than the one named: `JetPack 6.1` is R36, as 6.0.
+    # Take the newest release that is not newer than the named one: `JetPack 6.1` is R36, as 6.0 is.
     for row in reversed(JETPACKS):
         row_version = parsed(row.name.removeprefix("JetPack "))
         if row_version.major == version.major and row_version <= version:
@@ -54,12 +54,12 @@ def jetpack_of(board: str | None) -> JetPack | None:
 
 
 def board_of(machine: Snapshot) -> str | None:
-    """The text that shows that a machine is a Jetson: its release, its model, or its only GPU."""
+    """The text which shows that a machine is a Jetson: its release, its model, or its only GPU."""
     if machine.os.jetson:
         return machine.os.jetson
     gpus = machine.gpus or ()
     board_names = {gpu.name for gpu in gpus if is_board_gpu(gpu)}
-    # A desktop that also has a Jetson's GPU in a text is no Jetson.
+    # A machine with a Jetson's GPU and a desktop GPU in its report is not a Jetson.
     has_only_board_gpus = all(gpu.name in board_names for gpu in gpus)
     if gpus and has_only_board_gpus:
         return gpus[0].name or None
@@ -76,7 +76,7 @@ def is_board_gpu(gpu: Gpu) -> bool:
 
 
 BOARD_WORD = re.compile(r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b")
-"""Words for a Jetson's chip; `nvgpu` is the driver that nvidia-smi names there."""
+"""Words for a Jetson's chip; `nvgpu` is the driver, which nvidia-smi prints there as the name."""
 
 
 @lru_cache(maxsize=1024)
@@ -86,7 +86,8 @@ def _names_a_board(name: str) -> bool:
 
 
 def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | None]) -> bool:
-    """Whether torch's aarch64 wheels work on the board: Thor from JetPack 7, Orin from 7.2."""
+    """Whether torch's aarch64 wheels work on the board: on Thor from JetPack 7, on Orin from
+    7.2."""
     served_capabilities = set(jetpack.torch_for)
     return bool(served_capabilities) and set(capabilities) <= served_capabilities
 

@@ -1,9 +1,10 @@
-"""Which binary code runs on which GPU.
+"""Which GPUs can run which binary code.
 
-The rule and its exceptions are those of CUDA and of the table inside torch 2.15 (`torch.cuda`):
-a kernel runs on the same major and an equal or later minor; PTX is compiled for any equal or
-newer GPU by a driver whose own CUDA is at least the build's; the integrated GPUs of Jetson
-boards run desktop kernels only from CUDA 13.2 on; 11.0 was called 10.1 before CUDA 13.0.
+The rule and its exceptions are those of CUDA and of the table inside torch 2.15 (`torch.cuda`). A
+kernel runs on GPUs with the same major version and an equal or later minor version. A driver can
+compile PTX for any equal or newer GPU if the driver's own CUDA version is at least the build's. The
+integrated GPUs of Jetson boards only run desktop kernels from CUDA 13.2 on. Capability 11.0 was
+called 10.1 before CUDA 13.0.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from gpusetup.model.versions import Capability
 
 BLACKWELL = Capability(10, 0)
 FIRST_FOR_BLACKWELL = (12, 8)
-"""The first CUDA whose libraries have code for it: torch's own PTX alone carries no model."""
+"""The first CUDA version whose libraries contain code for Blackwell. torch's own PTX alone is not
+enough to run a model.
+"""
 
 
 @cache
 def _boards() -> dict[Capability, Integrated]:
-    """The GPUs of Jetson boards by their capability."""
+    """The GPUs of Jetson boards, by compute capability."""
     boards = {}
     for row in facts(Integrated):
         boards[row.capability] = row
@@ -33,8 +36,9 @@ def _boards() -> dict[Capability, Integrated]:
 
 @cache
 def _today(capability: Capability) -> Capability:
-    """The current number of a compute capability: 10.1 of the first Thor is 11.0 since CUDA
-    13.0."""
+    """The current number of a compute capability: the first Thor's 10.1 is called 11.0 since CUDA
+    13.0.
+    """
     for name_today, board in _boards().items():
         if board.was == capability:
             return name_today
@@ -43,7 +47,7 @@ def _today(capability: Capability) -> Capability:
 
 @lru_cache(maxsize=256)
 def release(cuda: str) -> tuple[int, int]:
-    """A CUDA version as two numbers; (0, 0) for a text that is not a version.
+    """Returns a CUDA version as two numbers; (0, 0) for a text that is not a version.
 
     >>> release("13.0") > release("12.9")
     True
@@ -68,7 +72,7 @@ def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> boo
         return True
     board_of_kernel = _boards().get(kernel)
     board_of_gpu = _boards().get(gpu)
-    # A board's own kernels run on no desktop GPU.
+    # Kernels for a Jetson board do not run on any desktop GPU.
     if board_of_kernel and board_of_kernel.apart:
         return False
     if board_of_gpu and board_of_gpu.apart:
@@ -84,14 +88,14 @@ def compiles_for(
 ) -> bool:
     """Whether a driver that supports `driver_cuda` can compile PTX built with `cuda` for `gpu`.
 
-    An unknown driver compiles nothing: PTX counts only if it surely works.
+    If the driver is unknown, the result is false: PTX only counts if it surely works.
 
     >>> compiles_for(Capability(12, 0), Capability(12, 1), "12.9", "12.8")
     False
     """
     if cuda is None or driver_cuda is None:
         return False
-    # PTX of a newer architecture has instructions that an older GPU lacks.
+    # PTX for a newer architecture has instructions that an older GPU lacks.
     if _today(ptx) > _today(gpu):
         return False
     if gpu >= BLACKWELL and release(cuda) < FIRST_FOR_BLACKWELL:
@@ -100,7 +104,9 @@ def compiles_for(
 
 
 def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
-    """The code in a build that a GPU would run: `sm_86`, `compute_120`; None if there is none."""
+    """The code in a build that a GPU would run, such as `sm_86` or `compute_120`; None if there is
+    none.
+    """
     all_codes = build.kernels + build.ptx
     cuda = build.cuda
     return served_by_codes(all_codes, gpu, cuda, driver_cuda)
@@ -112,7 +118,7 @@ def served_by_codes(
 ) -> str | None:
     """Like `served_by`, for the kernels and PTX that an installed torch lists.
 
-    The kernel nearest to the GPU wins, and any kernel over PTX.
+    The kernel nearest to the GPU is chosen; PTX is only chosen if no kernel fits.
     """
     kernels = []
     ptx = []
@@ -132,7 +138,7 @@ def served_by_codes(
 
 
 def served(build: TorchBuild, gpus: Iterable[Gpu], driver_cuda: str | None) -> tuple[Served, ...]:
-    """The GPUs that a build supports, each with the code that it runs."""
+    """The GPUs that a build supports, each with the code that it would run."""
     # A build without CUDA has no kernels.
     if not build.cuda:
         return ()
@@ -146,7 +152,7 @@ def served(build: TorchBuild, gpus: Iterable[Gpu], driver_cuda: str | None) -> t
 
 
 CODE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
-"""An architecture as compilers name it: `sm_86`, `sm_90a`, `compute_120`."""
+"""An architecture as compilers name it, such as `sm_86`, `sm_90a` or `compute_120`."""
 
 
 def readable(codes: tuple[str, ...]) -> tuple[str, ...]:

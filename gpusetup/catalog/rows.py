@@ -1,4 +1,6 @@
-"""The rows of `data/catalog.json`: releases, drivers, GPUs, and which version changed what."""
+"""The rows of `data/catalog.json`: releases, drivers, GPUs, and the versions in which something
+changed.
+"""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -16,7 +18,7 @@ class TorchRelease(Frozen):
     released: str
     torchvision: str | None = None
     torchvision_needs: str | None = None
-    """The torch that this torchvision accepts where that is a range: `>=2.14.0`."""
+    """The torch versions that this torchvision accepts, if they are a range, such as `>=2.14.0`."""
     torchaudio: str | None = None
 
 
@@ -28,7 +30,7 @@ class Floor(Frozen):
     windows: str | None = None
 
     def on(self, family: str) -> str | None:
-        """The driver's version for an operating system; WSL uses Windows' driver."""
+        """The driver version for an operating system; WSL uses the Windows driver."""
         if family == "windows":
             return self.windows
         return self.linux
@@ -42,8 +44,9 @@ class Branch(Frozen):
 
 
 class Retired(Frozen):
-    """The last driver branch that supports an architecture; `minor` None means the whole major
-    version."""
+    """The last driver branch that supports an architecture. If `minor` is None, this applies to the
+    whole major version.
+    """
 
     major: int
     last_branch: int
@@ -53,29 +56,30 @@ class Retired(Frozen):
 class FirstDriver(Frozen):
     """The first driver that supports an architecture, or a product that needs a later one.
 
-    A branch alone (`570`) means every driver of it, on Windows too.
+    A bare branch (`570`) means every driver of that branch, on Windows too.
     """
 
     capability: Capability
     linux: str
     windows: str | None = None
     gpu: str | None = None
-    """The product's name, in words that its full name holds."""
+    """The product's name, as words that its full name contains."""
 
 
 class DefaultWheel(Frozen):
-    """The first torch from which the default package index has a backend for a platform."""
+    """The first torch version for which the default package index has a backend on a platform."""
 
     on: str
-    """`linux-x86_64`, or a system alone."""
+    """The platform, such as `linux-x86_64`, or only a system."""
     from_torch: str
     backend: str
 
 
 class Compiler(Frozen):
-    """The first toolkit whose nvcc compiles for an architecture, and the first that no longer does.
+    """The first toolkit whose nvcc compiles for an architecture, and the first one that no longer
+    does.
 
-    None: older than the table, and still so.
+    None means that support began before the table's first toolkit, or has not ended yet.
     """
 
     sm: str
@@ -84,14 +88,17 @@ class Compiler(Frozen):
 
 
 class OlderRelease(Frozen):
-    """The last Python for releases before a certain one, for which the table has no builds."""
+    """The last Python version for releases older than a certain one. The table of builds does not
+    contain these releases.
+    """
 
     before: str
     python: str
 
 
 class OlderKernels(Frozen):
-    """The oldest and the newest GPU that wheels before a certain release support."""
+    """The oldest and the newest GPU that the wheels of releases older than a certain one
+    support."""
 
     before: str
     oldest: Capability
@@ -99,39 +106,41 @@ class OlderKernels(Frozen):
 
 
 class OtherMakers(Frozen):
-    """The builds of one torch for GPUs of makers other than NVIDIA."""
+    """The builds of one torch version for GPUs from makers other than NVIDIA."""
 
     torch: str
     seen: Mapping[str, str]
-    """Platform -> the backends: `linux-x86_64` -> `rocm7.1 rocm7.2 xpu`."""
+    """Maps a platform to its backends, such as `linux-x86_64` to `rocm7.1 rocm7.2 xpu`."""
 
 
 class AmdRelease(Frozen):
-    """A torch on AMD's own index, whose extras choose the kernels for a target."""
+    """A torch release on AMD's own index, whose extras choose the kernels for a target."""
 
     torch: str
     torchvision: str
     torchaudio: str
     rocm: str
-    """As in the label of its version: `10.0.0`."""
+    """The ROCm version, as in the label of the torch version: `10.0.0`."""
     pythons: str
-    """`3.11 3.12`."""
+    """The Python versions, such as `3.11 3.12`."""
     on: str
-    """The platforms: `linux-x86_64 windows-x86_64`. Windows has Radeon and Ryzen only."""
+    """The platforms, such as `linux-x86_64 windows-x86_64`. On Windows, only Radeon and Ryzen are
+    supported.
+    """
 
 
 class Nightly(Frozen):
     """The backends that have nightly builds on a platform."""
 
     on: str
-    """`linux-x86_64`."""
+    """The platform, such as `linux-x86_64`."""
     backends: str
-    """`cpu cu126 cu130`."""
+    """The backends, such as `cpu cu126 cu130`."""
     as_of: str
 
 
 class Milestone(Frozen):
-    """The version with which something changed."""
+    """The version in which something changed."""
 
     name: str
     version: str
@@ -143,12 +152,16 @@ class CompanionRelease(Frozen):
     name: Name
     version: str
     torch: str
-    """The torch that it serves: `>=2.11.0`."""
+    """The torch versions that it supports, such as `>=2.11.0`."""
     cuda: Literal["label", "major", "release"] = "label"
-    """What must be torch's own: the whole label, CUDA's major, or its major and minor."""
+    """What must match torch: the whole label, the CUDA major version, or its major and minor
+    version.
+    """
     built_with: str | None = None
-    """The torch whose platforms and backends it was built for; None where no index was read."""
+    """The torch for whose platforms and backends it was built; None if no index was read."""
     seen: Mapping[str, str] = {}
-    """Platform -> the backends whose index lists it, where one was read: `cpu cu130 cu132`."""
+    """Maps each platform whose index was read to the backends that list this release: `cpu cu130
+    cu132`.
+    """
     unlabelled: Mapping[str, str] = {}
-    """Platform -> the backend of the wheel that carries no label."""
+    """Maps a platform to the backend of the wheel without a label."""

@@ -13,11 +13,13 @@ from gpusetup.model.versions import parsed
 
 
 class PossibleChange(Frozen):
-    """A possible change to the host or the request, and the question as it would be afterwards."""
+    """One possible change to the host or the request, with the question as it would be after that
+    change.
+    """
 
     kind: Literal["driver", "python", "torch", "backend"]
     to: str | None
-    """None: what the build that fits then has."""
+    """The value to change to; None if it depends on the build that then fits."""
     question: BuildQuestion
 
     @property
@@ -28,7 +30,7 @@ class PossibleChange(Frozen):
         return self.kind in of_the_host
 
     def advice(self, build: TorchBuild) -> Advice:
-        """The advice to make this change, naming the build that it would give."""
+        """The advice to make this change, with the build that would then fit."""
         of_build = build.torch if self.kind == "torch" else build.backend
         return Advice(
             change=self.kind,
@@ -39,15 +41,16 @@ class PossibleChange(Frozen):
 
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
     """The change that allows the newest torch; None if no change allows a newer torch than the
-    chosen one.
+    chosen build has.
 
-    One that keeps the wish comes before one that does not, and of two equally good the first.
+    A change that keeps the request is preferred to one that does not. Of two equally good changes
+    the first one is taken.
     """
     best_rank: tuple[object, ...] = ()
     advice = None
     above = chosen.torch if chosen else "0"
     for change in changes(question):
-        # With an answer, nobody is advised to want something else.
+        # If a build was chosen, do not advise the user to change their request.
         if chosen is not None and not change.keeps_wish:
             continue
         build = pick(change.question, above)
@@ -63,14 +66,16 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
 
 
 def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
-    """Yields all possible changes, least costly first: driver, Python, torch version, backend."""
+    """Yields all possible changes, the least costly first: driver, Python, torch version,
+    backend."""
     catalog, host, wish = question.catalog, question.host, question.wish
     for driver in other_drivers(question):
         other_host = replace(
             host,
             driver=driver,
             driver_cuda=catalog.driver_cuda(driver),
-            # What cuda-compat served, and what was assumed, were of the old driver.
+            # The assumed driver and the CUDA version that cuda-compat supports belong to the old
+            # driver.
             trusts_cuda=False,
             assumed_driver=None,
         )
@@ -80,12 +85,13 @@ def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
         other_host = replace(host, python=python, python_bits=64)
         changed = replace(question, host=other_host)
         yield PossibleChange(kind="python", to=python, question=changed)
-    # A torch that is wanted may name its backend (`2.5.1+cu124`), which is wanted all the same.
+    # The requested torch version may name its backend (`2.5.1+cu124`). The change to any torch
+    # version must keep that backend.
     any_torch = replace(wish, torch=None, backend=question.backend)
     changed = replace(question, wish=any_torch)
     yield PossibleChange(kind="torch", to=None, question=changed)
     torch = wish.torch.partition("+")[0] if wish.torch else None
-    # Who wants the CPU's build is not advised to want a GPU's.
+    # A user who wants the CPU build must not be advised to take a build for a GPU.
     backend = "cpu" if question.backend == "cpu" else "auto"
     any_backend = replace(wish, torch=torch, backend=backend)
     changed = replace(question, wish=any_backend)
@@ -99,7 +105,7 @@ def other_drivers(question: BuildQuestion) -> list[str]:
     drivers: set[str] = set()
     first_drivers = [first for _, first in host.first_drivers]
     for build in in_scope(question):
-        # A Jetson's driver comes with its JetPack.
+        # A Jetson's driver is part of its JetPack and cannot be updated separately.
         if build.driver_floor is None or host.board:
             continue
         driver = max((*first_drivers, build.driver_floor), key=parsed)
@@ -111,7 +117,7 @@ def other_drivers(question: BuildQuestion) -> list[str]:
             drivers.add(str(last_branch))
     usable = []
     for driver in sorted(drivers, key=parsed):
-        # Of several GPUs the oldest decides.
+        # Skip a driver that no longer supports the oldest of the GPUs.
         if not catalog.ends_before(host.gpus, driver):
             usable.append(driver)
     return usable
@@ -122,13 +128,13 @@ def other_pythons(question: BuildQuestion) -> list[str]:
     one is unknown."""
     python = (question.host.python or "").rstrip("t")
     minor = parsed(python).minor
-    # Of an unknown Python nobody says that another one is needed.
+    # If the current Python is unknown, another one cannot be recommended.
     if not minor:
         return []
     pythons: set[str] = set()
     for build in in_scope(question):
         pythons.update(build.pythons)
-    # Few packages have wheels for the build without the global lock.
+    # The free-threaded Python comes last, because few packages have wheels for it.
     usual = [python for python in pythons if not python.endswith("t")]
     usual.sort(key=parsed, reverse=True)
     return sorted(usual, key=lambda python: abs(parsed(python).minor - minor))

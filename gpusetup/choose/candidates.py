@@ -1,5 +1,6 @@
-"""The torch builds that can go together with packages, and the choice of a set from the companion
-table alone."""
+"""The torch builds that work with the requested packages. Can also choose a set of packages from
+the companion table alone.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +31,13 @@ from gpusetup.model.machine import Driver
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
-"""Older torch is tried only if it, or a release of a package, is asked for: there are too many."""
+"""Older torch versions are only tried if one of them, or a certain release of a package, is
+requested. Otherwise there would be too many to try.
+"""
 
 
 class PackageQuestion(Frozen):
-    """The question of which packages go together with which torch on a host."""
+    """A question: which of these packages and torch builds work together on this host?"""
 
     wish: Wish
     host: Host
@@ -53,7 +56,7 @@ class PackageQuestion(Frozen):
 
     @property
     def companions(self) -> CompanionQuestion:
-        """The same question in the form that the companion table needs."""
+        """The same question, in the form that the companion table's functions need."""
         return CompanionQuestion(
             words=self.words,
             host=self.host.facts,
@@ -65,20 +68,21 @@ class PackageQuestion(Frozen):
 def candidates(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The builds for which each package has a release, newest torch first; among builds of one
-    torch, `prefer` comes first, then the best for the host."""
+    """The builds for which each package has a release, newest torch first. Among builds of the same
+    torch version, `prefer` comes first, then the best one for the host.
+    """
     builds = question_of(question.wish, question.host, question.catalog)
     companions = question.companions
     fitting = []
     for build in fitting_builds(builds):
         is_old = parsed(build.torch) < parsed(OLDEST)
-        # Dozens of torches would be asked for in vain.
+        # Otherwise an index would be asked about dozens of old torch versions in vain.
         if is_old and not takes_old_torch(question):
             continue
         if why_none_fits(companions, build) is None:
             fitting.append(build)
     best = preference(builds)
-    # Two sorts, of which the second keeps the order of the first.
+    # The second sort keeps the order of the first for equal torch versions.
     fitting.sort(key=lambda build: (build != prefer, best(build)))
     fitting.sort(key=lambda build: parsed(build.torch), reverse=True)
     return tuple(fitting)
@@ -95,8 +99,9 @@ def builds_to_try(
 
 
 def takes_old_torch(question: PackageQuestion) -> bool:
-    """Whether torch versions before 2.5 are tried too, because a torch version or a package version
-    was requested."""
+    """Whether to try torch versions before 2.5 too, because a torch version or a package version
+    was requested.
+    """
     if question.wish.torch:
         return True
     requirements = map(Requirement, question.words)
@@ -104,7 +109,7 @@ def takes_old_torch(question: PackageQuestion) -> bool:
 
 
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
-    """The newest build that fits if the packages are ignored; None if none fits."""
+    """The newest build that fits if packages are ignored; None if no build fits."""
     builds = candidates(question.of_torch_alone)
     return builds[0] if builds else None
 
@@ -121,7 +126,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     steps: list[str] = []
     for project in question.companions.projects:
         alone = replace(question.companions, words=(project.name,))
-        # Only what is at fault needs a way out.
+        # Only packages that cause the failure need a workaround.
         if why_none_fits(alone, newest):
             steps += ways_without_release(project, newest, host.facts)
     steps += driver_that_helps(question, newest)
@@ -140,7 +145,7 @@ def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -
     or use an alternative."""
     torch_index = index_url(build.backend)
     alternative = project.way_out(build, torch_index)
-    # What cannot compute on these GPUs is not worth an hour of building.
+    # Do not suggest an hour of compiling for a package that cannot compute on these GPUs anyway.
     is_in_vain = why_not_on_gpus(project, build, host) is not None
     can_be_built = not is_in_vain and not any(map(project.has_wheels, project.rows))
     if can_be_built:
@@ -150,15 +155,16 @@ def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
-    """Yields advice to install a newer driver, if the packages have a release for a later CUDA
-    version."""
+    """Yields the advice to install a newer driver, if the packages have a release for a newer CUDA
+    version.
+    """
     unknown_driver = replace(question.host.machine, driver=Driver())
     host = host_of(unknown_driver, question.catalog)
     builds = candidates(replace(question, host=host))
     if not builds:
         return
     build = builds[0]
-    # The same CUDA needs no other driver.
+    # A build for the same CUDA major version would not need a newer driver.
     is_later_cuda = build.cuda_major != newest.cuda_major
     if build.driver_floor and is_later_cuda:
         yield f"or install a driver for CUDA {build.cuda_major}: {build.driver_floor} or newer"
@@ -168,7 +174,7 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
 
 
 class PackageSet(Frozen):
-    """Packages that go together with a build, and the reasons why some are not newer."""
+    """Packages that work together with a build, and the reasons why some of them are not newer."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
@@ -177,8 +183,9 @@ class PackageSet(Frozen):
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The set with the newest torch that works with every package according to the companion table,
-    without asking an index."""
+    """The set with the newest torch that works with every package. It comes from the companion
+    table, without asking an index.
+    """
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
@@ -201,8 +208,9 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 
 def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
-    """A requested package in a set: no exact version, but the limits from the request and the
-    companion table."""
+    """A requested package in a set. It has no exact version, only the limits from the request and
+    the companion table.
+    """
     name = name_of(word)
     project = companion_table().project(name)
     limits = Requirement(word).specifier
@@ -221,13 +229,14 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The versions of a package that the companion table allows with a build; an empty specifier if
-    it sets no limit."""
+    """The versions of a package that the companion table allows with a build. If the table sets no
+    limit, the specifier is empty.
+    """
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):
             continue
-        # A row without torch and CUDA excludes nothing.
+        # A row that names neither torch nor CUDA excludes no version.
         excludes = row.torch or row.cuda
         return SpecifierSet(row.versions if excludes else "")
     return SpecifierSet()
@@ -239,15 +248,15 @@ def how_to_build(name: str) -> str:
 
 
 def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """The version with the backend label that torch's index uses; unchanged for packages and builds
-    without labels.
+    """Returns the version with the label of the build's backend, as on torch's index. Packages and
+    builds without labels keep the plain version.
 
     >>> from gpusetup.catalog.file import load_catalog
     >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")
     >>> labelled("torchvision", "0.28.0", build), labelled("vllm", "0.32.0", build)
     ('0.28.0+cu130', '0.32.0')
     """
-    # The Mac's wheels have no label.
+    # torch's wheels for macOS have no label.
     if name not in FAMILY or not build.labelled:
         return version
     public, _, _ = version.partition("+")

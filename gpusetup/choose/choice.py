@@ -1,5 +1,6 @@
-"""The decision on a host's torch: the build, what happens to the installed torch, and why other
-builds were not chosen."""
+"""The decision about torch on a host: which build it gets, what happens to the installed torch, and
+why other builds were not chosen.
+"""
 
 from __future__ import annotations
 
@@ -31,55 +32,60 @@ Action = Literal[
     "refused",
     "nothing",
 ]
-"""What becomes of torch: it stays; the same again, because files are missing; it changes, and by
-which rule; it was not there; it would go to another maker's GPUs or to the CPU, which nobody asked
-for; nothing fits."""
+"""What happens to torch. "kept": it stays. "again": the same build is installed again, because
+files are missing. "same-version", "nearest-newer", "newest" and "upgrade": it is replaced by that
+rule. "first": torch was not installed. "refused": the new build would be for another maker's GPUs
+or for the CPU, without a request for that. "nothing": no build fits.
+"""
 
 
 class Choice(Frozen):
     """The decision that `install` carries out, `doctor` recommends and `resolve` prints."""
 
     build: TorchBuild | None = None
-    """What the environment holds afterwards; None if nothing fits, and `advice` names the change
-    that would help most. Of a refusal: what naming the backend would give."""
+    """The build in the environment afterwards. If no build fits, it is None, and `advice` names the
+    change that would help most. If the change is refused, it is the build that you would get by
+    naming its backend.
+    """
     action: Action = "nothing"
     reason: Text = None
-    """Why this torch comes or stays, in a sentence."""
+    """Why this torch is installed or kept, in one sentence."""
     alternatives: tuple[Fallback, ...] = ()
-    """Builds of the same torch, for an index that lacks the chosen one."""
+    """Other builds of the same torch, for an index that does not have the chosen one."""
     rejections: tuple[Rejection, ...] = ()
-    """Why not each of the others."""
+    """The builds that were not chosen, each with the reason."""
     packages: tuple[JointPackage, ...] = ()
-    """The set that goes together, if packages were wanted."""
+    """The packages of the set, if packages were requested."""
     held_back: tuple[HeldBack, ...] = ()
-    """What of the set is not at its newest, and why."""
+    """The packages of the set that are not at their newest release, each with the reason."""
     notes: tuple[str, ...] = ()
-    """What a reader should know of the build: a driver newer than the catalog, a guessed GPU."""
+    """What the user should know about the build, for example that the driver is newer than the
+    catalog or the GPU is a guess.
+    """
     notes_on_packages: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-    """What the packages beside torch are limited to: `numpy<2` beside a torch before 2.3."""
+    """The limits for packages besides torch, such as `numpy<2` for a torch before 2.3."""
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
     conda: TorchBuild | None = None
-    """What conda's channels have for the same question (an older torch at times)."""
+    """The build from conda's channels for the same question; its torch may be older."""
     installed: TorchBuild | None = None
-    """The torch that is there, as a build; None without one."""
+    """The installed torch as a build; None if torch is not installed."""
     newest: Choice | None = None
-    """The newest that fits, which `install --upgrade` would take."""
+    """The newest build that fits, which `install --upgrade` would install."""
     wish: Wish = Wish()
-    """What it answers: of a text, the wish that could be met."""
+    """The request that this choice answers. For a report, it is the request that could be met."""
     index_root: Text = None
-    """The mirror that commands and files name instead of torch's own index."""
+    """The root URL of a mirror, which commands and files use instead of torch's own index."""
     catalog_as_of: str = ""
 
     @property
     def index_url(self) -> str | None:
-        """The URL of the folder on torch's index that contains the build; None if no index
-        has it."""
+        """The URL of the folder on torch's index that has the build; None if no index has it."""
         build = self.build
         if build is None or build.channel != "pytorch":
             return None
-        # What nothing tells of an installed torch names no folder.
+        # If the installed torch's backend is unknown, no folder of the index can be named.
         if build.backend == UNREAD:
             return None
         root = self.index_root or INDEX_ROOT
@@ -87,23 +93,24 @@ class Choice(Frozen):
 
     @property
     def moves(self) -> bool:
-        """Whether torch is newly installed, replaced, or installed again."""
+        """Whether torch is installed for the first time, replaced, or installed again."""
         stays = ("kept", "refused", "nothing")
-        # "again" is an exchange, too: the same build with its missing files.
+        # "again" counts too, because it reinstalls the same build to restore its missing files.
         return self.action not in stays
 
     def limits_torch(self, torch: str) -> bool:
-        """Whether the choice is for this torch version, so that its `limits` apply."""
+        """Whether this choice has this torch version, so that its `limits` apply."""
         build = self.build
         if build is None:
             return False
         return build.torch == torch
 
     def at_root(self, root: str) -> Choice:
-        """The choice with the URLs of a mirror; unchanged if the build is not from torch's own
-        index."""
+        """The choice with a mirror's URLs. A build that is not from torch's own index stays as it
+        is.
+        """
         build = self.build
-        # conda's channels have mirrors of their own.
+        # conda's channels have their own mirrors.
         if root == INDEX_ROOT or build is None or build.channel != "pytorch":
             return self
         fallbacks = []
@@ -114,8 +121,8 @@ class Choice(Frozen):
 
 
 def crosses(installed: str | None, chosen: str | None) -> bool:
-    """Whether replacing the installed backend with the chosen one gives up the GPUs of the maker
-    that torch was built for.
+    """Whether replacing the installed backend with the chosen one gives up support for the
+    installed backend's GPUs.
 
     >>> crosses("cu130", "cpu"), crosses("rocm6.4", "cu130"), crosses("cpu", "cu130")
     (True, True, False)
@@ -123,10 +130,11 @@ def crosses(installed: str | None, chosen: str | None) -> bool:
     (True, False)
     """
     maker, new_maker = maker_of(installed), maker_of(chosen)
-    # Nothing tells whose GPUs it is for: only the CPU's build would surely serve none.
+    # It is unknown whose GPUs the installed torch is for, but a CPU build certainly supports none
+    # of them.
     if installed == UNREAD:
         return new_maker is None
-    # A CPU build serves no maker's GPUs that could be left.
+    # A CPU build supports no maker's GPUs, so none can lose support.
     if maker is None:
         return False
     return new_maker != maker

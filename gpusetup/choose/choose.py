@@ -1,15 +1,15 @@
 """Decides which torch a host gets. doctor, resolve, install, fleet and the API all use this module.
 
-The ladder, each step only where the one before has no answer:
+The first of these cases that applies decides:
 
     1. a GPU of AMD or Intel, or a build for one, is named: that maker's newest build;
-    2. nothing is named: what the machine or its text shows is wanted, the strictest wish first,
-       until one can be met;
-    3. only packages are named, and torch is there: it stays, whether or not it serves;
-    4. the least change to the torch that is there, or the newest that fits.
+    2. nothing is named: the requests that the machine or the report shows, strictest first, until
+       a build meets one;
+    3. only packages are named, and torch is installed: it stays, whether it works or not;
+    4. otherwise the smallest change to the installed torch, or the newest build that fits.
 
-With packages, the torch of the ladder is the first that is tried; the index or the table of
-companions decides which torch goes together with them.
+If packages are requested, that torch is only the first one to be tried. The index or the companion
+table decides which torch works with the packages.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from gpusetup.model.frozen import replace
 
 def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None = None) -> Choice:
     """Choose the torch build for a host, what happens to the installed torch, and the packages that
-    go with it.
+    work with it.
 
-    `index` is asked for the packages of the wish; without one they are left to the installer, or
-    (`wish.offline`) chosen by the table of companions. Unsatisfiable if packages have nothing here.
+    `index` is asked for the requested packages. Without an index, the installer chooses them or, if
+    `wish.offline` is set, the companion table does. Raises Unsatisfiable if no set of packages fits
+    this host.
     """
     choice = choose_with_packages(wish, host, catalog, index)
     build = choice.build
     if build is None:
         return choice
-    # Whatever comes along with torch must go with it: doctor asks the same table.
+    # Packages that come with torch must work with it. doctor uses the same table.
     numpy = numpy_beside(build.torch, catalog)
     if numpy is None:
         return choice
@@ -52,8 +53,9 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
 def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
-    """Choose torch, together with the requested packages if an index or the companion table can be
-    asked."""
+    """Choose torch, and also the requested packages if an index or the companion table can be
+    asked.
+    """
     maker = maker_to_serve(wish, host)
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:
@@ -69,7 +71,8 @@ def choose_with_packages(
     question = PackageQuestion(wish=wish, host=host, catalog=catalog)
     if wish.offline:
         return with_packages(choice, set_by_table(question), question)
-    # No index is known to have a build that was only read (a nightly, a vendor's).
+    # A nightly build or a vendor's build is known only from its installed files, so no index is
+    # known to have it.
     is_on_an_index = choice.moves or choice.build is None or bool(choice.build.pythons)
     if index is None or not is_on_an_index:
         return choice
@@ -77,9 +80,11 @@ def choose_with_packages(
     chosen = set_by_index(
         question,
         index,
-        # An environment that has a torch starts from there; a new one from the newest.
+        # In an environment with torch, the search starts with that build, otherwise with the
+        # newest.
         prefer=choice.build if choice.installed else None,
-        # torch that stays is given up only for packages that would be years behind beside it.
+        # An installed torch that works is replaced only if the packages would otherwise be years
+        # behind.
         behind_days=0 if choice.moves else YEAR,
     )
     return with_packages(choice, chosen, question)
@@ -97,8 +102,9 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """Choose torch by what the machine or the report asks for: the first request that a build
-    meets, otherwise the last one."""
+    """Choose torch by what the machine or the report asks for. The first request for which a build
+    exists wins; if there is none, the last request.
+    """
     choice = Choice()
     for shown_wish in wishes_shown(host.machine, catalog):
         choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
@@ -111,17 +117,17 @@ def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:
-    """The choice changed to the torch that goes together with the packages, with the version of
-    each package.
+    """The choice, changed to the torch that works with the packages, with the version of each
+    package.
 
-    torch that stays, and goes with them as it is, leaves the packages to the installer.
+    If the installed torch stays and works with the packages, the installer chooses their versions.
     """
     wish = question.wish
     stays = choice.build is not None and not choice.moves
     if stays and is_same_build(choice, chosen):
         return choice
     exact = wish.exactly(chosen.build)
-    # The backend is named too, unless that would leave a maker's GPUs.
+    # Name the backend too, unless that would give up the GPUs of the installed torch's maker.
     installed = choice.installed
     if installed is not None and crosses(installed.backend, chosen.build.backend):
         exact = replace(exact, backend=wish.backend)
@@ -130,7 +136,7 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
         moved,
         build=with_companions(moved.build, chosen),
         reason=reason_with_packages(choice, moved, chosen, question),
-        # What speaks against other builds is told by what holds the packages back.
+        # The packages that are held back already explain why other builds were not chosen.
         rejections=(),
         advice=None,
         packages=chosen.packages,
@@ -140,7 +146,7 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
 
 
 def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
-    """Whether the packages go together with the torch that was chosen without them."""
+    """Whether the packages work with the torch that was chosen without them."""
     build = choice.build
     if build is None:
         return False
@@ -150,8 +156,9 @@ def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
 def reason_with_packages(
     choice: Choice, moved: Choice, chosen: PackageSet, question: PackageQuestion
 ) -> str | None:
-    """The reason for this torch: the same as without packages, or the package that prevents the
-    other torch; None if unknown."""
+    """The reason for this torch: the same as without packages, or the package that rules out the
+    newer torch; None if unknown.
+    """
     if is_same_build(choice, chosen):
         return choice.reason
     if choice.build is not None and not choice.moves:
@@ -165,7 +172,7 @@ def reason_with_packages(
 
 
 def with_companions(build: TorchBuild | None, chosen: PackageSet) -> TorchBuild | None:
-    """The build with the torchvision and torchaudio versions from a set; None stays None."""
+    """The build with the set's torchvision and torchaudio versions; None if there is no build."""
     if build is None:
         return None
     versions = {package.name: package.version for package in chosen.packages}

@@ -1,5 +1,6 @@
-"""What an installer is asked for: torch's packages, other packages, packages that change with
-torch, and what must not change."""
+"""What an installer should install: torch's packages, other packages and packages that change with
+torch. Also names what must not change.
+"""
 
 from __future__ import annotations
 
@@ -21,29 +22,32 @@ class Coming(Frozen):
     """What will be installed into an environment, and which versions must stay."""
 
     family: tuple[str, ...] = ()
-    """Of torch's family, torch first."""
+    """torch and its companions, torch first."""
     packages: tuple[str, ...] = ()
-    """Everything else that is wanted, as requirements for the default index."""
+    """The other requested packages, as requirements for the default index."""
     on_torch_index: tuple[str, ...] = ()
-    """What of the packages comes from torch's own index: `torchcodec==0.17.0+cu126`."""
+    """The requested packages that come from torch's own index, such as `torchcodec==0.17.0+cu126`.
+    """
     followers: tuple[str, ...] = ()
-    """What is installed, takes another torch than the one to come, and is asked for again."""
+    """Installed packages to install again, because their current release needs another torch than
+    the new one.
+    """
     pinned: tuple[str, ...] = ()
-    """What must stay as it is: `torch==2.9.1+cu130`."""
+    """The packages that must stay at their version, such as `torch==2.9.1+cu130`."""
 
     @property
     def is_nothing(self) -> bool:
         """Whether nothing needs to be installed."""
-        # Followers and what is pinned come or stay along with these.
+        # Followers and pinned packages are by themselves no reason to install anything.
         wanted = (*self.family, *self.packages, *self.on_torch_index)
         return not wanted
 
 
 def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What to install for a choice: torch and what changes with it or, if torch stays, only
-    packages that keep it.
+    """What to install for a choice. If torch changes, this is torch and what changes with it,
+    otherwise only packages that work with the current torch.
 
-    Unsatisfiable if a wanted companion has no release for the torch that stays.
+    Raises Unsatisfiable if a requested companion has no release for the torch that stays.
     """
     if choice.moves:
         return coming_with_torch(choice, host, catalog)
@@ -65,8 +69,9 @@ def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What to install if torch stays, and the installed versions to pin. Raises Unsatisfiable if a
-    companion has no release for that torch."""
+    """What to install if torch stays, and which installed versions to pin. Raises Unsatisfiable if
+    a companion has no release for that torch.
+    """
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that stays is a build"
     installed = installed_packages(machine)
@@ -75,7 +80,7 @@ def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
     for name in wanted_family(choice, host):
         if name != "torch" and name not in installed:
             missing.append(name)
-    # A nightly, or a build of one's own: no index is known to have its companions.
+    # For a nightly or a self-compiled torch, no index is known to have companions.
     versions = build.family()
     for name in (*missing, *to_repair):
         is_wanted = name in missing or name in choice.wish.family
@@ -114,36 +119,38 @@ def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str,
     build = choice.build
     if numpy is None or build is None:
         return ()
-    # An installer leaves what is there, whatever a constraint says of what comes.
+    # A constraint does not make an installer replace a numpy that is already installed.
     fits = takes_numpy(build.torch, numpy.version, catalog)
     return () if fits else (NUMPY_1,)
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
-    """torch and the companions to install: those that were requested or are in the set; if only
-    torch was requested, the installed ones."""
+    """torch and the companions to install: those that were requested or are in the chosen set. If
+    only torch was requested, they are the installed companions.
+    """
     wish = choice.wish
     members = {"torch", *wish.family}
     members.update(package.name for package in choice.packages)
     names_only_torch = members == {"torch"} and not wish.packages
     if names_only_torch:
-        # They move with it.
+        # Installed companions change together with torch.
         members.update(installed_family(host.machine))
     return tuple(name for name in FAMILY if name in members)
 
 
 def exact_packages(choice: Choice) -> tuple[str, ...]:
-    """The requested packages as requirements, with exact versions if a set was chosen; without
-    those that come from torch's index."""
+    """The requested packages as requirements, with exact versions if a set was chosen. Packages
+    from torch's own index are left out.
+    """
     chosen = {package.name: package for package in choice.packages}
     words = []
     for word in choice.wish.packages:
         package = chosen.get(name_of(word))
-        # Nobody was asked: the installer chooses within the word.
+        # Without a version from an index, the installer chooses one that the requirement allows.
         if package is None or package.version is None:
             words.append(word)
             continue
-        # Another list has these, because they come from another index.
+        # `on_torch_index` lists these, because they come from another index.
         if package.index_url:
             continue
         requirement = Requirement(word)

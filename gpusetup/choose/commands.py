@@ -1,9 +1,9 @@
 """Turns a choice into commands for uv, pip or conda. Pure functions.
 
-uv and pip take torch and its companions from torch's index, the rest from the user's own. conda has
-the channel `pytorch` up to torch 2.5.1, conda-forge's `pytorch-gpu` after it: plain `pytorch` there
-silently solves to a CPU build where no GPU is seen, so the metapackage and `cuda-version` say what
-is meant.
+uv and pip install torch and its companions from torch's index and everything else from the user's
+own index. conda uses the channel `pytorch` up to torch 2.5.1 and conda-forge's `pytorch-gpu` for
+later versions. On conda-forge, plain `pytorch` silently becomes a CPU build if no GPU is visible.
+So the metapackage and `cuda-version` state which build is wanted.
 """
 
 from __future__ import annotations
@@ -26,43 +26,48 @@ class InstallerOptions(Frozen):
     """What an installer command should install, and where."""
 
     python: str | None = None
-    """The target interpreter; None leaves it to the installer's own rule."""
+    """The target interpreter; None leaves the choice to the installer."""
     packages: Words = FAMILY
-    """What is to be installed, companions without a release for this torch left out."""
+    """The packages to install, without companions that have no release for this torch."""
     on_torch_index: Words = ()
-    """Requirements besides torch's family that come from torch's own index:
-    `torchcodec==0.17.0+cu126`."""
+    """Requirements that come from torch's own index, besides torch and its companions:
+    `torchcodec==0.17.0+cu126`.
+    """
     index_root: str = INDEX_ROOT
     again: bool = False
-    """The family is there at this version already, but not whole."""
+    """Whether this version is already installed but incomplete, so that it must be reinstalled."""
     conda_prefix: str | None = None
     """The conda environment; None means the active one."""
     conda_name: str | None = None
     """The name of a new conda environment that is created first."""
     conda_python: str | None = None
-    """The Python of that new environment: `3.11`, `3.13t`; None leaves it to conda."""
+    """The Python of that new environment, such as `3.11` or `3.13t`; None leaves the choice to
+    conda.
+    """
 
     @property
     def beside_torch(self) -> Words:
         """The packages to install other than torch, torchvision and torchaudio."""
         others = []
         for package in self.packages:
-            # A word with a version is no member's name: torch's family comes by its names.
+            # A word with a version is not the name of a companion; torch and its companions are
+            # listed by their bare names.
             if package not in FAMILY:
                 others.append(package)
         return tuple(others)
 
 
 def started(python: str | None) -> Words:
-    """The command that starts a Python interpreter; a portable Python gets `-s`, which ignores the
-    user's own packages.
+    """The command that starts a Python interpreter. A portable Python gets `-s`, so that it ignores
+    packages in the user's home folder.
 
     >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
     (('python',), ('-s',))
     """
     executable = python or "python"
     is_portable = "python_embed" in executable
-    # Such a package has everything in its folder; the user's site-packages would hide it.
+    # A portable Python has all its packages in its own folder, which the user's site-packages would
+    # hide.
     return (executable, "-s") if is_portable else (executable,)
 
 
@@ -81,8 +86,9 @@ def carries_label(build: TorchBuild, package: str) -> bool:
     """Whether the version of this package's wheel certainly ends in `+<backend>`."""
     if not build.labelled:
         return False
-    # aarch64 companions did not for years and do now: without the label the requirement matches
-    # both, and the step says to reinstall, so that a CPU build does not count as satisfied.
+    # On aarch64, companions had no label for years, but do now. Without a label the requirement
+    # matches both kinds. The step therefore reinstalls, so that an installed CPU build does not
+    # count as satisfied.
     return package == "torch" or build.machine == "x86_64"
 
 
@@ -91,7 +97,8 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
     requirements = []
     for name, version in build.family(packages).items():
         requirement = f"{build.project(name)}=={version}"
-        # Without the label another build of the same version would count as installed.
+        # Without the label, an installed build of the same version for another backend would
+        # satisfy the requirement.
         if carries_label(build, name):
             requirement += f"+{build.backend}"
         requirements.append(requirement)
@@ -99,8 +106,9 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
 
 
 def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
-    """The packages that must be reinstalled, because an installer would wrongly take the installed
-    build for the right one."""
+    """The packages that must be reinstalled, because an installer would mistake the installed build
+    for the right one.
+    """
     names = []
     for name in build.family(options.packages):
         if options.again or not carries_label(build, name):
@@ -109,10 +117,11 @@ def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
 
 
 def limits_beside_torch(choice: Choice, options: InstallerOptions) -> Words:
-    """Requirements that limit dependencies, such as `numpy<2` for torch before 2.3; empty if torch
-    is installed alone."""
+    """Requirements that limit dependencies, such as `numpy<2` for torch before 2.3; empty if only
+    torch is installed.
+    """
     companions = build_companions(choice, options)
-    # torch alone brings no numpy, and does not need one.
+    # torch by itself neither installs numpy nor needs it.
     return choice.limits if companions or options.beside_torch else ()
 
 
@@ -122,7 +131,7 @@ def build_companions(choice: Choice, options: InstallerOptions) -> Words:
     if build is None:
         return ()
     family = build.family(options.packages)
-    # They bring numpy, which torch alone does not.
+    # Companions depend on numpy, torch does not.
     family.pop("torch", None)
     return tuple(family)
 
@@ -133,8 +142,9 @@ def build_companions(choice: Choice, options: InstallerOptions) -> Words:
 def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The steps for uv: torch from its own index, then everything else from the default index.
 
-    torch's own index stands before those of the user's configuration: uv stops at the first that
-    has a project, and its `--index-url` yields to UV_DEFAULT_INDEX.
+    torch's own index comes before the indexes in the user's configuration, because uv uses the
+    first index that has a project. `--index-url` would not work here, because UV_DEFAULT_INDEX
+    overrides it.
     """
     build = chosen_wheel(choice)
     url = build.index or index_url(build.backend, options.index_root)
@@ -149,8 +159,9 @@ def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for pip, run as `python -m pip` of the environment: torch from its own index, then
-    everything else."""
+    """The steps for pip, run as the environment's `python -m pip`: torch from its own index, then
+    everything else.
+    """
     build = chosen_wheel(choice)
     url = build.index or index_url(build.backend, options.index_root)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
@@ -163,14 +174,15 @@ def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 NEEDS_ITS_INDEX = ("amd", "intel")
-"""The makers whose builds of torch need packages that only torch's own index has (their Triton)."""
+"""The makers whose torch builds need packages that only torch's own index has (their Triton)."""
 
 
 def _steps(
     install: Words, from_torch_index: Words, choice: Choice, options: InstallerOptions
 ) -> tuple[Step, ...]:
-    """The steps: torch's packages from their own index (without dependencies, except for AMD and
-    Intel), then everything else from the default index."""
+    """The steps: first torch's packages from their own index (without dependencies, except for AMD
+    and Intel), then everything else from the default index.
+    """
     build = chosen_wheel(choice)
     exact = (*exact_family(build, options.packages), *options.on_torch_index)
     limits = limits_beside_torch(choice, options)
@@ -183,7 +195,7 @@ def _steps(
             title=f"{', '.join(exact)} and what they need, from torch's own index",
             argv=(*install, *from_torch_index, *exact),
         )
-        # Everything that torch needs is there by then.
+        # All of torch's dependencies are installed by then.
         is_all = not options.beside_torch
         rest_step = Step(title="the rest from your default index", argv=everything)
         return (whole_family,) if is_all else (whole_family, rest_step)
@@ -200,23 +212,26 @@ CHANNELS = {
     "conda-pytorch": ("pytorch", "nvidia", "conda-forge"),
     "conda-forge": ("conda-forge",),
 }
-"""The channels of each kind of build; the third of the first brings what torch needs."""
+"""The conda channels for each kind of build. With the channel `pytorch`, conda-forge comes last and
+provides torch's dependencies.
+"""
 
 MKL = "mkl<2024.1"
-"""The channel pytorch's Linux builds need a symbol that MKL 2024.1 took away
-(https://github.com/pytorch/pytorch/issues/123097)."""
+"""Builds of the channel `pytorch` for Linux need a symbol that MKL 2024.1 removed
+(https://github.com/pytorch/pytorch/issues/123097).
+"""
 
 
 def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The steps for conda: one, or three if a new environment is created.
 
-    Unsatisfiable where conda's channels have no build that fits.
+    Raises Unsatisfiable if conda's channels have no build that fits.
     """
     if not {*FAMILY} & {*options.packages}:
         return (beside_torch_that_stays(options),)
     build = choice.build
     if build is None or build.channel == "pytorch":
-        # Beside each wheel the build of conda's channels is chosen, too.
+        # For each wheel, the matching build from conda's channels is chosen too.
         build = choice.conda
     if build is None:
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
@@ -224,7 +239,8 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     for channel in CHANNELS[build.channel]:
         channels += ("--channel", channel)
     specs = (*conda_specs(build, options.packages), *options.beside_torch)
-    # conda-forge's torch says itself which numpy it takes; the channel pytorch's does not.
+    # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
+    # does not.
     is_limited = build.channel == "conda-pytorch" and choice.limits_torch(build.torch)
     limits = choice.limits if is_limited else ()
     install = Step(
@@ -248,8 +264,8 @@ def beside_torch_that_stays(options: InstallerOptions) -> Step:
 
 def conda_target(options: InstallerOptions) -> Words:
     """The conda options that name the environment; empty for the active one."""
-    # The new one is named even though it is active by then: where `conda activate` fails, its
-    # packages must not go into another environment.
+    # The new environment is named even though it should be active by then. If `conda activate`
+    # fails, its packages must not go into another environment.
     if options.conda_name:
         return ("--name", options.conda_name)
     if options.conda_prefix:
@@ -261,16 +277,16 @@ def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
     """The steps that create and activate a new conda environment with its Python; empty if none was
     requested.
 
-    Without `--yes`: conda asks before it removes an environment of that name.
+    The commands omit `--yes`, so that conda asks before it removes an environment of the same name.
     """
     name, version = options.conda_name, options.conda_python
     if not name:
         return ()
     python = f"python={version}" if version else "python"
     if version and version.endswith("t"):
-        # conda-forge's name for the build without the global lock.
+        # On conda-forge, the free-threaded Python has this name.
         python = f"python-freethreading={version.rstrip('t')}"
-    # Both kinds of channels take Python, and what torch needs, from conda-forge.
+    # With both kinds of channels, Python and torch's dependencies come from conda-forge.
     source = ("--override-channels", "--channel", "conda-forge")
     create = ("conda", "create", "--name", name, *source, python)
     return (
@@ -282,14 +298,14 @@ def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
 def conda_specs(build: TorchBuild, packages: Words) -> Words:
     """The conda match specs for torch and its companions.
 
-    Companions are pinned on the channel `pytorch`; on conda-forge the solver takes those that
-    were built for this torch.
+    On the channel `pytorch`, the companions' versions are pinned. On conda-forge, the solver picks
+    the companions that were built for this torch.
     """
     companions = build.family(packages)
     companions.pop("torch", None)
     if build.channel == "conda-pytorch":
         return specs_of_channel_pytorch(build, companions)
-    # Plain `pytorch` solves to a CPU build where no GPU is seen.
+    # Plain `pytorch` becomes a CPU build if no GPU is visible.
     metapackage = "pytorch-gpu" if build.cuda else "pytorch-cpu"
     specs = [f"{metapackage}={build.torch}", *companions]
     if build.cuda:
@@ -302,7 +318,7 @@ def specs_of_channel_pytorch(build: TorchBuild, companions: Mapping[str, str]) -
     specs = [f"pytorch::pytorch=={build.torch}"]
     for name, version in companions.items():
         specs.append(f"pytorch::{name}=={version}")
-    # Which of two builds is meant says a metapackage.
+    # A metapackage selects the CUDA or the CPU build.
     flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
     specs.append(flavour)
     if build.os == "linux":
@@ -313,8 +329,9 @@ def specs_of_channel_pytorch(build: TorchBuild, companions: Mapping[str, str]) -
 # --- a tool of uv ---------------------------------------------------------------------------------
 
 UV_BACKENDS = r"cpu|xpu|cu(?:118|12[0-9]|13[02])|rocm7\.[12]"
-"""What `uv tool install --torch-backend` takes among the backends of torch's releases since 2.0, by
-the help of uv 0.13.9; for others the index is named."""
+"""The backends of torch releases since 2.0 that `uv tool install --torch-backend` accepts,
+according to the help of uv 0.13.9. For other backends the command names the index.
+"""
 
 
 def tool_command(
@@ -323,7 +340,7 @@ def tool_command(
     """The uv command that installs a tool together with torch from its own index; None if no
     package is given.
 
-    torch is pinned beside the tool, so that `uv tool upgrade` keeps it.
+    torch is pinned together with the tool, so that `uv tool upgrade` keeps it.
 
     >>> " ".join(tool_command(["whisperx==3.4"], "2.15.0", "cu130", None) or ())
     'uv tool install --torch-backend cu130 --with torch==2.15.0 whisperx==3.4'
@@ -341,4 +358,6 @@ def tool_command(
 
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
-"""Installer -> the steps it would take; pure, so that what is shown is what is run."""
+"""Maps an installer to the function that returns its steps. These are pure functions, so that the
+shown commands are the ones that are run.
+"""

@@ -1,8 +1,8 @@
-"""Which packages go together with a torch build, according to the companion table and the catalog.
+"""Decides which packages work with a torch build, according to the companion table and the catalog.
 Pure functions.
 
-doctor, resolve and install ask here. A reason says what is wrong and where that is known from;
-None means that nothing speaks against the two.
+doctor, resolve and install use this module. A reason says what is wrong and which source says so;
+None means that nothing is known against the pair.
 """
 
 from __future__ import annotations
@@ -32,24 +32,27 @@ from gpusetup.model.versions import allows, cuda_of, parsed
 from gpusetup.readings.packages import normalised
 
 EXACT = re.compile(r"===?([^*,]+)")
-"""One release by its version."""
+"""A requirement for exactly one version."""
 CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
-"""`jax[cuda12]`: an extra that brings the libraries of one CUDA."""
+"""An extra such as in `jax[cuda12]`, which brings the libraries for one CUDA version."""
 
 
 class CompanionQuestion(Frozen):
-    """The requirements that should go together with torch, the host, and how to use the companion
-    table."""
+    """The requirements that should work together with torch, the host, and how to use the companion
+    table.
+    """
 
     words: tuple[str, ...]
     host: HostFacts
     catalog: Catalog
     only_table: bool = False
-    """Whether no index is asked: then what the table says of packages that declare their torch
-    themselves counts too."""
+    """Whether no index is asked. In that case the table also counts for packages that declare their
+    torch themselves.
+    """
 
     takes_torch_index: bool = True
-    """Whether packages that torch's own index has for each CUDA are taken from there."""
+    """Whether packages that torch's own index has for each CUDA version are installed from there.
+    """
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +86,7 @@ def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | Non
         reasons = []
         for row in rows_meant(companions, project):
             reasons.append(why_row_differs(companions, project, row, build))
-        # One row that fits is enough: the others are older or newer releases.
+        # One row that fits is enough, because the other rows are about older or newer releases.
         if reasons and all(reasons):
             return reasons[0]
     return None
@@ -92,7 +95,7 @@ def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | Non
 def why_extra_differs(word: str, build: TorchBuild) -> str | None:
     """The reason why a requirement's extra (`jax[cuda12]`) does not match the build's CUDA version;
     None if it does."""
-    # A CPU build loads no library of CUDA that could differ.
+    # A CPU build loads no CUDA library whose version could differ.
     if build.cuda is None:
         return None
     majors = []
@@ -107,11 +110,13 @@ def why_extra_differs(word: str, build: TorchBuild) -> str | None:
 
 
 def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
-    """The table rows of a package to consider: those of the requested exact version, otherwise the
-    general ones."""
+    """The table rows that matter for a package: those for the requested exact version, otherwise
+    the general ones.
+    """
     rows = rows_of_exact_release(companions, project)
     if not rows and not companions.only_table:
-        # A row for a single release that was built differently does not apply to the others.
+        # Leave out a row for a single release that was built differently, because it does not apply
+        # to other releases.
         for row in project.rows:
             if not EXACT.fullmatch(row.versions):
                 rows.append(row)
@@ -125,7 +130,8 @@ def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, .
 
 def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
     """The table rows for a package that is requested with an exact version, such as `vllm==0.32.0`;
-    empty if none is."""
+    empty if there are none.
+    """
     rows = []
     for word in companions.words:
         if name_of(word) != project.name:
@@ -140,11 +146,11 @@ def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> li
 def why_row_differs(
     companions: CompanionQuestion, project: Project, row: Pair, build: TorchBuild
 ) -> str | None:
-    """The reason why the releases in a row do not go together with a build; None if they do."""
+    """The reason why the releases in a row do not work with a build; None if they do."""
     versions = row.versions.removeprefix("==")
     releases = f"{project.name} {versions}"
     if companions.only_table and not project.has_wheels(row):
-        # An index that is asked says itself that it has no wheel.
+        # If an index is asked, it reports a missing wheel itself.
         return f"{releases} has no wheel on an index ({row.source})"
     usual = usual_major(companions.catalog, build)
     is_for_each_cuda = companions.takes_torch_index and is_from_torch_index(project, build, usual)
@@ -155,7 +161,7 @@ def why_row_differs(
         if build.cuda:
             torch = f"torch for CUDA {build.cuda}"
         return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
-    # An index reads itself what a package declares.
+    # An index reads a package's declared dependencies itself.
     table_counts = companions.only_table or not project.declares
     if not table_counts or not row.torch:
         return None
@@ -167,7 +173,7 @@ def why_row_differs(
 def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) -> bool:
     """Whether a package must come from torch's own index, because its release on the default index
     is for another CUDA version."""
-    # That of the default index is built for another CUDA.
+    # The default index's release is built for another CUDA version.
     differs = build.cuda_major != usual_cuda
     return project.on_torch_index and differs
 
@@ -175,7 +181,7 @@ def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) ->
 def names_on_torch_index(
     names: Iterable[str], build: TorchBuild, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The packages among these that come from torch's own index for this build."""
+    """Those of the given packages that come from torch's own index for this build."""
     usual = usual_major(catalog, build)
     matching = []
     for name in dict.fromkeys(names):
@@ -188,15 +194,16 @@ def names_on_torch_index(
 def why_release_differs(
     companions: CompanionQuestion, name: str, version: str, build: TorchBuild
 ) -> str | None:
-    """The reason why one release of a package does not go together with a build; None if the table
-    has no objection."""
+    """The reason why one release of a package does not work with a build; None if the table knows
+    of none.
+    """
     project = companion_table().project(name)
     if project is None:
         return None
     row = row_of(project, version)
     if row is None:
         return None
-    # The reason names this release, not all the versions that its row covers.
+    # The reason names this one release, not all versions in its row.
     release_row = replace(row, versions=f"=={version}")
     return why_row_differs(companions, project, release_row, build)
 
@@ -214,14 +221,14 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
 def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
     """The reason why a package cannot compute on this host's GPUs, even if it is built from source;
     None if it can."""
-    # On a Mac such packages compute on Apple's GPU.
+    # On a Mac, packages that need a GPU use Apple's.
     is_without_gpu = build.cuda is None and build.os != "macos"
     if project.gpu and is_without_gpu:
         return f"{project.name} computes on an NVIDIA GPU only, and none is here"
     oldest = project.capability
     for gpu in host.gpus:
         capability = gpu.compute_capability
-        # An unknown GPU is not held against a package.
+        # If the GPU is unknown, it does not exclude a package.
         if capability is None or oldest is None:
             continue
         if capability < oldest:
@@ -231,12 +238,13 @@ def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str
 
 
 NUMPY_1 = "numpy<2"
-"""The numpy whose ABI the torches before 2.3 were built against."""
+"""The numpy versions with the ABI that torch before 2.3 was built for."""
 
 
 def numpy_beside(torch: str, catalog: Catalog) -> str | None:
-    """The numpy that a torch version needs: `numpy<2` if it was built before numpy 2; None if any
-    numpy works."""
+    """The numpy requirement of a torch version: `numpy<2` if it was built before numpy 2; None if
+    any numpy works.
+    """
     first = catalog.milestone("torch for numpy 1 and 2")
     version = parsed(torch.partition("+")[0])
     is_before = version < parsed(first)
@@ -247,18 +255,19 @@ def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
     """Whether this torch works with this version of numpy."""
     needs_numpy_1 = numpy_beside(torch, catalog) is not None
     is_numpy_1 = parsed(numpy).major < 2
-    # numpy 2 changed its C interface; whatever was built for it runs with both.
+    # numpy 2 changed its C interface, but what was built for numpy 2 also runs with numpy 1.
     return is_numpy_1 or not needs_numpy_1
 
 
 def limits_beside(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Constraints for an installer that exclude the releases that do not go together with a build,
-    such as `torchcodec!=0.9.*`."""
+    """Constraints that make an installer skip releases which do not work with a build, such as
+    `torchcodec!=0.9.*`.
+    """
     limits = [*limits_of_table(host, catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
-    # torch's wheels do not declare the numpy that they need.
+    # torch's wheels do not declare which numpy they need.
     if numpy:
         limits.append(numpy)
     return tuple(limits)
@@ -267,10 +276,10 @@ def limits_beside(
 def limits_of_table(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The releases that the table of companions excludes for a build, as constraints for an
-    installer: `torchcodec!=0.9.*`.
+    """The releases that the companion table excludes for a build, as constraints for an installer,
+    such as `torchcodec!=0.9.*`.
 
-    `on_torch_index`: the packages that will be installed from torch's own index.
+    `on_torch_index` contains the packages that will be installed from torch's own index.
     """
     limits: list[str] = []
     for project in companion_table().projects:
@@ -295,8 +304,9 @@ def limits_of_table(
 def companions_of_another(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The installed companions (torchvision, torchaudio) that are known not to match this torch and
-    backend."""
+    """The installed companions (torchvision, torchaudio) that are known not to match this torch
+    version and backend.
+    """
     packages = installed_packages(machine)
     platform = f"{machine.os.family}-{machine.os.machine}"
     misfits = []
@@ -305,10 +315,11 @@ def companions_of_another(
         if package is None:
             continue
         fits = serves_torch(catalog, name, package.version, torch)
-        # Of an unknown backend nothing is said.
+        # If the backend is unknown, nothing can be said about the companion.
         is_known = backend is not None and backend != UNREAD
         if is_known and fits is not False:
-            # conda's are not the default index's wheels, whose CUDA the platform tells.
+            # A conda package is not the default index's wheel, whose CUDA version follows from the
+            # platform.
             is_wheel = package.installer != "conda"
             where = platform if is_wheel else None
             fits = serves_backend(catalog, name, package.version, backend or "", where)
@@ -335,7 +346,7 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
             fate = f"without a release for {new_torch} it stays"
         yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
     yield from notes_on_companions(machine, build, catalog)
-    # What says itself which torch it takes was named above.
+    # Packages that declare the torch that they need were named above.
     declared = {package.name for package in dependent_packages}
     packages = installed_packages(machine)
     for name in sorted(COMPILED & packages.keys() - declared):
@@ -346,7 +357,8 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
 
 def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on companions that have no release for the new torch, or that were installed
-    from a folder and will be replaced."""
+    from a folder and will be replaced.
+    """
     packages = installed_packages(machine)
     new_torch = f"torch {build.torch} ({build.backend})"
     new_versions = build.family(tuple(packages))
@@ -356,7 +368,7 @@ def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) 
             yield f"{name} {version} has no release for {new_torch}: it stays, and may fail"
     for name in new_versions:
         package = packages[name]
-        # conda notes a folder for each of its packages.
+        # conda records a folder for every package, so this only counts for other installers.
         if package.direct and package.installer != "conda":
             source = "came from a folder or a file (or is editable)"
             yield f"{name} {package.version} {source}: the wheel of the index replaces it"
@@ -384,21 +396,22 @@ def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
     of_backend = cuda_of(torch.backend or "")
     cuda = torch.cuda or of_backend or ""
     installed_major = cuda.partition(".")[0]
-    # Between a CPU build and another nothing is said: that is no change of CUDA.
+    # A change between a CPU build and a CUDA build is not a change of the CUDA version.
     if not installed_major or not build.cuda_major:
         return False
     return installed_major != build.cuda_major
 
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
-    """Whether a package's label or the installed torch's version shows that it was compiled for
-    another torch than this build."""
+    """Whether a package was compiled for another torch than this build, judging by its label or the
+    installed torch's version.
+    """
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True
     if not torch:
         return False
-    # Two patches of one release line have the same ABI.
+    # Two patch releases of one minor version have the same ABI.
     installed_line = parsed(torch).release[:2]
     new_line = parsed(build.torch).release[:2]
     return installed_line != new_line
@@ -412,7 +425,8 @@ def notes_on_other_wheels(companions: CompanionQuestion, newest: TorchBuild) -> 
     usual = usual_major(companions.catalog, newest)
     for project in companions.projects:
         source = project.instead.get("CUDA")
-        # Of torch's own index the right wheel is taken by itself.
+        # If the package comes from torch's own index, the installer gets the right wheel without
+        # help.
         is_taken = is_from_torch_index(project, newest, usual)
         if not source or not project.rows or is_taken:
             continue

@@ -9,16 +9,18 @@ from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 
 NEW_NAME = "torch"
-"""What a new environment is called if you give it no name."""
+"""The name of a new environment if the user gives none."""
 RESERVED = ("base", "root")
 """The names of conda's own environment (`conda create` refuses them)."""
 NAME_PARTS = r"[A-Za-z0-9_][\w.+-]*"
-"""The letters of a name: conda refuses `/`, `:`, `#` and spaces, and a word that begins with `-`
-would be an option."""
+"""A valid environment name: conda refuses `/`, `:`, `#` and spaces, and a word that begins with `-`
+would be an option.
+"""
 
 
 def conda_name(text: str) -> str:
-    """The text if it is a valid name for a new conda environment; raises UsageError otherwise.
+    """Returns the text if it is a valid name for a new conda environment; raises UsageError
+    otherwise.
 
     >>> conda_name("qwen")
     'qwen'
@@ -38,8 +40,8 @@ def conda_name(text: str) -> str:
 def new_environment(machine: Snapshot, name: str | None) -> str | None:
     """The name of the conda environment to create; None if the active one is to be used.
 
-    torch does not belong into conda's base environment, which conda itself runs in: one broken
-    package there can break conda.
+    torch does not belong in conda's base environment, because conda itself runs there. One broken
+    package in it can break conda.
     """
     if name is not None:
         return conda_name(name)
@@ -48,8 +50,9 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
 
 
 def is_base(machine: Snapshot) -> bool:
-    """Whether the target is conda's base environment, by the active environment's name or the
-    target's folder."""
+    """Whether the target is conda's base environment, judging by the active environment's name or
+    the target's folder.
+    """
     prefix = (machine.python.prefix or "").rstrip("/\\")
     active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
     name = machine.environment.get("CONDA_DEFAULT_ENV")

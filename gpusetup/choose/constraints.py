@@ -1,8 +1,8 @@
 """The conditions under which a build fits a host, and the choice of the best build that fits.
 
 A constraint (`why_...`) returns the reason against a build, with what the build needs and what the
-host has; None if it has no objection. What is not known is not held against a build. A build fits
-if no constraint objects, for every visible GPU.
+host has, or None if it has no objection. An unknown fact never excludes a build. A build fits if no
+constraint objects, for every visible GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def why_torch_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def why_backend_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if another backend was requested; None if this one or any was."""
+    """The reason if another backend was requested; None if this one was requested, or none at
+    all."""
     if question.backend in ("auto", build.backend):
         return None
     return f"is not the backend asked for ({question.backend})"
@@ -38,7 +39,7 @@ def why_python_differs(build: TorchBuild, question: BuildQuestion) -> str | None
     """The reason if the build has no wheel for this Python; None if it has, or if the version is
     unknown."""
     host = question.host
-    # torch's last wheels for 32 bits are of 2017.
+    # torch's last wheels for 32-bit Python are from 2017.
     if host.python_bits == 32:
         return "needs a 64-bit Python, found a 32-bit one"
     is_unknown = host.python is None
@@ -49,16 +50,17 @@ def why_python_differs(build: TorchBuild, question: BuildQuestion) -> str | None
 
 
 def why_libc_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if the C library is musl or an older glibc than the build needs; None if it is new
-    enough or unknown."""
+    """The reason if the C library is musl or a glibc older than the build needs; None if it is new
+    enough or unknown.
+    """
     host = question.host
     if host.family != "linux":
         return None
     name, _, version = (host.libc or "").partition(" ")
-    # A wheel's tag names glibc; Alpine's musl has another ABI.
+    # The wheels are tagged for glibc; Alpine's musl has another ABI.
     if name == "musl":
         return f"needs glibc, found {host.libc}: there are no wheels for musl"
-    # An unknown C library is not held against a build.
+    # An unknown C library does not exclude a build.
     if not build.glibc or not version:
         return None
     if parsed(version) < parsed(build.glibc):
@@ -69,7 +71,7 @@ def why_libc_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | Non
 def why_macos_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if this macOS is too old for the build; None if it is new enough or unknown."""
     macos = question.host.macos
-    # Other systems have no version of macOS, and neither has a Mac whose version is unknown.
+    # Only a Mac whose macOS version is known can be too old.
     if not build.macos or not macos:
         return None
     if parsed(macos) >= parsed(build.macos):
@@ -96,8 +98,8 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
             return f"needs a JetPack for CUDA {cuda}, found {release_here}"
         return f"needs a driver for CUDA {cuda}, found one for {host.driver_cuda}"
     if build.driver_floor is None:
-        # The catalog has no lowest driver for this CUDA: the driver's CUDA version decides. If that
-        # is unknown too, `driver_serves_cuda` does not object.
+        # The catalog has no minimum driver for this CUDA version, so the driver's CUDA version
+        # decides. If that is unknown too, `driver_serves_cuda` does not object.
         if serves:
             return None
         newer = f"which is newer than the catalog of {catalog.as_of}"
@@ -115,8 +117,8 @@ def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
     if driver_cuda is None:
         return True
     needed, supported = release(cuda), release(driver_cuda)
-    # Before CUDA 11 a driver runs no newer minor version than its own; since then the major version
-    # decides.
+    # Before CUDA 11, a driver supports no CUDA newer than its own. Since then, only the major
+    # version must match.
     parts = 2
     if needed[0] >= question.catalog.minors_serve_from:
         parts = 1
@@ -124,15 +126,16 @@ def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
 
 
 def why_not_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if this Jetson cannot run the build: wheels for servers only run on the latest
-    JetPacks. None if it can, or if this is no Jetson."""
+    """The reason if this Jetson cannot run the build: only the latest JetPacks run the wheels made
+    for servers. None if it can, or if this is not a Jetson.
+    """
     host = question.host
     board, jetpack = host.board, host.jetpack
     if build.cuda is None or board is None:
         return None
     if jetpack and jetpack.torch_for:
         return None
-    # If the driver lists the GPU and its CUDA version, `why_driver_is_too_old` decides.
+    # If the driver reports its GPU and CUDA version, `why_driver_is_too_old` decides.
     if host.gpus and host.driver_cuda:
         return None
     release_here = "a release that is not known"
@@ -142,17 +145,18 @@ def why_not_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | 
 
 
 def why_driver_lacks_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if the driver is too old or too new for one of the GPUs, which then runs no build
-    at all; None if it supports them all."""
+    """The reason if the driver is too old or too new for one of the GPUs, so that no build at all
+    runs on it; None if the driver supports them all.
+    """
     host = question.host
     if build.cuda is None:
         return None
-    # Too new: NVIDIA's later driver branches drop old GPUs.
+    # The driver may be too new: NVIDIA's later branches drop old GPUs.
     for reason in question.catalog.too_new(host.driver, host.gpus):
         return reason
     if host.driver is None:
         return None
-    # Too old: the first driver for the GPU is newer than this one.
+    # The driver may be too old: the first driver for the GPU is newer than this one.
     names = {gpu.name for gpu in host.gpus}
     for name, first_driver in host.first_drivers:
         is_too_old = parsed(host.driver) < parsed(first_driver)
@@ -185,7 +189,7 @@ def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None
     requested; otherwise None."""
     if build.cuda is None or question.host.presence != "none":
         return None
-    # An image is often built on a host without the GPU that will run it.
+    # An image is often built on a host that lacks the GPU for which it is meant.
     if question.backend == build.backend:
         return None
     return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
@@ -197,7 +201,7 @@ def why_gpu_stays_unused(build: TorchBuild, question: BuildQuestion) -> str | No
     host = question.host
     if build.cuda or question.backend == "cpu":
         return None
-    # macOS has one kind of build, which computes on Apple's GPU.
+    # macOS has only one kind of build, which uses Apple's GPU.
     if host.presence == "none" or host.family == "macos":
         return None
     unused = ""
@@ -229,7 +233,7 @@ def fits(build: TorchBuild, question: BuildQuestion) -> bool:
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
     """All reasons why a build does not fit, separated by `; `; None if it fits.
 
-    If the request excludes the build, that is the only reason given.
+    If the request itself excludes the build, no other reason is given.
     """
     for constraint in ASKED:
         reason = constraint(build, question)
@@ -258,15 +262,16 @@ def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
 def _in_scope(
     catalog: Catalog, platform: tuple[str, str], floors: str, channels: tuple[Channel, ...]
 ) -> tuple[TorchBuild, ...]:
-    """Like `in_scope`, for plain values so that results can be cached; on WSL the driver floors are
-    those of Windows."""
+    """Like `in_scope`, but with plain values so that results can be cached. On WSL the minimum
+    drivers are those for Windows.
+    """
     family, _ = platform
     rows = []
     for build in catalog.builds:
         is_in_scope = (build.os, build.machine) == platform and build.channel in channels
         if not is_in_scope:
             continue
-        # WSL runs builds for Linux on the driver of Windows, which is numbered apart.
+        # WSL runs Linux builds on the Windows driver, whose version numbers differ.
         if build.cuda and floors != family:
             floor = catalog.driver_floor(build.cuda, floors)
             build = replace(build, driver_floor=floor)
@@ -289,7 +294,7 @@ def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
     limit = newest_first(above)
     newer = []
     for build in in_scope(question):
-        # Only these are judged: to judge a build takes longer than to compare its version.
+        # Compare versions first, because judging a build takes longer.
         is_newer = newest_first(build.torch) < limit
         if is_newer and fits(build, question):
             newer.append(build)
@@ -297,8 +302,9 @@ def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
 
 
 def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
-    """The best fitting build of this torch version, or of the nearest newer one, or of the newest
-    older one; None if none fits."""
+    """The best fitting build for this torch version, otherwise for the nearest newer one, otherwise
+    for the newest older one; None if none fits.
+    """
     wanted_torch = newest_first(torch)
     prefer = preference(question)
 
@@ -306,7 +312,7 @@ def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
         version = newest_first(build.torch)
         is_older = version > wanted_torch
         if is_older:
-            # Of older ones the newest comes first.
+            # Among older versions the newest comes first.
             return (is_older, version, prefer(build))
         oldest_first = tuple(-part for part in version)
         return (is_older, oldest_first, prefer(build))
@@ -315,17 +321,17 @@ def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
 
 
 FIRST_WITH_AMPERE = 11
-"""CUDA 11 is the first whose builds have kernels for Ampere (sm_80) and what came after it."""
+"""The first CUDA major version whose builds have kernels for Ampere (sm_80) and later GPUs."""
 
 
 def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
-    """A sort key for builds: newest torch, preferred channel, then the CUDA version nearest below
-    the driver's, then those above.
+    """A sort key for builds: the newest torch first, then the preferred channel, then the CUDA
+    version nearest below the driver's, then those above it.
 
-    Of an unknown driver the CUDA of the installed torch counts, if that torch listed a GPU.
-    Otherwise it is taken to serve the last CUDA major but one: what needs a newer one comes after
-    all that does not. CUDA 10 and older come last, whose builds have no kernels for Ampere
-    and what came after it.
+    If the driver is unknown but the installed torch listed a GPU, that torch's CUDA version counts.
+    Otherwise the driver is assumed to support the second-newest CUDA major version, and builds that
+    need a newer driver come last. Among the builds of one torch, CUDA 10 and older come last,
+    because they have no kernels for Ampere and later GPUs.
     """
     driver_cuda = question.host.driver_cuda or question.host.cuda_at_work
     if driver_cuda is None:
@@ -334,7 +340,8 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
 
     def rank(build: TorchBuild) -> tuple[int, ...]:
         cuda = cuda_release(build)
-        # By minor-version compatibility a driver runs newer minors, too, but compiles no PTX.
+        # Within a CUDA major version, a driver also runs newer minor versions, but cannot compile
+        # their PTX.
         is_above = int(cuda > driver_release)
         major, minor = cuda
         return (*newest_channel_first(build), is_above, -major, -minor)
@@ -356,10 +363,11 @@ def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
 
 
 def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
-    """A sort key for builds if the driver is unknown: newest torch first, within it the lowest CUDA
-    version, but CUDA 10 and older last."""
+    """A sort key for builds if the driver is unknown: the newest torch first, and among its builds
+    the lowest CUDA version first, but CUDA 10 and older last.
+    """
     cuda = cuda_release(build)
-    # A CPU build has no CUDA that could be too old.
+    # A CPU build has no CUDA version that could be too old.
     is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)
     needs_later_branch = int(is_beyond(build, question))
     return (
@@ -385,6 +393,6 @@ def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
 def newest_first(torch: str) -> tuple[int, ...]:
     """A sort key that puts the newest torch version first."""
     release_parts = parsed(torch).release
-    # `2.5` is `2.5.0`: keys of one length compare part by part.
+    # `2.5` equals `2.5.0`, so keys get the same length to compare part by part.
     parts = (*release_parts, 0, 0, 0)[:4]
     return tuple(-part for part in parts)

@@ -1,4 +1,4 @@
-"""Replaces parts of a machine's snapshot with what a person describes."""
+"""Replaces parts of a machine's snapshot with the values that a user describes."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ Family = Literal["linux", "windows", "macos"]
 
 
 class Description(Frozen):
-    """The parts of a machine that a person describes; None or an empty value keeps what was
-    read."""
+    """The parts of a machine that a user describes; None or an empty value keeps what was read."""
 
     driver: str | None = None
     gpus: tuple[str, ...] = ()
     os: Family | None = None
     machine: str | None = None
-    """`x86_64` or `aarch64`."""
+    """The processor architecture: `x86_64` or `aarch64`."""
     python: str | None = None
     glibc: str | None = None
 
     @property
     def is_whole(self) -> bool:
-        """Whether driver, GPUs, system and Python are all described, so that the driver need not be
-        read."""
+        """Whether driver, GPUs, system and Python are all described, so that gpusetup need not read
+        the driver.
+        """
         parts = (self.driver, self.os, self.python)
-        # Then no driver is waited for, and no Python is looked for.
+        # In that case nothing waits for the driver, and no Python is looked for.
         return None not in parts and bool(self.gpus)
 
 
@@ -84,13 +84,13 @@ def described(snapshot: Snapshot, description: Description, catalog: Catalog) ->
 def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot:
     """The snapshot with another operating system, and without the driver, which belongs to the old
     one."""
-    # Every Mac that torch is still built for has a chip of Apple.
+    # Every Mac that torch still supports has an Apple chip.
     is_mac = description.os == "macos"
     usual = "aarch64" if is_mac else snapshot.os.machine
     python = Python(
         version=snapshot.python.version,
         free_threaded=snapshot.python.free_threaded,
-        # Nobody describes a 32-bit Python.
+        # A described Python is always a 64-bit one.
         bits=64,
     )
     return replace(
@@ -101,7 +101,9 @@ def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot
 
 
 def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
-    """The snapshot with another driver version; its GPUs count as not listed by that driver."""
+    """The snapshot with another driver version, so that its GPUs no longer count as listed by the
+    driver.
+    """
     gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
     return replace(
         _without_driver(snapshot),
@@ -112,21 +114,21 @@ def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without what the driver reported and without the container."""
+    """The snapshot without the container and without anything that the driver reported."""
     return replace(
         snapshot,
         driver=Driver(),
         cuda_api=CudaApi(),
-        # cuda-compat belongs to the container.
+        # cuda-compat is part of the container.
         container=Container(),
     )
 
 
 def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
-    """The NVIDIA driver version that a text means. Raises UsageError, with an example, if it is
-    none.
+    """The NVIDIA driver version that a text names. Raises UsageError, with an example, if the text
+    is not a version.
 
-    Of a branch alone (`580`) its first driver with a CUDA is taken.
+    For a branch alone (`580`), it is the first driver of that branch that supports a CUDA version.
     """
     version = text.strip()
     if not re.fullmatch(r"\d{3}(\.\d+){0,3}", version):
@@ -142,11 +144,11 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
 
 
 def completed_by_gpus(description: Description, catalog: Catalog) -> Description:
-    """The description with the only system and machine on which its GPUs exist; unchanged if they
-    exist on several.
+    """The description completed with the system and machine type, if its GPUs exist on only one;
+    otherwise unchanged.
 
-    A Jetson is an aarch64 Linux, a GB200 too, and an Apple chip a Mac; what was said of the system
-    counts more. UsageError for an Apple chip in another system.
+    For example, a Jetson or a GB200 needs an aarch64 Linux, and an Apple chip needs a Mac. A system
+    that the user names takes precedence. Raises UsageError for an Apple chip in another system.
     """
     platforms = {platform_implied(name, catalog) for name in description.gpus}
     implied = platforms.pop() if len(platforms) == 1 else None
@@ -170,7 +172,7 @@ def platform_implied(name: str, catalog: Catalog) -> str | None:
     gpu = gpu_of_any_maker(name, catalog.gpus)
     if gpu.maker == APPLE.id:
         return "macos-aarch64"
-    # A Jetson's or a GB10's.
+    # The GPU of a Jetson or a GB10.
     if is_board_gpu(gpu):
         return "linux-aarch64"
     return platform_of(name, catalog.gpus)
@@ -209,7 +211,8 @@ def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
     """The snapshot of this environment on another host, which has the named GPUs and driver."""
-    # What hides GPUs here, and what our own questions to the driver met, is not the other host's.
+    # Variables that hide GPUs, and errors of our own queries to this driver, do not apply to the
+    # other host.
     environment = {
         name: value for name, value in snapshot.environment.items() if name not in NVIDIA.masks
     }

@@ -25,8 +25,8 @@ def answer_of(
 ) -> ResolveAnswer:
     """The public document of a choice, with the commands for each installer.
 
-    `packages` are torch and what comes along with it. `conda_name` is a new environment for conda's
-    commands.
+    `packages` are torch and the packages that come along with it. `conda_name` names a new
+    environment for conda's commands.
     """
     build = choice.build
     answer = ResolveAnswer(
@@ -61,7 +61,7 @@ def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
     requirements = []
     for package in choice.packages:
         is_member = package.name in FAMILY
-        # Only torch's own index has an address in an answer.
+        # A package has an `index_url` only if it comes from torch's own index.
         if package.index_url and not is_member:
             requirements.append(package.requirement)
     return tuple(requirements)
@@ -82,12 +82,14 @@ def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
 def commands_of(
     choice: Choice, options: InstallerOptions
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Installer -> its commands; empty commands if the installer has no build that fits."""
+    """Maps each installer to its commands; there are none if the installer has no build that
+    fits."""
     commands: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, steps_of in INSTALLERS.items():
         installer_options = options
         if name == "conda":
-            # What is not torch's family was installed by pip: conda is not told of it.
+            # Only torch and its companions come from conda, so conda's commands omit the other
+            # packages.
             family = [package for package in options.packages if package in FAMILY]
             installer_options = replace(options, packages=tuple(family))
         try:
@@ -99,13 +101,15 @@ def commands_of(
 
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
-    """The newest build, which `install --upgrade` would install; None if there is none or it is for
-    another maker's GPUs."""
+    """The newest build, which `install --upgrade` would install. None if there is none, or if it is
+    for another maker's GPUs.
+    """
     newest, installed = choice.newest, choice.installed
     if newest is None:
         return None
     build, index_url = newest.build, newest.index_url
-    # What conda's channels have, if conda has installed torch: a wheel over it would be a mixture.
+    # If conda installed torch, the offer comes from conda's channels: a wheel over it would mix the
+    # two.
     by_conda = machine.python.manager == "conda" and is_of_conda(machine)
     is_report = machine.origin == "report"
     if newest.conda and by_conda and not is_report:
@@ -128,11 +132,12 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 
 
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
-    """The name of the folder for a new environment: `.venv`, or `second` if the current environment
-    is called that."""
+    """The folder name for a new environment: `.venv`, or `second` if the current environment has
+    that name.
+    """
     python = machine.python
     executable = python.executable or ""
-    # `.venv/bin/python` and `.venv\Scripts\python.exe` lie in `.venv`.
+    # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
     folder_of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
     folder = python.prefix or folder_of_python
     parts = re.split(r"[/\\]", folder.rstrip("/\\"))
@@ -142,12 +147,13 @@ def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     """The options for `install --venv DIR` that install the recommended torch and companions; empty
-    if no index is known to have the build.
+    if no known index has the build.
 
-    A new one would get the newest by itself, and none of the companions that are here.
+    Without options, a new environment would get the newest torch and none of the companions of this
+    environment.
     """
     build, wish = choice.build, choice.wish
-    if build is None or not build.pythons:  # a build that no index is known to have
+    if build is None or not build.pythons:  # no known index has this build
         return ()
     companions = []
     for name in installed_family(machine)[1:]:
@@ -157,7 +163,7 @@ def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, 
     if choice.action == "refused" or names_something:
         return ("--torch", build.torch, "--backend", build.backend, *companions)
     gets_newest = choice.action in ("first", "newest", "upgrade")
-    # A new environment gets the newest by itself.
+    # A new environment gets the newest torch without any option.
     if gets_newest:
         return tuple(companions)
     return ("--torch", build.torch, *companions)

@@ -1,5 +1,5 @@
-"""The host for which a build is chosen: its snapshot, and the facts from it by which builds are
-judged."""
+"""The host for which a build is chosen: its snapshot, and the facts that decide which builds
+fit."""
 
 from __future__ import annotations
 
@@ -21,55 +21,65 @@ if TYPE_CHECKING:
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
 CHANNELS = (*WHEELS, *CONDA_CHANNELS)
-"""Of the same torch the one from the previous channel is taken."""
+"""The channels, best first: of the same torch, the build from the earlier channel is taken."""
 Presence = Literal["some", "none", "unknown"]
 
 
 class HostFacts(Frozen):
-    """The facts about a host by which builds are judged, as plain values so that results can be
-    cached."""
+    """The facts about a host that decide which builds fit, as plain values so that results can be
+    cached.
+    """
 
     family: str
     architecture: str
     floors: str
-    """Whose numbers the driver has: `windows` on WSL."""
+    """The system whose driver version numbers apply: `windows` on WSL."""
     python: str | None
-    """`3.11`, `3.13t`; None when unknown."""
+    """The Python version, such as `3.11` or `3.13t`; None if unknown."""
     python_bits: int | None
     libc: str | None
-    """`glibc 2.35`, `musl 1.2.5`; None when unknown."""
+    """The C library, such as `glibc 2.35` or `musl 1.2.5`; None if unknown."""
     macos: str | None
     driver: str | None
     driver_cuda: str | None
-    """The newest CUDA that the driver serves; None when the driver is unknown."""
+    """The newest CUDA version that the driver supports; None if the driver is unknown."""
     trusts_cuda: bool
-    """Whether the driver's CUDA decides instead of its version (cuda-compat lifts it)."""
+    """Whether the CUDA version that the driver reports decides instead of its version number, for
+    example because cuda-compat raises it.
+    """
     jetpack: JetPack | None
-    """The release of a Jetson, whose driver is numbered apart."""
+    """The JetPack of a Jetson, whose driver has its own version numbers."""
     board: str | None
-    """What says that this is a Jetson."""
+    """The text which shows that this is a Jetson."""
     gpus: tuple[Gpu, ...]
     first_drivers: tuple[tuple[str, str], ...]
-    """GPUs that no driver listed, and the first driver that knows each: `("RTX 5090", "570")`."""
+    """The GPUs that no driver has listed, each with the first driver that supports it: `("RTX
+    5090", "570")`.
+    """
     presence: Presence
-    """Whether there is an NVIDIA GPU; `none` only if a source said so."""
+    """Whether there is an NVIDIA GPU; `none` only if a source explicitly reported that."""
     assumed_driver: str | None = None
-    """What an unknown driver is taken to reach; None for a known one."""
+    """The version that an unknown driver is assumed to have at least; None if the driver is known.
+    """
     cuda_at_work: str | None = None
-    """The CUDA of the installed torch, if that torch listed a GPU: the driver serves at least
-    this."""
+    """The CUDA version of the installed torch, if that torch listed a GPU: the driver supports at
+    least this version.
+    """
 
 
 class Host(Frozen):
-    """A machine that gets torch: its snapshot, and the facts by which builds are judged."""
+    """A machine on which torch is to be installed: its snapshot, and the facts that decide which
+    builds fit.
+    """
 
     machine: Snapshot
     facts: HostFacts
 
 
 class BuildQuestion(Frozen):
-    """What a build is judged by: the request for torch, the facts about the host, and the
-    catalog."""
+    """Everything by which a build is judged: the request for torch, the facts about the host, and
+    the catalog.
+    """
 
     wish: Wish
     host: HostFacts
@@ -77,14 +87,14 @@ class BuildQuestion(Frozen):
 
     @property
     def backend(self) -> str:
-        """The requested backend; `auto` for any."""
+        """The requested backend; `auto` if any is accepted."""
         return self.wish.wanted_backend
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The channels from which a build may come: conda's, or torch's index for wheels."""
         by_conda = self.wish.installer == "conda"
-        # conda's torch and a wheel in one environment would hide each other.
+        # In one environment, a conda torch and a torch wheel would hide each other.
         return CONDA_CHANNELS if by_conda else WHEELS
 
     def takes(self, torch: str) -> bool:
@@ -99,10 +109,12 @@ class BuildQuestion(Frozen):
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
-    """The question of which torch build meets a request on a host; requested packages are
-    left out."""
+    """A question: which torch build meets this request on this host? Requested packages are left
+    out.
+    """
     return BuildQuestion(
-        # What is wanted besides torch decides nothing here, and would keep answers apart.
+        # Other requested packages do not affect the result, and would make equal questions differ
+        # in the cache.
         wish=wish.of_torch_alone,
         host=host.facts,
         catalog=catalog,
@@ -113,9 +125,9 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 
 
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
-    """The machine as a host; if a report asks for another Python, the host has that one."""
+    """The machine as a host; if a report requests another Python, the host has that one."""
     version = machine.wanted.python
-    # An old document asks for an old Python along with its old torch.
+    # An old document asks for an old Python together with its old torch, so neither is followed.
     if version and not is_a_step_back(machine):
         python = replace(machine.python, version=version)
         machine = replace(machine, python=python)
@@ -124,7 +136,9 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
 
 
 LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
-"""Events of a torch without kernels: what an old document asks for does not bring them."""
+"""Events which show that the installed torch lacks kernels for the GPU. The older torch of an old
+document would lack them too.
+"""
 
 
 def is_a_step_back(machine: Snapshot) -> bool:
@@ -136,7 +150,7 @@ def is_a_step_back(machine: Snapshot) -> bool:
     lacks_kernels = not kinds.isdisjoint(LACKS_KERNELS)
     installed = (machine.torch.version or "").partition("+")[0]
     pin = machine.wanted.torch or ""
-    # Only an exact pin names the release that a document was written for.
+    # Only an exact version shows for which release a document was written.
     if not (lacks_kernels and installed and pin.startswith("==")):
         return False
     pinned = pin.removeprefix("==").removesuffix(".*")
@@ -144,7 +158,7 @@ def is_a_step_back(machine: Snapshot) -> bool:
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
-    """The facts about a machine by which builds are judged."""
+    """The facts about a machine that decide which builds fit."""
     os, driver = machine.os, machine.driver
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
@@ -162,7 +176,8 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
         macos=os.version if os.family == "macos" else None,
         driver=driver.version,
         driver_cuda=driver_cuda,
-        # A Jetson's driver and cuda-compat serve a CUDA that the version does not tell.
+        # With a Jetson's driver or cuda-compat, the driver version does not tell which CUDA is
+        # supported.
         trusts_cuda=not driver.version or bool(machine.container.cuda_compat_path or board),
         jetpack=jetpack,
         board=board,
@@ -175,16 +190,17 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
 
 
 def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
-    """Whether the machine has an NVIDIA GPU: `some`, `none` (only if a source said so) or
-    `unknown`."""
+    """Whether the machine has an NVIDIA GPU: `some`, `none` (only if a source explicitly reported
+    that) or `unknown`.
+    """
     if gpus:
         return "some"
-    # A driver that answers speaks for a GPU that is not listed.
+    # If a driver responds, there may be a GPU that is not listed.
     if machine.driver.cuda or machine.driver.version:
         return "unknown"
-    # An empty list is an answer; None means that nobody answered.
+    # An empty list means that a source found no GPU; None means that no source responded.
     is_listed_empty = machine.gpus == ()
-    # No Mac of today has an NVIDIA GPU.
+    # No Mac that torch supports has an NVIDIA GPU.
     is_mac = machine.os.family == "macos"
     return "none" if is_listed_empty or is_mac else "unknown"
 
@@ -193,11 +209,12 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
     """The driver version to assume if the driver is unknown; None if the driver is known or the
     machine is a Jetson.
 
-    It is taken to serve the last CUDA major but one, as most drivers do, and to start each GPU.
+    It is assumed to support the second-newest CUDA major version, as most drivers do, and each of
+    the GPUs.
     """
     driver = machine.driver
     is_known = bool(driver.version or driver.cuda)
-    # A board's driver comes with its JetPack.
+    # A Jetson's driver is part of its JetPack.
     if is_known or board_of(machine):
         return None
     family = driver_family(machine)
@@ -213,7 +230,9 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
 
 
 def cuda_at_work(machine: Snapshot) -> str | None:
-    """The CUDA of a torch that listed a GPU, and so was started by the driver; None if none did."""
+    """The CUDA version of an installed torch that listed a GPU, which shows that the driver
+    supports it; None if none did.
+    """
     torch = machine.torch
     by_cuda = [gpu for gpu in machine.gpus or () if gpu.cuda_index is not None]
     return torch.cuda if torch.cuda_available or by_cuda else None
@@ -222,7 +241,7 @@ def cuda_at_work(machine: Snapshot) -> str | None:
 def driver_family(machine: Snapshot) -> str:
     """The system whose driver version numbers apply: `windows` on WSL, otherwise the system
     itself."""
-    # WSL uses the driver of Windows.
+    # WSL uses the Windows driver.
     if machine.os.wsl:
         return "windows"
     return machine.os.family or "linux"
@@ -236,19 +255,21 @@ def python_tag(machine: Snapshot) -> str | None:
     release = re.match(r"\d+\.\d+", version)
     if release is None:
         return None
-    # People and wheels write the build without the global lock as `3.13t`.
+    # The usual tag for the free-threaded Python is `3.13t`.
     is_free_threaded = python.free_threaded or version.endswith("t")
     tag = release[0]
     return f"{tag}t" if is_free_threaded else tag
 
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
-    """The GPUs that the build must support: the visible ones, all if a variable hides them, or
-    those on the PCI bus."""
+    """The GPUs that the build must support. These are the visible ones, all of them if a variable
+    hides them, or those on the PCI bus.
+    """
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
     gpus = list(visible_gpus(machine)) if present else []
     if not gpus:
-        # A program may unset the variable; and without any driver the bus still shows the GPU.
+        # A program may unset the variable that hides GPUs. Without any driver, the PCI bus still
+        # shows the GPU.
         gpus = present or list(gpus_on_pci(machine))
     complete = []
     for gpu in gpus:
@@ -258,11 +279,11 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
 
 
 def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
-    """Yields NVIDIA's GPUs on the PCI bus, by their names there."""
+    """Yields NVIDIA's GPUs on the PCI bus, with their names from there."""
     for device in judged_on(machine.pci_devices):
         by_id = pci_name(device.device_id)
         name = device.name or by_id or "NVIDIA GPU"
-        # The name in brackets is the one that the catalog knows.
+        # The catalog knows the GPU by the name in brackets.
         _, _, bracket = name.partition("[")
         marketing_name, _, _ = bracket.partition("]")
         yield Gpu(name=marketing_name or name)
@@ -270,13 +291,13 @@ def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
 
 def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
     """The GPUs that no driver has listed, each with the first driver version that supports it."""
-    # The driver of a Jetson is numbered apart.
+    # A Jetson's driver has its own version numbers.
     if board_of(machine):
         return ()
     family = driver_family(machine)
     drivers: dict[tuple[str, str], None] = {}
     for gpu in gpus_to_serve(machine, catalog):
-        # A GPU that a driver listed is known to it.
+        # If a driver listed the GPU, it supports it.
         has_index = gpu.nvml_index is not None or gpu.cuda_index is not None
         if gpu.uuid or has_index:
             continue

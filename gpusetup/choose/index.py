@@ -1,5 +1,6 @@
-"""The interface of a package index that a choice needs; the caller passes in an implementation.
-Pure."""
+"""The interface to a package index, as choosing packages needs it. The caller passes in an
+implementation, so this module is pure.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from gpusetup.model.frozen import Frozen
 
 
 class Released(Frozen):
-    """A release of a package on an index."""
+    """One release of a package on an index."""
 
     version: str
     published: datetime | None = None
-    """None: the index does not say."""
+    """When the release was published; None if the index does not say."""
 
     @property
     def public(self) -> str:
@@ -30,25 +31,26 @@ class IndexAnswer(Frozen):
     packages: Mapping[str, Released] = {}
     reason: str | None = None
     unknown: tuple[str, ...] = ()
-    """The packages that no index has in any version, if that is the reason."""
+    """The packages that no index has in any version, if there is no set because of them."""
     notes: tuple[str, ...] = ()
 
 
 class SetQuestion(Frozen):
-    """The question of which releases of these packages go together with a torch version for one
-    backend."""
+    """A question: which releases of these packages work with a torch version for one backend?"""
 
     backend: str
     torch: str
-    """A specifier: `==2.9.1`, or `>=2.6.0,<=2.9.1`."""
+    """A version specifier, such as `==2.9.1` or `>=2.6.0,<=2.9.1`."""
     words: tuple[str, ...]
     limits: tuple[str, ...] = ()
     on_torch_index: tuple[str, ...] = ()
-    """The packages that come from torch's own index, as torch does."""
+    """The packages that, like torch, come from torch's own index."""
 
 
 class AnsweringIndex(Protocol):
-    """The package indexes of a person. Methods may raise `Blocked` if an index does not respond."""
+    """The package indexes that the user has configured. Methods may raise `Blocked` if an index
+    does not respond.
+    """
 
     @property
     def torch_root(self) -> str:
@@ -56,12 +58,14 @@ class AnsweringIndex(Protocol):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Sentences on where packages are looked for: the indexes that are asked, and the files
-        that name others and are not read."""
+        """Sentences that tell where packages are looked for: which indexes are asked, and which
+        files name other indexes but are not read.
+        """
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
-        """Called once before the first question, with the choice without packages and the required
-        packages."""
+        """Called once before the first question, with the choice made without packages and with the
+        required packages.
+        """
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
         """The releases that meet the requirements together with torch, within the limits; or the
@@ -72,5 +76,5 @@ class AnsweringIndex(Protocol):
         are left out."""
 
     def newest_source(self, name: str) -> Released | None:
-        """The newest release of a package that exists only as source code; None if there is
+        """The newest release of a package that only exists as source code; None if there is
         none."""

@@ -1,7 +1,7 @@
 """The installed torch as a build, whether it works on the host, and the packages installed with it.
 
 Pure: the probe reads the environment. Companions are torchvision, torchaudio, and every installed
-distribution whose METADATA names the torch that it takes (`Requires-Dist: torch==2.5.1`).
+distribution whose METADATA names the torch version that it needs (`Requires-Dist: torch==2.5.1`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ COMPANIONS: tuple[Name, ...] = ("torchvision", "torchaudio")
 
 
 def installed_packages(machine: Snapshot) -> dict[str, Package]:
-    """All installed packages by normalised name."""
+    """All installed packages, by normalised name."""
     packages: dict[str, Package] = {}
     for package in machine.packages or ():
         name = normalised(package.name)
-        # Of two of one name Python imports the first.
+        # If two packages have the same name, Python imports the first one.
         packages.setdefault(name, package)
     return packages
 
@@ -40,7 +40,7 @@ def installed_family(machine: Snapshot) -> tuple[str, ...]:
     """torch and its installed companions; torch is included even if it is not installed."""
     packages = installed_packages(machine)
     companions = [name for name in COMPANIONS if name in packages]
-    # torch counts as a member even if it is yet to come.
+    # torch counts even if it is not installed yet.
     return ("torch", *companions)
 
 
@@ -58,13 +58,14 @@ def public(version: str | None) -> str:
 
 
 def backend_read(torch: Torch) -> str | None:
-    """The backend of the installed torch: as read, or else from its label or CUDA version; None if
-    neither tells."""
+    """The backend of the installed torch: as it was read, otherwise from torch's label or CUDA
+    version. None if none of these shows it.
+    """
     if torch.backend:
         return torch.backend
     _, _, label = (torch.version or "").partition("+")
     label = label.lower()
-    # A vendor's label (`+nv25.3`) names no backend.
+    # A vendor's label (`+nv25.3`) does not name a backend.
     is_backend = label == "cpu" or cuda_of(label) or maker_of(label)
     if is_backend:
         return label
@@ -75,17 +76,17 @@ def backend_read(torch: Torch) -> str | None:
 
 
 def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The backend of the installed torch or, if nothing was read, the backend of the default
-    index's build of this version.
+    """The backend of the installed torch. If none was read, it is the backend of the default
+    index's build for this version.
 
-    `UNREAD` if nothing tells.
+    `UNREAD` if the backend cannot be determined.
     """
     torch, os = machine.torch, machine.os
     backend = backend_read(torch)
     if backend:
         return backend
-    # A text shows no environment, so nothing is concluded from it; conda and a Jetson have torch
-    # from elsewhere than the default index.
+    # A report does not show the whole environment, so no backend is concluded from it. With conda
+    # or on a Jetson, torch does not come from the default index.
     is_from_elsewhere = os.jetson or torch.installer == "conda"
     if is_from_elsewhere or machine.origin == "report":
         return UNREAD
@@ -98,13 +99,15 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     """The installed torch as a build, from the catalog or from what was read; None if no torch is
     installed or a report does not name its backend.
 
-    A nightly, a vendor's or a build of one's own has no row: its companions are not known then.
+    A nightly, a vendor's build or a self-compiled torch is not in the catalog, so its companions
+    are unknown.
     """
     torch, catalog, host = machine.torch, question.catalog, question.host
     if not torch.version or torch.installed is False:
         return None
     backend = installed_backend(machine, catalog)
-    # What a text does not say of a torch leaves the answer to what the text asks for.
+    # If a report does not show which torch is installed, the choice follows what the report asks
+    # for.
     if backend == UNREAD and machine.origin == "report":
         return None
     row = catalog.row_of(torch.version, backend, host.family, host.architecture)
@@ -114,7 +117,8 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
         build = replace(row, torchaudio=beside(catalog, "torchaudio", row))
     floor = None
     if build.cuda:
-        # Another table than the row's on WSL, whose driver is that of Windows.
+        # On WSL, the minimum driver comes from another table than the row's, because WSL uses the
+        # Windows driver.
         floor = catalog.driver_floor(build.cuda, host.floors)
     return with_codes_read(replace(build, driver_floor=floor), torch)
 
@@ -131,9 +135,11 @@ def with_codes_read(build: TorchBuild, torch: Torch) -> TorchBuild:
 
 
 def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchBuild:
-    """A build made from what was read, for a torch that is not in the catalog."""
+    """A build made from the facts read from an installation, for a torch that is not in the
+    catalog.
+    """
     host = question.host
-    # conda's torch has no label: the row of its release says which companions belong to it.
+    # A conda torch has no label, so the catalog's row of its release names the companions.
     release = question.catalog.release_of(torch.version or "")
     of_conda = release if torch.installer == "conda" else None
     return TorchBuild(
@@ -151,21 +157,21 @@ def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchB
 
 
 def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed build works on this machine; what is unknown does not count against it.
+    """Whether the installed build works on this machine. Unknown facts do not count against it.
 
-    An accelerator build on a machine without such a GPU serves nothing; a CPU build serves a
-    machine that has no NVIDIA GPU; what is not known is not held against it.
+    A build for an accelerator does not work on a machine without such a GPU. A CPU build only
+    counts as working on a machine without an NVIDIA GPU.
     """
     host = question.host
     maker = maker_of(build.backend)
     has_codes = bool(build.kernels or build.ptx)
     covers = not has_codes or why_kernels_lack_a_gpu(build, question) is None
-    # Its driver starts, which says nothing of its kernels.
+    # In this case the driver works, but the build may still lack kernels for the GPU.
     if machine.torch.cuda_available:
         return covers
     if build.backend == UNREAD:
         return True
-    # Whether a GPU of AMD or Intel runs the build is nothing that we judge.
+    # gpusetup does not judge whether a build runs on an AMD or Intel GPU.
     if is_seen_only(maker):
         is_alone = host.presence != "some"
         return is_alone and maker in vendors_of(machine)
@@ -191,7 +197,7 @@ def vendors_of(machine: Snapshot) -> frozenset[str]:
 
 def is_damaged(machine: Snapshot) -> bool:
     """Whether files of the installed torch are missing, or importing it failed."""
-    # A file that is missing fails later, when it is needed.
+    # A missing file only causes a failure later, when torch needs it.
     for package in machine.packages or ():
         if package.name == "torch" and package.intact is False:
             return True
@@ -213,13 +219,13 @@ class Dependent(Frozen):
     name: str
     version: str
     needs: str
-    """The requirement that no longer holds."""
+    """The requirement that the new torch does not meet."""
     can_follow: bool = True
-    """Whether an index can be asked for another release of it by its name."""
+    """Whether an index can have another release of the package under this name."""
 
 
 def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
-    """The installed packages, without torch's own, that require another torch than this build."""
+    """The installed packages, besides torch's own, that require another torch than this build."""
     packages = installed_packages(machine)
     new_versions = build.family(installed_family(machine))
     broken = []
@@ -227,7 +233,7 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
         need = None if name in FAMILY else broken_requirement(package, new_versions, machine)
         if need is None:
             continue
-        # What came from a folder, or by conda, is under no such name on an index.
+        # An index need not have a package that was installed from a folder or by conda.
         is_on_an_index = not package.direct and package.installer not in ("conda", "develop")
         broken.append(
             Dependent(
@@ -245,16 +251,18 @@ def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     than this build."""
     names = []
     for package in dependents(machine, build):
-        # The others stay, and a note says that they may fail.
+        # The other packages stay as they are, and a note says that they may fail.
         if package.can_follow:
             names.append(package.name)
     return tuple(names)
 
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
-    """The names of torch, its companions and the packages that change with it; all of torch's
-    packages for a report."""
-    # A text shows no whole environment: the whole family counts.
+    """The names of torch, its companions and the packages that change with it. For a report, these
+    are all of torch's packages.
+    """
+    # A report does not show the whole environment, so assume that torchvision and torchaudio are
+    # installed too.
     if machine.packages is None or machine.origin == "report":
         return FAMILY
     family = installed_family(machine)
@@ -270,7 +278,7 @@ def broken_requirement(
     for text in package.requires:
         name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
         version = new_versions.get(normalised(name[1])) if name else None
-        if version is None:  # most are: their parser costs an import
+        if version is None:  # most packages end here, which saves the import of the parser
             continue
         from packaging.requirements import InvalidRequirement, Requirement
 
@@ -292,12 +300,13 @@ SYSTEMS = {
     "windows": ("win32", "Windows"),
     "macos": ("darwin", "Darwin"),
 }
-"""`sys_platform` and `platform_system` of a marker."""
+"""The values of `sys_platform` and `platform_system` in a marker, for each system."""
 
 
 def marker_environment(machine: Snapshot) -> dict[str, str]:
-    """The known values of the variables in environment markers on this machine, with `extra`
-    empty."""
+    """The values of the variables in environment markers on this machine, as far as they are known,
+    with `extra` empty.
+    """
     family = machine.os.family or ""
     platform, system = SYSTEMS.get(family, ("", ""))
     version = machine.python.version or ""
@@ -311,7 +320,7 @@ def marker_environment(machine: Snapshot) -> dict[str, str]:
     }
     environment = {"extra": ""}
     for name, value in variables.items():
-        # packaging itself knows those of this machine, which the others then are.
+        # For unknown values, packaging uses those of this machine.
         if value:
             environment[name] = value
     return environment

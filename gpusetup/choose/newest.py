@@ -1,11 +1,11 @@
 """The newest build that fits a host, and the reasons against the others.
 
-All constraints hold jointly, for every visible GPU. The newest torch wins; within it the highest
-CUDA that is at most the driver's own, else the highest of its family by minor-version
-compatibility. With an unknown driver the newest torch of the last CUDA major but one, and its
-lowest CUDA: most drivers serve that. A CPU build is the answer only if it is asked for, on macOS,
-and if a source said that the machine has no NVIDIA GPU at all (a note says so): a GPU is never
-left unused silently.
+Every constraint must hold for every visible GPU. The newest torch wins. Among its builds, the
+highest CUDA version up to the driver's own is taken. If there is none, it is the highest of the
+same major version, which the driver also supports. If the driver is unknown, the newest torch for
+the second-newest CUDA major version is taken, with its lowest CUDA version, because most drivers
+support that. A CPU build is only chosen if it was requested, on macOS, or if a source reported that
+the machine has no NVIDIA GPU at all (a note says so). So a GPU is never silently left unused.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     """The newest build that fits, fallbacks for it, and a reason for every other build of the
     platform.
 
-    Never raises for what is wanted: a wish that cannot be read or that names what never existed
-    gets no build and a reason (`check_wish` raises for the command line).
+    Never raises for a bad request: if it cannot be read or names something that never existed, the
+    choice has no build but a reason (`check_wish` raises for the command line).
     """
     choice = _newest_fitting(question)
     if choice.build is not None:
@@ -43,15 +43,16 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
 
 
 def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
-    """The build with the torchaudio for this Python, and the oldest driver that supports both its
-    CUDA version and the host's GPUs."""
+    """The build with the torchaudio for this Python, and with the oldest driver that supports both
+    its CUDA version and the host's GPUs.
+    """
     host = question.host
     torchaudio = beside(question.catalog, "torchaudio", build, host.python)
     floor = build.driver_floor
-    # On a Jetson there is no floor, because its driver is numbered apart.
+    # A Jetson has no minimum driver, because its driver has its own version numbers.
     if floor is None or host.board:
         return replace(build, torchaudio=torchaudio, driver_floor=None)
-    # A driver may serve the CUDA, and not yet know the GPU.
+    # A driver may support the CUDA version but not yet the GPU.
     first_drivers = [first for _, first in host.first_drivers]
     floor = max((floor, *first_drivers), key=parsed)
     return replace(build, torchaudio=torchaudio, driver_floor=floor)
@@ -59,15 +60,16 @@ def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
 
 @lru_cache(maxsize=1024)
 def _newest_fitting(question: BuildQuestion) -> Choice:
-    """The choice without the notes on one machine; cached, because many reports are about equal
-    hosts."""
+    """The choice without the notes about one machine. It is cached, because many reports are about
+    equal hosts.
+    """
     reasons = []
     for build in in_scope(question):
         reasons.append((build, why_not(build, question)))
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     chosen = fitting[0] if fitting else None
-    # conda's own answer is shown beside a wheel's, and not the other way round.
+    # The build from conda's channels is added to a wheel's choice, but not the other way round.
     by_conda = None
     if question.channels == WHEELS:
         by_conda = pick(question.by_conda())
@@ -89,7 +91,7 @@ def fallbacks_of(fitting: list[TorchBuild]) -> tuple[Fallback, ...]:
     fallbacks = []
     for build in fitting[1:]:
         is_same_torch = build.torch == fitting[0].torch
-        # A CPU build stands in for nothing: it would leave the GPU unused silently.
+        # A CPU build is never a fallback, because it would silently leave the GPU unused.
         if not is_same_torch or build.cuda is None:
             continue
         where: str = build.channel
@@ -105,8 +107,9 @@ def rejections_of(
     chosen: TorchBuild | None,
     question: BuildQuestion,
 ) -> list[Rejection]:
-    """The rejected builds with their reasons; builds of the chosen torch that fit are fallbacks and
-    left out."""
+    """The rejected builds with their reasons. Builds for the chosen torch version that fit are
+    fallbacks, so they are left out.
+    """
     rejections = []
     for build, reason in reasons:
         if reason is None and chosen is not None:
@@ -122,7 +125,7 @@ def why_passed_over(build: TorchBuild, chosen: TorchBuild, question: BuildQuesti
     """The reason why a build that fits was not chosen; None if its torch is the chosen one."""
     if build.torch == chosen.torch:
         return None
-    # It is newer, and passed over because nobody knows the driver.
+    # This build is newer, but was passed over because the driver is unknown.
     if is_beyond(build, question):
         floor = build.driver_floor
         return f"needs NVIDIA driver {floor}, and the driver here is unknown"
@@ -130,14 +133,14 @@ def why_passed_over(build: TorchBuild, chosen: TorchBuild, question: BuildQuesti
 
 
 MOST_REASONS = 5
-"""Reasons in the sentence that nothing fits; `resolve --explain` lists all."""
+"""How many reasons the error shows if nothing fits; `resolve --explain` lists all of them."""
 
 
 def nothing_fits(choice: Choice) -> Unsatisfiable:
     """The error that no build fits, with the reasons and the change that would help."""
     reasons = []
     for rejection in choice.rejections:
-        # What nobody asked for needs no reason.
+        # Builds that were not requested need no reason.
         if rejection.reason.startswith("is not the "):
             continue
         reasons.append(f"{rejection.torch} {rejection.backend}: {rejection.reason}")

@@ -1,7 +1,7 @@
 """The nightly build for a machine, a warning about it, and the commands. Pure functions.
 
-A nightly build is made from torch's main branch. Its version changes every day, so there is no row
-of it in the catalog: only the backends that have nightly builds are known.
+A nightly build is made from torch's main branch. Its version changes every day, so it is not in the
+catalog, which only knows which backends have nightly builds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from gpusetup.model.frozen import replace
 
 NIGHTLY = "nightly"
 PACKAGES = ("torch", "torchvision")
-"""What has nightly builds; torchaudio's ended with 2.11 (pytorch/test-infra's list of packages)."""
+"""The packages with nightly builds; torchaudio's ended with 2.11 (according to pytorch/test-infra's
+list of packages).
+"""
 MOST_REASONS_SHOWN = 5
-"""Each rejected release has a reason; those of the newest ones are enough to explain the others."""
+"""How many rejected releases are shown: each has a reason, and those of the newest ones explain the
+others too.
+"""
 
 
 def is_nightly(torch: str | None) -> bool:
@@ -67,10 +71,12 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
 
 
 def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable[str]) -> Choice:
-    """The newest release for a backend that has nightly builds; the nightly build is judged by it.
+    """The newest release for a backend that has nightly builds. The nightly build is assumed to run
+    wherever this release does.
 
-    The choice has no build if the requested backend has no release yet. Raises Unsatisfiable if the
-    requested backend has no nightly builds, or if no release for such a backend fits the machine.
+    If the requested backend has no release yet, the choice has no build. Raises Unsatisfiable if
+    the requested backend has no nightly builds, or if no release for such a backend fits the
+    machine.
     """
     names = tuple(backends)
     is_named = wish.backend != "auto"
@@ -102,7 +108,8 @@ def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable
 def commands(url: str, python: str | None) -> dict[str, tuple[tuple[str, ...], ...]]:
     """The commands that install the nightly torch and torchvision with uv and pip; conda has none.
 
-    torch is upgraded by name: an installed release would count as what was asked for.
+    torch is named as a package to upgrade, because otherwise an installed release would satisfy the
+    request.
     """
     target = ("--python", python) if python else ()
     newest = tuple(word for name in PACKAGES for word in ("--upgrade-package", name))

@@ -1,5 +1,4 @@
-"""Words that are not packages, because no index has them or because another project uses that
-name."""
+"""Words that are not packages: no index has them, or another project uses the name."""
 
 from __future__ import annotations
 
@@ -38,17 +37,20 @@ NO_PACKAGES = {
         "`gpusetup install` first, then `uv pip install WORD`"
     ),
 }
-"""Pattern of a word that no index has, or that is somebody else's package there -> what to do; WORD
-stands for the word."""
+"""Maps the pattern of a word that no index has, or that names an unrelated package, to advice. WORD
+stands for the word.
+"""
 
 
 MISSPELLED = 0.9
-"""How similar two names are of which one is a misspelling (difflib): one letter of ten."""
+"""How similar a word must be to a name to count as a misspelling (difflib's ratio): about one wrong
+letter in ten.
+"""
 
 
 def refuse_what_is_no_package(word: str) -> None:
-    """Raise UsageError for a word that is not a package, or that is probably a mistake for one of
-    torch's packages.
+    """Raise UsageError for a word that is not a package, or that is probably a misspelling of one
+    of torch's packages.
 
     >>> refuse_what_is_no_package("torch==2.5.1")
     """
@@ -62,7 +64,7 @@ def refuse_what_is_no_package(word: str) -> None:
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     if name.lower() in FAMILY:
         return
-    # `torchvison` is a stranger's package on an index, or will be one.
+    # `torchvison` is, or may become, an unrelated and perhaps malicious package on an index.
     plain = re.sub(r"[-_.]", "", name.lower())
     similar = get_close_matches(plain, FAMILY, 1, MISSPELLED)
     if similar:
@@ -74,11 +76,11 @@ def refuse_what_is_no_package(word: str) -> None:
 
 
 LONGEST_SHOWN = 120
-"""Characters of a word in a message; no requirement that people write is longer."""
+"""The maximum length of a word in a message, in characters; real requirements are shorter."""
 
 
 def shortened(word: str) -> str:
-    """The word, cut to 120 characters for a message.
+    """Returns the word, cut to 120 characters for a message.
 
     >>> shortened("numpy>=2")
     'numpy>=2'

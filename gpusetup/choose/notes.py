@@ -1,4 +1,4 @@
-"""Notes on a choice besides its build: guesses, missing facts, and the age of the catalog."""
+"""Notes on a choice, for example on guesses, missing facts and the catalog's age."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import cuda_of, parsed
 
 STALE_DAYS = 120
-"""From this age on a catalog says so: torch has a release every two months or so."""
+"""The age in days from which the catalog counts as outdated: torch has a release about every two
+months.
+"""
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 
 
@@ -48,8 +50,9 @@ ELSEWHERE = {
         "with an Arm64 Python 3.12 or newer"
     )
 }
-"""Platforms that the catalog has no builds for, and where torch has some all the same
-(https://pytorch.org/blog/pytorch-native-windows-arm64-builds)."""
+"""Platforms for which the catalog has no builds, and where to find torch for them
+(https://pytorch.org/blog/pytorch-native-windows-arm64-builds).
+"""
 
 
 # --- without a build ------------------------------------------------------------------------------
@@ -81,8 +84,9 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
 
 
 def on_backend_without_builds(question: BuildQuestion) -> str:
-    """A note that the catalog has no NVIDIA build for the requested backend, with the command that
-    asks PyTorch's index."""
+    """A note that the catalog has no NVIDIA build for the requested backend, with a command that
+    asks PyTorch's index.
+    """
     backend = question.backend
     ask_now = ""
     if cuda_of(backend):
@@ -101,7 +105,7 @@ def on_torch_of_other_backends(question: BuildQuestion) -> Iterator[str]:
     backends_of_torch: dict[str, None] = {}
     torches_of_backend = []
     for row in question.catalog.builds:
-        # conda's channels have no backends by name.
+        # Rows of conda's channels do not name a backend.
         if row.channel != "pytorch":
             continue
         if question.takes(row.torch):
@@ -151,14 +155,15 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
 
 
 def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
-    """Yields notes on drivers or GPUs that are newer than the catalog, or that do not go
-    together."""
+    """Yields notes on drivers or GPUs that are newer than the catalog, and on a driver that does
+    not support the GPU.
+    """
     host, catalog = question.host, question.catalog
     age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):
         branches = [row.branch for row in catalog.branches]
         newest = max(branches)
-        # NVIDIA's drivers serve all that older ones did.
+        # Newer NVIDIA drivers support whatever older ones did.
         yield f"driver {host.driver} {age}: it counts as branch {newest}"
     for gpu in host.gpus:
         capability = gpu.compute_capability
@@ -180,7 +185,7 @@ def on_jetson(question: BuildQuestion) -> Iterator[str]:
         yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
     elif host.board:
         releases = (jetpack,) if jetpack else JETPACKS
-        # Of two releases of one JetPack the newer has the newer wheels.
+        # If two rows are for the same JetPack, the later one has the newer wheels.
         addresses = {row.name: row.wheels for row in releases if row.wheels}
         wheels = "".join(f"; {name}: {address}" for name, address in addresses.items())
         yield (

@@ -44,7 +44,7 @@ from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import parsed
 
 WITH_OWN_BUILDS = (AMD.id, INTEL.id)
-"""The makers other than NVIDIA for which torch has builds of its own."""
+"""The makers other than NVIDIA for which torch has separate builds."""
 NAME_OF_BUILDS = {AMD.id: "ROCm", INTEL.id: "XPU"}
 CONSTRAINTS = (why_torch_differs, why_backend_differs, why_python_differs, why_libc_is_too_old)
 
@@ -53,8 +53,8 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
     """The maker (AMD or Intel) whose builds are needed, according to the requested backend or the
     GPUs.
 
-    None where the ordinary builds serve. Unsatisfiable where GPUs of two makers would need two
-    builds, or a backend is another maker's than the GPU.
+    None if the ordinary builds work. Raises Unsatisfiable if GPUs of two makers would need two
+    builds, or if the requested backend is for another maker than the GPU's.
     """
     gpus = gpus_of_makers(host.machine)
     makers = {gpu.maker for gpu in gpus if gpu.maker}
@@ -73,7 +73,7 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
             f"{gpu_maker.name}'s",
             hint=f"leave out `--backend`: torch's {NAME_OF_BUILDS[gpu_maker.id]} build is for it",
         )
-    # Another maker's build for NVIDIA's GPUs: the ordinary builds' reasons say why there is none.
+    # With an NVIDIA GPU, the ordinary search explains why there is no build for another maker.
     has_nvidia = host.facts.presence == "some" and gpu_maker is None
     if wish.backend == "cpu" or has_nvidia:
         return None
@@ -81,11 +81,11 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
 
 
 def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that the build should support; empty if the machine only has small graphics or ones
-    without torch builds.
+    """The GPUs that the build should support; empty if the machine only has integrated graphics or
+    GPUs without torch builds.
 
-    Graphics that torch has no build for, or that are too small to pay, ask for none: there the CPU
-    build is the right one, until somebody names a backend.
+    Graphics that are too small to be worth it, or that torch has no build for, do not count. For
+    them the CPU build is right, unless the user names a backend.
     """
     stack = machine.makers
     if machine.gpus or stack is None:
@@ -96,8 +96,9 @@ def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
 
 
 def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> Choice:
-    """The newest torch with a build for this maker's GPUs that fits, and the reasons against the
-    others."""
+    """The newest torch with a build that fits this maker's GPUs, and the reasons against the
+    others.
+    """
     question = question_of(wish, host, catalog)
     facts = host.facts
     platform = f"{facts.family}-{facts.architecture}"
@@ -142,7 +143,7 @@ def page_of(build: TorchBuild) -> str:
 def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """The reasons against a build: the request, the system and the GPUs; empty if it fits."""
     reasons = [constraint(row, question) for constraint in CONSTRAINTS]
-    # The extras of AMD's builds install the kernels for these very GPUs.
+    # The extras of AMD's builds install the kernels for exactly these GPUs.
     if row.index is None:
         reasons += [why_no_kernels(row, gpu) for gpu in gpus]
     return tuple(filter(None, reasons))
@@ -154,12 +155,13 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
     if gpu.target is None or not row.backend.startswith("rocm"):
         return None
     target, _ = RELATIVES.get(gpu.target, (gpu.target, ""))
-    # A target that wheels have kernels for by now needs no relative's.
+    # A target with its own kernels does not need those of a related target.
     if gpu.target in BUILT_FOR:
         target = gpu.target
     rocm = row.backend.removeprefix("rocm")
     serves = has_kernels(target, rocm)
-    # Of a ROCm newer than what was read only the targets of before are taken to be still there.
+    # If this ROCm version is newer than those that were read, assume that earlier targets are still
+    # supported, but no others.
     if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
         return None
     if target in LAST_ROCM and serves is False:
@@ -173,9 +175,9 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
 def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuild, ...]:
     """The builds for a maker's GPUs on PyTorch's index for a platform, best first.
 
-    The newest torch counts first, then the newest ROCm whose kernels were read: those of a newer
-    one are not known. The Pythons, the C library and the companions are those of the CPU build of
-    the same torch, which is built in the same way.
+    The newest torch comes first, and within it the newest ROCm whose kernels were read, because the
+    kernels of a newer ROCm are unknown. Python versions, C library and companions are taken from
+    the CPU build of the same torch, which is built the same way.
     """
     family, _, machine = platform.partition("-")
     rows = []
@@ -198,14 +200,15 @@ def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuil
 def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
     """The builds on AMD's own index with kernels for all of these GPUs, newest torch first.
 
-    They come after PyTorch's: on Linux they serve the targets that PyTorch's wheels lack, on
-    Windows they are the only ones.
+    They come after PyTorch's builds: on Linux they support the targets that PyTorch's wheels lack,
+    and on Windows they are the only ones.
     """
     targets = [gpu.target for gpu in gpus]
-    # Without a GPU, as where an image is built, only the kernels for every target can be right.
+    # On a machine without a GPU, such as a build server, only the kernels for all targets can be
+    # right.
     extras = device_extras(targets) if targets else (ALL_DEVICES,)
     family, _, machine = platform.partition("-")
-    # AMD's wheels for Windows are for Radeon and Ryzen, not for Instinct.
+    # For Windows, AMD only publishes wheels for Radeon and Ryzen, not for Instinct.
     is_elsewhere = family == "windows" and not {*targets} <= {*WINDOWS_TARGETS}
     if not extras or is_elsewhere:
         return ()

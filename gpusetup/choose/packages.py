@@ -1,7 +1,7 @@
 """Chooses torch together with packages that need it, by asking an index.
 
-The index is asked with each torch that fits, the newest first, and the table of companions rules
-out what an index cannot know. Pure but for the index, which is handed in.
+The index is asked with each torch that fits, the newest first. The companion table rules out what
+an index cannot know. Pure apart from the index, which the caller passes in.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from gpusetup.model.shell import own_setting
 from gpusetup.model.versions import parsed
 
 USUAL_GLIBC = "2.35"
-"""What an unknown C library is taken as: Ubuntu 22.04's, older than most machines' of today."""
+"""The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04, which is older
+than on most machines today.
+"""
 
 
 def set_by_index(
@@ -49,9 +51,9 @@ def set_by_index(
     behind_days: int = 0,
 ) -> PackageSet:
     """The set of packages from an index. `prefer` is used if no package is then more than
-    `behind_days` behind its newest release; otherwise other builds are tried.
+    `behind_days` days behind its newest release; otherwise other builds are tried.
 
-    Unsatisfiable if none goes together, or only with an old release of one of them.
+    Raises Unsatisfiable if no set works, or only one with an old release of a package.
     """
     search = Search(question, index)
     answer = best_set(search, prefer, behind_days)
@@ -72,10 +74,11 @@ def set_by_index(
 
 
 def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Candidate:
-    """The set with the first torch for which no package is more than `behind_days` days behind its
+    """The set with the newest torch for which no package is more than `behind_days` days behind its
     newest release.
 
-    Else that with the fewest releases of years ago, then with the fewest that are behind.
+    If there is none, the set with the fewest releases that are over a year behind, then with the
+    fewest that are behind at all.
     """
     if not behind_days:
         refuse_without_wheel(search)
@@ -88,7 +91,7 @@ def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Can
     for build in tries.builds:
         words = search.question.words
         if sets:
-            # Only what is newer than the best set of before can be better.
+            # A better set must have a newer release than the best set so far.
             best = min(sets, key=lambda candidate: candidate.rank)
             words = newer_than(best, words)
         if tries.is_ruled_out(build, words):
@@ -108,28 +111,29 @@ def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Can
 
 
 def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The requirements, where a single package must be newer than in this set; unchanged for
-    several packages.
+    """The requirements, changed so that a single package must be newer than in this set; unchanged
+    for several packages.
 
-    Several packages stay as they are: one may be older in a better set if another is newer.
+    With several packages nothing changes, because one of them may be older in a better set if
+    another is newer.
     """
     if len(words) != 1 or len(candidate.days_behind) != 1:
         return words
     requirement = Requirement(words[0])
     version = candidate.version(name_of(words[0]))
-    # The bound must not ask for a pre-release, and a marker belongs behind it.
+    # Naming a pre-release would allow pre-releases, and a marker would have to follow the version.
     if not version or parsed(version).is_prerelease or requirement.marker:
         return words
-    # Not `>`: that would leave out the same release with a later packaging (`.post1`).
+    # `>` would also exclude a later packaging of the same release (`.post1`).
     return (f"{requirement}>={version},!={version}",)
 
 
 def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None:
-    """The set with the first torch that goes together with the newest release of every package;
-    None if there is none.
+    """The set with the first torch that works with the newest release of every package; None if
+    there is none.
 
-    Each question names exact versions, so that uv fails at once where the newest does not fit,
-    instead of looking through years of older releases (170 s for unsloth).
+    Each question names exact versions, so that uv fails at once if the newest release does not fit.
+    Otherwise uv would look through years of older releases (170 s for unsloth).
     """
     words = words_at_newest(search)
     if words == search.question.words:
@@ -149,13 +153,15 @@ def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None
 
 
 def words_at_newest(search: Search) -> tuple[str, ...]:
-    """The requirements, with packages of any version pinned to their newest release."""
+    """The requirements, in which packages without a required version are pinned to their newest
+    release.
+    """
     words: list[str] = []
     for word in search.question.words:
         requirement = Requirement(word)
         newest = search.newest.get(name_of(word))
         is_plain = not requirement.specifier and not requirement.marker and not requirement.url
-        # A pre-release that is named by its version would be taken as one that was asked for.
+        # Naming a pre-release by its version would count as a request for one.
         is_final = newest is not None and not parsed(newest.version).is_prerelease
         if newest is not None and is_plain and is_final:
             word = f"{word}=={newest.public}"
@@ -166,7 +172,7 @@ def words_at_newest(search: Search) -> tuple[str, ...]:
 def refuse_without_wheel(search: Search) -> None:
     """Raise Unsatisfiable if the only requested package has no wheel for this host with any torch.
 
-    Without this, an index would be asked the same with each torch.
+    Without this check, an index would be asked the same question with each torch.
     """
     question = search.question
     is_one_word = len(question.words) == 1 and len(search.in_any_version) == 1
@@ -174,7 +180,7 @@ def refuse_without_wheel(search: Search) -> None:
         return
     name = search.in_any_version[0]
     builds = candidates(question)
-    # torch's own index may have it for another backend.
+    # torch's own index may have the package for another backend.
     if any(names_on_torch_index((name,), each, question.catalog) for each in builds):
         return
     candidate = search.ask(builds[0], question.words) if builds else None
@@ -185,13 +191,14 @@ def refuse_without_wheel(search: Search) -> None:
 def builds_in_order(
     search: Search, prefer: TorchBuild | None, behind_days: int
 ) -> Iterator[TorchBuild]:
-    """Yields the builds to try, in order: `prefer`, the next newer ones if older releases are
-    acceptable, then all, newest first."""
+    """Yields the builds to try: first `prefer`, then the next newer ones if older releases of the
+    packages are acceptable, then all builds, newest first.
+    """
     companions = search.question.companions
     if prefer and why_none_fits(companions, prefer) is None:
         yield prefer
     if prefer and behind_days:
-        # The nearest newer torch changes the environment least.
+        # The next newer torch changes the environment least.
         nearest_first = reversed(candidates(search.question))
         for build in nearest_first:
             if parsed(build.torch) > parsed(prefer.torch):
@@ -213,7 +220,7 @@ def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
             name=name,
             version=labelled(name, release.version, build),
             index_url=torch_index if name in from_torch_index else None,
-            # What the table does not know declares itself what it needs.
+            # Packages that the table does not know declare their requirements themselves.
             declared=project is None or project.declares,
             asked=name in names,
             extras=extras_of(search.question.words, name),
@@ -224,12 +231,14 @@ def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
 
 
 def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
-    """The error that no packages go together, with the companion table's reason or the index's
-    message."""
+    """The error that no set of packages works, with the companion table's reason or the index's
+    message.
+    """
     words = search.question.words
     if first.unknown:
         return on_no_index(search, first.unknown)
-    # Without the table's limits uv has a set, whose misfit the table then names.
+    # Without the table's limits uv may find a set, and the table can then name the package that
+    # does not fit.
     unlimited = search.ask(first.build, words, limited=False)
     reason = reason_of_table(search, unlimited) or unlimited.reason or first.reason
     hint = "leave one of them out, or name another version"
@@ -242,8 +251,8 @@ def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
 
 
 def on_no_index(search: Search, names: Sequence[str]) -> Unsatisfiable:
-    """The error that no index which was asked has a package of this name."""
-    # A file that is not read may name the index that has it, so that all places are listed.
+    """The error that none of the asked indexes has a package of this name."""
+    # A file that is not read may name an index that has the package, so all places are listed.
     places = "".join(f"\n  {place}" for place in search.index.places)
     command = own_setting("UV_INDEX", "URL")
     return Unsatisfiable(
@@ -261,13 +270,13 @@ def hint_for_one(search: Search, build: TorchBuild) -> str:
     project = companion_table().project(name)
     if project is None:
         return f"{hint}; check the spelling"
-    # The mirror that was named, for a command that can be pasted.
+    # Use the user's mirror, so that the command can be pasted.
     torch_index = index_url(build.backend, search.index.torch_root)
     return f"{hint}; or instead: {project.way_out(build, torch_index)}"
 
 
 def reason_of_table(search: Search, candidate: Candidate) -> str | None:
-    """The companion table's reason against a package of a set; None if it has none."""
+    """The companion table's reason against a package in a set; None if the table knows of none."""
     build = candidate.build
     for name in candidate.packages:
         if name in FAMILY:
@@ -276,7 +285,7 @@ def reason_of_table(search: Search, candidate: Candidate) -> str | None:
         companions = replace(search.question.companions, takes_torch_index=is_of_torch_index)
         version = candidate.version(name)
         reason = why_release_differs(companions, name, version, build)
-        # One misfit explains why there is no set.
+        # One package that does not fit is enough to explain why there is no set.
         if reason:
             return reason
     return None
@@ -294,7 +303,7 @@ def held_back_by(search: Search, chosen: Candidate) -> Iterator[HeldBack]:
 
 
 def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
-    """Requested package -> the requirement for its version in the set."""
+    """Maps each requested package to the requirement for its version in the set."""
     words = {}
     for name in search.question.companions.names:
         version = chosen.version(name)
@@ -305,7 +314,8 @@ def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
 def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) -> str:
     """The reason why the set does not have the newest torch: a package that does not work
     with it."""
-    # Where torch's own index had none of them, the default index's are what does not go.
+    # If the set has nothing from torch's own index, then it is the default index's releases that do
+    # not work with the newest torch.
     has_torch_index = bool(chosen.on_torch_index)
     companions = replace(search.question.companions, takes_torch_index=has_torch_index)
     reason = why_none_fits(companions, newest)
@@ -315,7 +325,7 @@ def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) 
     if reason is None:
         words = exact_words(search, chosen)
         reason = search.ask(newest, tuple(words.values())).reason
-    # Then others of their releases go with it, of which one is old.
+    # In this case the newest torch works with other releases of the packages, one of which is old.
     return reason or f"torch {newest.torch} goes with other releases of them"
 
 
@@ -327,7 +337,7 @@ def why_not_newest(search: Search, chosen: Candidate, name: str) -> str:
     if reason is None:
         words = {**exact_words(search, chosen), name: f"{name}=={version}"}
         reason = search.ask(build, tuple(words.values())).reason
-    # Then it goes with other releases of the packages beside it.
+    # In this case the newest release works with other releases of the other packages.
     return reason or f"{name} {version} goes with other releases"
 
 
@@ -338,7 +348,8 @@ def notes_on_sources(search: Search, chosen: Candidate) -> Iterator[str]:
             continue
         version = chosen.version(name)
         command = how_to_build(name)
-        # Whoever needs it must build it: nothing is built here unasked.
+        # A user who needs the newer release must build it, because gpusetup never builds a package
+        # unasked.
         yield (
             f"{name} {source.version} is newer than {version} and exists only as source: "
             f"`{command}` builds it"
@@ -357,7 +368,7 @@ def notes_on_index(search: Search) -> Iterator[str]:
         yield f"the C library is not known and is taken as glibc {USUAL_GLIBC}: `--glibc`"
     undated = []
     for name, release in search.newest.items():
-        # An index without PEP 700 states no dates.
+        # An index without PEP 700 does not state release dates.
         if release.published is None:
             undated.append(name)
     if undated:
@@ -365,9 +376,11 @@ def notes_on_index(search: Search) -> Iterator[str]:
 
 
 def place_in_set(package: JointPackage) -> tuple[bool, bool, str]:
-    """A sort key: torch and its companions, the requested packages, the rest, each by name."""
+    """A sort key: torch and its companions, then the requested packages, then the rest, each sorted
+    by name.
+    """
     is_of_others = package.name not in FAMILY
-    # `asked` sorts after not asked.
+    # Requested packages come first, because `False` sorts before `True`.
     return is_of_others, not package.asked, package.name
 
 
@@ -378,7 +391,7 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
         wheel = chosen.packages.get(name)
         if wheel is None or days_between(wheel, source) <= YEAR:
             continue
-        # Such a wheel is a leftover of how the project once was published.
+        # Such a wheel is a leftover from a time when the project still published wheels.
         command = how_to_build(name)
         raise Unsatisfiable(
             f"The newest {name} with a wheel is {wheel.version}, years older than "
@@ -390,11 +403,13 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
 
 
 def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
-    """The error that only old releases go together, with the words that request them anyway."""
+    """The error that only old releases work together. It names the requirements that request them
+    anyway.
+    """
     reasons, words = [], []
     for package in old:
         reasons.append(f"{package.package} only at {package.at}: {package.by}")
-        # Quoted, because `==` in some shells is no plain word.
+        # The requirement is quoted, because some shells interpret `==`.
         words.append(f"'{package.package}=={package.at}'")
     return Unsatisfiable(
         f"Only an old release goes together here: {'; '.join(reasons)}",

@@ -1,9 +1,10 @@
 """Decides what happens to the installed torch: the smallest change that makes it work.
 
-torch that serves the machine stays. A wrong build becomes the same version from the right index,
-if that exists and fits; else the nearest newer version that fits; else the newest that fits.
-From a build for one maker's GPUs it never goes to another maker's, nor to the CPU's, unless a
-backend is named. `doctor` prescribes this, `install` does it, `resolve` says it of what is there.
+A torch that works on the machine stays. A wrong build becomes the same version from the right index
+if that exists and fits, otherwise the nearest newer version that fits, otherwise the newest that
+fits. A build for one maker's GPUs is never replaced by another maker's or a CPU build, unless a
+backend is named. `doctor` recommends this change, `install` makes it, and `resolve` reports it for
+the installed torch.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from gpusetup.model.versions import parsed
 
 
 def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The choice for torch on a host that changes the installed torch as little as possible, with
-    the reason."""
+    """The choice that changes the installed torch on a host as little as possible, with the
+    reason."""
     question = question_of(wish, host, catalog)
     machine = host.machine
     newest = newest_fitting(question, machine)
@@ -56,7 +57,7 @@ def change_of(
     question, machine = case
     if stays(installed, newest, wish, case):
         choice = as_installed(installed, machine, question)
-        # What is wanted is there, but not whole.
+        # The requested torch is installed, but some of its files may be missing.
         action: Action = "again" if is_damaged(machine) else "kept"
         return replace(choice, action=action)
     choice = newest
@@ -64,7 +65,7 @@ def change_of(
         choice = nearest_fitting(installed.torch, machine, question)
     if choice.build is None:
         return replace(choice, action="nothing")
-    # Who names a backend wants to leave the GPUs of the installed torch's maker.
+    # A user who names a backend accepts that the current GPU maker loses support.
     leaves_maker = crosses(installed.backend, choice.build.backend)
     if leaves_maker and not wish.names_backend:
         return refused_or_kept(installed, choice, wish, case)
@@ -79,8 +80,9 @@ def stays(
     wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> bool:
-    """Whether the installed torch meets the request and works; if the newest is requested, it must
-    not be older than that."""
+    """Whether the installed torch meets the request and works. If the newest torch is requested,
+    the installed one must not be older than that.
+    """
     question, machine = case
     if wish.wants_newest and newest.build is not None:
         is_newer = parsed(newest.build.torch) > parsed(installed.torch)
@@ -103,7 +105,7 @@ def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -
     maker = maker_of(newest.build.backend)
     is_of_maker = maker_of(installed.backend) == maker
     is_enough = is_as_wanted(installed, question) and not wish.wants_newest
-    # A build without kernels for the GPU is there for nothing.
+    # A build without kernels for the GPU is useless.
     lacks_kernels = any(why_no_kernels(installed, gpu) for gpu in gpus_of_makers(machine))
     is_enough = is_enough and not lacks_kernels
     if not (is_of_maker and is_enough):
@@ -122,7 +124,7 @@ def action_of(installed: TorchBuild, chosen: TorchBuild, newest: Choice) -> Acti
     or newest."""
     before = parsed(installed.torch)
     after = parsed(chosen.torch)
-    # The label may change: that is the point of the same version from another index.
+    # The label may differ, because the purpose is to get the same version from another index.
     if before.public == after.public:
         return "same-version"
     if after < before:
@@ -141,18 +143,18 @@ def refused_or_kept(
     or refuse the change."""
     question, machine = case
     as_it_is = as_installed(installed, machine, question)
-    # `--upgrade` of a torch that serves: there is nothing newer for its own GPUs.
+    # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
     is_upgrade = wish.wants_newest
     if is_upgrade and serves(installed, machine, question):
         return replace(as_it_is, action="kept")
-    # Without any NVIDIA GPU nothing shows that another build would serve better.
+    # Without an NVIDIA GPU, there is no sign that another build would work better.
     if question.host.presence == "none":
         return replace(as_it_is, action="refused")
     return replace(choice, action="refused")
 
 
 def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether the installed torch meets the request for a version and a backend."""
+    """Whether the installed torch has the requested version and backend."""
     backends = ("auto", installed.backend)
     if question.backend not in backends:
         return False
@@ -160,24 +162,26 @@ def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed torch works on this host; true if it was requested by name and cannot
-    be judged here."""
-    # Who wants the CPU's build does not care which GPU it leaves unused.
+    """Whether the installed torch works on this host. Also true if its backend was requested by
+    name and cannot be judged here.
+    """
+    # A user who requests the CPU build accepts that GPUs stay unused.
     if question.backend == "cpu":
         return True
     maker = maker_of(installed.backend)
     is_judged = question.host.presence == "some" and not is_seen_only(maker)
     is_named = question.backend == installed.backend
-    # A backend that is wanted by name is not judged against GPUs that are not here, or that
-    # nobody judges.
+    # If its backend was requested by name, a build for absent GPUs, or for GPUs that gpusetup
+    # cannot judge, counts as good.
     if is_named and not is_judged:
         return True
     return serves(installed, machine, question)
 
 
 def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
-    """The choice to keep the installed torch, working or not, because only other packages were
-    requested; None if torch is not installed."""
+    """The choice to keep the installed torch, whether it works or not, because only other packages
+    were requested; None if torch is not installed.
+    """
     machine = host.machine
     any_torch = Wish(installer="conda" if is_of_conda(machine) else "auto")
     question = question_of(any_torch, host, catalog)
@@ -213,17 +217,17 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
 
 
 def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> Choice:
-    """The choice with the same version for a backend that fits, or the nearest newer version, or
-    the newest that fits.
+    """The choice of the same version for a backend that fits, otherwise of the nearest newer
+    version, otherwise of the newest that fits.
 
-    `conda` of the answer is chosen by the same rule from conda's own channels.
+    The choice's `conda` is found by the same rule among the builds of conda's channels.
     """
     version = public(torch)
     build = nearest(version, question)
     if build is None:
         return newest_fitting(question, machine)
     wish = question.wish
-    # A backend that the wanted torch names (`2.5.1+cu124`) stays named.
+    # If the requested torch names its backend (`2.5.1+cu124`), the new request names one too.
     label = f"+{question.backend}" if wish.label else ""
     exact_wish = replace(wish, torch=f"=={build.torch}{label}")
     exact = replace(question, wish=exact_wish)
@@ -257,7 +261,7 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     torch = question.wish.torch
     if torch is not None and choice.moves:
         return f"asked for: {torch}"
-    # The one choice that surprises: on a login node, or while an image is built.
+    # This choice may surprise users, for example on a login node or while they build an image.
     without_gpu = build.cuda is None and question.host.presence == "none"
     if choice.action == "first" and without_gpu:
         return (

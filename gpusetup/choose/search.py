@@ -1,4 +1,4 @@
-"""Asks an index which packages go together with a torch, and remembers the answers."""
+"""Asks an index which packages work together with a torch build, and remembers its answers."""
 
 from __future__ import annotations
 
@@ -23,22 +23,26 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import parsed
 
 YEAR = 365
-"""Days; a release that is older than this beside its newest is not taken silently."""
+"""In days. A release that is older than its package's newest by more than this is not chosen
+silently.
+"""
 
 
 class Candidate(Frozen):
-    """The packages that go together with one build, or the index's reason why there are none."""
+    """The packages that work together with one build, or the index's reason why there are none."""
 
     build: TorchBuild
     packages: Mapping[str, Released] = {}
     reason: str | None = None
     unknown: tuple[str, ...] = ()
-    """The packages that no index has in any version, if that is the reason."""
+    """The packages that no index has in any version, if there is no set because of them."""
     notes: tuple[str, ...] = ()
     on_torch_index: tuple[str, ...] = ()
-    """The packages besides torch's family that come from torch's own index."""
+    """The packages, besides torch and its companions, that come from torch's own index."""
     days_behind: Mapping[str, int] = {}
-    """What may come in any version and is not at its newest -> how many days it is behind."""
+    """For each package that may have any version and is not at its newest release: how many days it
+    is behind.
+    """
 
     @property
     def most_days_behind(self) -> int:
@@ -48,10 +52,11 @@ class Candidate(Frozen):
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """How old the set is, for comparing sets: the number of releases over a year behind, of
-        releases behind, and the total of days."""
+        """How old the set is, for comparing sets: how many releases are over a year behind, how
+        many are behind at all, and the total of days.
+        """
         days = [*self.days_behind.values()]
-        # One release of years ago is worse than many of last week.
+        # One release that is years old is worse than many that are a week old.
         years_ago = [number for number in days if number > YEAR]
         return len(years_ago), len(days), sum(days)
 
@@ -65,17 +70,18 @@ class Candidate(Frozen):
 
 
 class Search:
-    """A search in an index for packages that go together; it asks no question twice."""
+    """A search in an index for packages that work together. It asks each question only once."""
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question = question
         self.index = index
-        # uv takes seconds for each question.
+        # uv takes seconds to answer a question.
         self.answers: dict[tuple[TorchBuild, tuple[str, ...], bool], Candidate] = {}
 
     def ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Candidate:
-        """The packages that go together with a build; with `limited`, without releases that the
-        companion table excludes."""
+        """The packages that work with a build. With `limited`, releases that the companion table
+        excludes are left out.
+        """
         key = build, words, limited
         answer = self.answers.get(key)
         if answer is None:
@@ -84,8 +90,9 @@ class Search:
         return answer
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
-        """Ask the index for the packages that go with a build, first with those from torch's own
-        index, then without."""
+        """Ask the index for the packages that work with a build, first with those from torch's own
+        index, then without.
+        """
         exact = SetQuestion(backend=build.backend, torch=f"=={build.torch}", words=words)
         if not limited:
             return self._candidate(build, self.index.set_beside(exact), ())
@@ -100,23 +107,24 @@ class Search:
             answer = self.index.set_beside(from_torch_index)
             if not answer.reason:
                 return self._candidate(build, answer, on_torch_index)
-        # A mirror may have torch alone: then the default index's must do.
+        # A mirror may only have torch itself. Then the packages come from the default index.
         answer = self.index.set_beside(replace(exact, limits=self.limits(build)))
         return self._candidate(build, answer, ())
 
     def torch_among(self, builds: Sequence[TorchBuild], words: tuple[str, ...]) -> str | None:
-        """A torch version among these builds (of one backend) that may go together with the
-        packages; None if none does.
+        """A torch version, among these builds for one backend, that may work with the packages;
+        None if none does.
 
-        The torch is left open between their oldest and newest, and only what all of them forbid is
-        forbidden: a "no" to this holds for each of them, a "yes" has to be asked again.
+        One question covers all torch versions between the oldest and the newest, with only those
+        limits that all the builds share. So if none is found, none of the builds works. If one is
+        found, it still has to be asked about by itself.
         """
         versions = sorted((build.torch for build in builds), key=parsed)
         span = SetQuestion(
             backend=builds[0].backend, torch=f">={versions[0]},<={versions[-1]}", words=words
         )
         on_torch_index = self.on_torch_index(builds[0])
-        # As for one build: with what torch's own index has, else without.
+        # As for one build, try first with the packages from torch's own index, then without.
         for names in dict.fromkeys((on_torch_index, ())):
             question = replace(
                 span,
@@ -132,7 +140,7 @@ class Search:
     def common_limits(
         self, builds: Sequence[TorchBuild], on_torch_index: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The constraints of the companion table that are the same for all of these builds."""
+        """The companion table's constraints that are the same for all of these builds."""
         others = [set(self.limits(build, on_torch_index)) for build in builds[1:]]
         common = []
         for limit in self.limits(builds[0], on_torch_index):
@@ -154,10 +162,12 @@ class Search:
         )
 
     def on_torch_index(self, build: TorchBuild) -> tuple[str, ...]:
-        """The packages, requested or required by others, that come from torch's own index for this
-        build."""
+        """The packages for this build that come from torch's own index, whether they were requested
+        or are dependencies.
+        """
         catalog = self.question.catalog
-        # Only beside another CUDA than the default index's it matters what others bring.
+        # What the packages depend on only matters if torch's CUDA version is not the default
+        # index's.
         if not names_on_torch_index(self.known_names, build, catalog):
             return ()
         names = (*self.question.companions.names, *self.brought_by_others)
@@ -172,17 +182,18 @@ class Search:
 
     @cached_property
     def brought_by_others(self) -> tuple[str, ...]:
-        """The packages that the requested packages bring along."""
+        """The packages that are installed as dependencies of the requested ones."""
         builds = candidates(self.question)
         if not builds:
             return ()
-        # Which names come hardly depends on the torch: one question is enough.
+        # The names of the dependencies hardly depend on the torch version, so one question is
+        # enough.
         without_limits = self.ask(builds[0], self.question.words, limited=False)
         names = [name for name in without_limits.packages if name not in FAMILY]
         return tuple(names)
 
     def limits(self, build: TorchBuild, on_torch_index: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The constraints for a build that exclude releases that do not go together with it."""
+        """The constraints that exclude releases which do not work with a build."""
         question = self.question
         return limits_beside(
             question.host.facts,
@@ -197,7 +208,7 @@ class Search:
         names = []
         for word in self.question.words:
             requirement = Requirement(word)
-            # Who asks for a version knows what is newer.
+            # A user who names a version knows that there are newer ones.
             if not requirement.specifier:
                 names.append(name_of(requirement.name))
         return tuple(names)
@@ -207,20 +218,20 @@ class Search:
         """The newest release with a wheel for this host of each package that may have any
         version."""
         names = self.in_any_version
-        # Without a name uv would be asked for nothing.
+        # Without a package, there is nothing to ask uv.
         if not names:
             return {}
         return self.index.newest(names)
 
     @cached_property
     def newer_sources(self) -> dict[str, Released]:
-        """The packages whose newest release exists only as source code, with that release.
+        """The packages whose newest release only exists as source code, with that release.
 
-        uv builds nothing here, so that it does not see those.
+        uv does not build packages here, so it would not see those releases.
         """
         releases: dict[str, Released] = {}
         for name in self.in_any_version:
-            # torch's own index has no source distributions.
+            # torch's own index only has wheels, no source distributions.
             if name in FAMILY:
                 continue
             source = self.index.newest_source(name)
@@ -232,12 +243,11 @@ class Search:
         return releases
 
     def days_behind(self, packages: Mapping[str, Released]) -> dict[str, int]:
-        """Package -> the days that it is behind its newest release; packages at their newest are
-        left out."""
+        """Maps each package that is behind its newest release to the number of days."""
         behind = {}
         for name, newest in self.newest.items():
             package = packages.get(name)
-            # A marker may have left it out.
+            # A marker may have excluded this package.
             if package is None:
                 continue
             days = days_between(package, newest)
@@ -250,7 +260,7 @@ def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
     """The requirements, followed by the packages that should come from torch's own index and are
     not among them.
 
-    What others bring must be named: uv takes from an explicit index only what is.
+    Dependencies must be named too, because uv only takes named packages from an explicit index.
     """
     required = [*map(name_of, words)]
     added = [name for name in names if name not in required]
@@ -258,14 +268,15 @@ def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
 
 
 def days_between(release: Released, newest: Released) -> int:
-    """The days between a release of a package and its newest one: 0 if it is the newest, at least 1
-    otherwise."""
+    """How many days a release is older than its package's newest one: 0 if it is the newest,
+    otherwise at least 1.
+    """
     # A pre-release or a patched build counts as the release that it belongs to.
     version = parsed(parsed(release.version).base_version)
     newest_version = parsed(parsed(newest.version).base_version)
     if version >= newest_version:
         return 0
-    # It is older, and nothing tells by how much.
+    # The release is older, but the index does not tell by how much.
     if release.published is None or newest.published is None:
         return 1
     age = newest.published - release.published

@@ -1,8 +1,8 @@
-"""The request for torch that a machine or a posted text shows, and the installer that its
+"""The request for torch that a machine or a pasted report shows, and the installer that its
 environment uses. Pure functions.
 
-A text often asks for what does not exist for its machine, which is why it was written: then the
-wish is loosened, its backend first, its torch last.
+A report often asks for a build that does not exist for its machine, which is why it was written. In
+that case the request is relaxed: first its backend, at last its torch.
 """
 
 from __future__ import annotations
@@ -45,53 +45,57 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
 
 
 def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
-    """Whether the requested build itself is the problem: the index refused it, and it never
-    existed."""
+    """Whether the requested build itself is the problem: the index refused it, and no such build
+    ever existed.
+    """
     refusals = filter(is_refusal_of_index, machine.events)
     if not any(refusals):
         return False
     torch = (wish.torch or "").removeprefix("==")
     builds = {(row.torch, row.backend) for row in catalog.builds}
-    # If it exists, something else is at fault.
+    # If that build exists, the fault lies elsewhere.
     return (torch, wish.backend) not in builds
 
 
 def is_refusal_of_index(event: Event) -> bool:
-    """Whether an event shows that an index has nothing for this machine."""
+    """Whether an event shows that an index has no matching file for this machine."""
     if event.kind == "wrong-index":
         return True
-    # pip lists the versions that an index has, if it has any.
+    # If an index has any versions of a package, pip lists them.
     versions = event.values.get("versions")
     return event.kind == "no-matching-distribution" and not versions
 
 
 def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
-    """The backends for an extension that needs a certain CUDA version, nearest first; empty if none
-    is needed or a backend is named."""
+    """The backends for building an extension that needs a certain CUDA version, nearest first;
+    empty if no version is needed or the user named a backend.
+    """
     cuda_text = cuda_shown(machine)
-    # A backend that is wanted by name leaves no choice.
+    # If the user named a backend, that one must be used.
     if not cuda_text or machine.wanted.backend:
         return []
     wanted_cuda = parsed(cuda_text)
     of_same_major = []
     for backend in catalog.backends:
         cuda = parsed(cuda_of(backend) or "0")
-        # An extension needs nvcc of torch's major.
+        # Building an extension needs an nvcc of torch's CUDA major version.
         if cuda.major == wanted_cuda.major:
             is_above = cuda > wanted_cuda
             distance = abs(cuda.minor - wanted_cuda.minor)
             of_same_major.append((is_above, distance, cuda, backend))
-    # Below the wanted one before above it: nvcc then knows all that torch's headers use.
+    # Prefer a CUDA version below nvcc's to one above it, because nvcc then knows everything that
+    # torch's headers use.
     of_same_major.sort(key=lambda row: row[:2])
     return [backend for _, _, _, backend in of_same_major]
 
 
 def cuda_shown(machine: Snapshot) -> str | None:
-    """The CUDA version that a report asks for, or that of nvcc if building an extension failed and
-    no torch is shown; None otherwise."""
+    """The CUDA version that a report asks for. Without one, it is nvcc's version if building an
+    extension failed and no torch is shown; otherwise None.
+    """
     if machine.wanted.cuda:
         return machine.wanted.cuda
-    # The torch that is there decides, if it is shown.
+    # If a torch is shown, its CUDA version decides.
     if machine.torch.version:
         return None
     kinds = {event.kind for event in machine.events}
@@ -100,12 +104,13 @@ def cuda_shown(machine: Snapshot) -> str | None:
 
 
 def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
-    """The request that the snapshot shows; for a report without one, the release that is installed
-    or belongs to its companions."""
+    """The request that the snapshot shows. For a report without a request, it is the release that
+    is installed or that belongs to the installed companions.
+    """
     torch = machine.wanted.torch
     is_report = machine.origin == "report"
     if is_report and torch is None:
-        # Who shows an environment that fails wants that one to work.
+        # If a report shows a failing environment, the author wants that environment to work.
         torch = installed_release(machine)
         torch = torch or torch_of_companion(machine, catalog)
     backend = shown_backend(machine, catalog)
@@ -113,24 +118,26 @@ def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
 
 
 def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The backend that the snapshot requests or, in a report, that of its companions; `auto` for
-    any."""
+    """The backend that the snapshot requests or, for a report, the backend of its companions;
+    `auto` if any is accepted.
+    """
     torch = machine.torch
     is_report = machine.origin == "report"
     backend = named_backend(machine)
     if is_report and backend == "auto" and torch.backend in (None, "cpu"):
-        # The index that torchvision or torchaudio comes from, if torch shows none.
+        # If torch shows no backend, use that of torchvision or torchaudio.
         backend = backend_of_companions(machine)
     if backend not in catalog.backends:
         return "auto"
     if not is_report:
         return backend
-    # Who installed a CPU build beside a GPU and asks why it is not used wants another one.
+    # If a CPU build is installed on a machine with a GPU, the author probably asks why the GPU is
+    # not used, and needs another build.
     has_gpu = bool(machine.gpus or machine.driver.version)
     is_cpu = backend == "cpu" and torch.backend == "cpu"
     if is_cpu and has_gpu:
         return "auto"
-    # No build for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
+    # A CUDA build cannot work on a machine without an NVIDIA GPU, even if the user asks for it.
     is_for_cuda = cuda_of(backend) is not None
     if is_for_cuda and machine.gpus == ():
         return "auto"
@@ -138,13 +145,13 @@ def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
 
 
 def named_backend(machine: Snapshot) -> str:
-    """The backend that is requested by name or by a CUDA version; `auto` for any."""
+    """The backend that is requested by name or by a CUDA version; `auto` if any is accepted."""
     if machine.wanted.backend:
         return machine.wanted.backend
     cuda = cuda_shown(machine)
     if cuda is None:
         return "auto"
-    # `12.4` -> `cu124`
+    # For example, `12.4` becomes `cu124`.
     digits = cuda.replace(".", "")
     return f"cu{digits}" if digits else "auto"
 
@@ -156,7 +163,7 @@ def backend_of_companions(machine: Snapshot) -> str:
     for name in COMPANIONS:
         package = packages.get(name)
         _, _, label = (package.version if package else "").partition("+")
-        # A vendor's label says no backend.
+        # A vendor's label does not name a backend.
         if cuda_of(label):
             return label
     return "auto"
@@ -171,11 +178,12 @@ def installed_release(machine: Snapshot) -> str | None:
 
 
 def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The newest torch, as a specifier, that goes with the requested or installed torchvision or
-    torchaudio; None if unknown."""
+    """The newest torch, as a specifier, that works with the requested or installed torchvision or
+    torchaudio; None if unknown.
+    """
     packages = installed_packages(machine)
     name, _, version = (machine.wanted.companion or "").partition("==")
-    # What is asked for counts more than what is there.
+    # A requested version counts more than an installed one.
     versions = [(name, version)]
     for name in COMPANIONS:
         if name in packages:
@@ -184,7 +192,7 @@ def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
         if not version:
             continue
         pin = f"=={public(version)}"
-        with suppress(ValueError):  # what a stranger calls a version
+        with suppress(ValueError):  # a version string from a report, which may be malformed
             releases = releases_with(catalog, [(name, pin)])
             if releases:
                 return f"=={releases[-1]}"
@@ -194,11 +202,12 @@ def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
 def shown_installer(machine: Snapshot) -> str:
     """The installer whose commands are shown: `uv`, `pip` or `conda`.
 
-    The one that installed torch, else the one that made the environment, else one that is there.
+    This is the installer that installed torch. If it is unknown, it is the one that created the
+    environment, otherwise one that is available.
     """
     manager, torch = machine.python.manager, machine.torch
     installed_by = (torch.installer or "").lower()
-    # `uv sync` undoes what pip installed.
+    # `uv sync` removes what pip installed.
     if manager == "uv project" and installed_by != "conda":
         return "uv"
     if installed_by in ("uv", "pip", "conda"):
@@ -206,7 +215,8 @@ def shown_installer(machine: Snapshot) -> str:
     is_report = machine.origin == "report"
     if is_report and machine.failing.program == "uv":
         return "uv"
-    # conda's torch has no label: over pip's, and over what no text shows, it would be a mixture.
+    # conda's torch has no label. Installing it over pip's torch, or over an unknown one, would mix
+    # the two.
     is_unlabelled = torch.version is not None and "+" not in torch.version
     if is_report and manager == "conda" and not is_unlabelled:
         return "pip"

@@ -1,4 +1,6 @@
-"""Chooses the next build to ask an index about, and skips builds whose answer is already known."""
+"""Chooses the next build about which to ask an index, and skips builds whose answer is already
+known.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ from gpusetup.model.builds import TorchBuild
 from gpusetup.model.versions import parsed
 
 LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
-"""uv's words for a torch that an index does not have."""
+"""The words with which uv reports that an index does not have a torch."""
 
 
 class Beside(NamedTuple):
-    """The facts that decide which packages go with a build; builds with equal facts get equal
-    answers."""
+    """The facts that decide which packages work with a build. Builds with equal facts get the same
+    answer.
+    """
 
     torch: str
     limits: tuple[str, ...]
-    """What the table of companions forbids beside it."""
+    """The limits that the companion table sets for packages with this torch."""
     on_torch_index: tuple[str, ...]
 
 
@@ -32,39 +35,42 @@ class Tries:
         self.builds = tuple(builds)
         self.answered: set[Beside] = set()
         self.promising: set[tuple[str, tuple[str, ...]]] = set()
-        """Torches that may go with some words, by an answer for several torches at once."""
+        """Torch versions and requirements that may work together, because a question about several
+        torch versions at once found a solution.
+        """
 
     def beside(self, build: TorchBuild) -> Beside:
-        """The facts that decide which packages go with this build."""
+        """The facts that decide which packages work with this build."""
         on_torch_index = self.search.on_torch_index(build)
         limits = self.search.limits(build, on_torch_index)
         return Beside(build.torch, limits, on_torch_index)
 
     def note(self, candidate: Candidate) -> None:
         """Record that the index answered for this build, unless the index lacks its torch."""
-        # Another backend of a torch may go with newer packages (xformers is built for CUDA 12
-        # alone), unless the table forbids the same beside it. And another backend may have the
+        # Another backend of the same torch may work with newer packages (xformers is only built for
+        # CUDA 12), unless the table sets the same limits for it. Another backend may also have the
         # torch that this one lacks.
         if re.search(LACKS_TORCH, candidate.reason or "") is None:
             self.answered.add(self.beside(candidate.build))
 
     def is_ruled_out(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
-        """Whether it is already known that no packages go with a build, from earlier answers or
+        """Whether it is already known that no packages work with a build, from earlier answers or
         from one question about many builds.
 
-        Each question takes uv seconds, and there are dozens of builds: one question about many of
-        them comes first.
+        uv takes seconds for each question, and there are dozens of builds. So one question about
+        many builds comes first.
         """
         if self.beside(build) in self.answered:
             return True
-        # Mostly the first build is the answer, and a question about all would be in vain.
+        # In most cases the first build works, so a question about all builds would be wasted.
         if not self.answered:
             return False
         return (build.torch, words) not in self.promising and self._none_alike(build, words)
 
     def _none_alike(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
-        """Whether one question about this build and similar ones shows that no packages go
-        with it."""
+        """Whether one question about this build and similar ones shows that no packages work with
+        it.
+        """
         builds = self.alike(build)
         while len(builds) > 1:
             torch = self.search.torch_among(builds, words)
@@ -72,7 +78,7 @@ class Tries:
                 self.answered.update(map(self.beside, builds))
                 return True
             self.promising.add((torch, words))
-            # uv tries the newest torch first: with the newer ones it most likely had no success.
+            # uv tries the newest torch first, so the newer ones most likely do not work.
             builds = tuple(other for other in builds if parsed(other.torch) > parsed(torch))
             if parsed(build.torch) <= parsed(torch):
                 return False
@@ -86,7 +92,8 @@ class Tries:
         for other in self.builds:
             of_other = self.beside(other)
             is_open = of_other not in self.answered
-            # What torch's own index has of the packages is part of the question.
+            # The question also contains the packages from torch's own index, so they must be the
+            # same.
             if is_open and of_other.on_torch_index == beside.on_torch_index:
                 by_backend.setdefault(other.backend, {})[of_other] = other
         with_build = [group for group in by_backend.values() if beside in group]

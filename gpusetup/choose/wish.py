@@ -1,7 +1,6 @@
-"""A person's request: a torch, a backend, packages, an installer. Parses the words of the request.
+"""A user's request: torch, backend, packages and installer. Also parses the request's words.
 
-Pure. A text that cannot be read as a version matches no build; `check_wish` raises for the command
-line.
+Pure. A text that is not a version matches no build; `check_wish` raises for the command line.
 """
 
 from __future__ import annotations
@@ -29,28 +28,32 @@ if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
 
 NEWEST = "latest"
-"""What people write for the newest torch."""
+"""The usual word for the newest torch."""
 
 
 class Wish(Frozen):
-    """What a person requests for torch, or what a machine or text shows that they want."""
+    """What a user requests for torch, or what a machine or a report shows that they want."""
 
     torch: Text = None
-    """A specifier or a bare version: `2.5.1`, `>=2.6,<2.9`, `2.5.1+cu124`, `latest`."""
+    """A version specifier or a bare version, such as `2.5.1`, `>=2.6,<2.9`, `2.5.1+cu124` or
+    `latest`.
+    """
     backend: str = "auto"
-    """`auto`, or a folder of torch's index: `cpu`, `cu124`."""
+    """`auto`, or a folder of torch's index, such as `cpu` or `cu124`."""
     installer: str = "auto"
-    """`conda` asks for a build of conda's channels."""
+    """The installer; `conda` requests a build from conda's channels."""
     upgrade: bool = False
-    """Whether the newest torch that fits is wanted, even if the installed one serves."""
+    """Whether to take the newest torch that fits, even if the installed one works."""
     packages: tuple[str, ...] = ()
-    """Requirements for the default index: `transformers>=4`."""
+    """Requirements for packages from the default index, such as `transformers>=4`."""
     offline: bool = False
-    """Whether packages are chosen by the table of companions, and no index is asked."""
+    """Whether to choose packages by the companion table, without asking an index."""
     family: tuple[str, ...] = ()
-    """Those of torch, torchvision and torchaudio that the request names."""
+    """The names among torch, torchvision and torchaudio that the request contains."""
     companions: tuple[tuple[str, str], ...] = ()
-    """torchvision and torchaudio with their wanted versions: `("torchvision", "==0.20.1")`."""
+    """torchvision and torchaudio with the requested versions, such as `("torchvision",
+    "==0.20.1")`.
+    """
 
     @property
     def label(self) -> str | None:
@@ -60,8 +63,9 @@ class Wish(Frozen):
 
     @property
     def wanted_backend(self) -> str:
-        """The requested backend, from the torch version's label or from `--backend`; `auto` for
-        any."""
+        """The requested backend, from the torch version's label or from `--backend`; `auto` if any
+        is accepted.
+        """
         # `--torch 2.5.1+cu124` and `--torch 2.5.1 --backend cu124` mean the same.
         return self.label or self.backend
 
@@ -88,7 +92,7 @@ class Wish(Frozen):
     @property
     def is_about_torch(self) -> bool:
         """Whether the request is about torch itself, not only about packages that use it."""
-        # `--upgrade` replaces the installed torch, whatever packages are named with it.
+        # `--upgrade` replaces the installed torch, even if only other packages are named with it.
         if self.names_build or self.upgrade:
             return True
         names_packages = bool(self.packages or self.family)
@@ -98,7 +102,9 @@ class Wish(Frozen):
 
     @property
     def is_open(self) -> bool:
-        """Whether neither a package nor a torch was requested, so that the machine decides."""
+        """Whether neither a package nor a torch was requested, so that the choice depends on the
+        machine.
+        """
         names_packages = bool(self.packages or self.family)
         names_torch = self.names_build or self.upgrade
         return not names_packages and not names_torch
@@ -109,7 +115,7 @@ class Wish(Frozen):
         versions = dict(self.companions)
         words = [*self.packages]
         for name in self.family:
-            # torch itself has fields of its own (`torch`, `backend`).
+            # torch itself is in its own fields (`torch` and `backend`).
             if name != "torch":
                 version = versions.get(name, "")
                 words.append(f"{name}{version}")
@@ -117,7 +123,9 @@ class Wish(Frozen):
 
     @property
     def of_torch_alone(self) -> Wish:
-        """The same request without packages: only the part that decides on a torch build."""
+        """The same request without packages, so that only the part that decides on a torch build is
+        left.
+        """
         return Wish(
             torch=self.torch,
             backend=self.backend,
@@ -125,12 +133,12 @@ class Wish(Frozen):
         )
 
     def exactly(self, build: TorchBuild) -> Wish:
-        """The same request, but for exactly this build."""
+        """A request for exactly this build, and otherwise the same."""
         return replace(
             self,
             torch=f"=={build.torch}",
             backend=build.backend,
-            # One build is wanted, whatever is newer.
+            # Exactly one build is requested, even if there are newer ones.
             upgrade=False,
         )
 
@@ -139,11 +147,12 @@ class Wish(Frozen):
 
 
 def specifier_text(text: str | None) -> str | None:
-    """The torch versions that a text allows, as a specifier; None if it allows all.
+    """The torch versions that a text allows, as a specifier; None if it allows all versions.
 
-    A bare version means that version, and `2.5` its newest patch; a local label is set aside.
+    A bare version means exactly that version, but `2.5` means its newest patch release. A local
+    label is ignored.
     """
-    # People paste `torch==2.5.1+cu124` from a list of requirements.
+    # Users paste `torch==2.5.1+cu124` from a requirements file.
     version = (text or "").strip().removeprefix("torch").strip()
     version = version.partition("+")[0]
     if not version or version == NEWEST:
@@ -151,7 +160,7 @@ def specifier_text(text: str | None) -> str | None:
     is_bare = version[0].isdigit()
     if not is_bare:
         return version
-    # `2.5` and `2` name a line of releases, `2.5.*` is one already.
+    # `2.5` and `2` name a release series, while `2.5.*` already is one.
     is_line = version.count(".") < 2
     if is_line and "*" not in version:
         return f"=={version}.*"
@@ -159,8 +168,8 @@ def specifier_text(text: str | None) -> str | None:
 
 
 def specifier(text: str | None) -> SpecifierSet | None:
-    """The torch versions that a text requests; None for any. Raises UsageError if it is not a
-    version or specifier.
+    """Returns the torch versions that a text requests; None for any. Raises UsageError if it is not
+    a version or specifier.
 
     >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
     ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
@@ -188,7 +197,7 @@ def label_of(text: str | None) -> str | None:
     """
     _, _, label = (text or "").partition("+")
     label = label.strip().lower()
-    # `2.5.1+` names nothing.
+    # `2.5.1+` has an empty label, which names no backend.
     return label or None
 
 
@@ -199,7 +208,7 @@ def allows_torch(wanted: str | None, torch: str) -> bool:
     versions = specifier_text(wanted)
     try:
         return versions is None or allows(versions, torch)
-    except ValueError:  # what cannot be read matches nothing
+    except ValueError:  # a text that cannot be read matches no version
         return False
 
 
@@ -215,7 +224,7 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
     backend = wish.wanted_backend
     if backend in ("auto", *catalog.backends):
         return
-    # A word of the person's own goes into a command only if it looks like a label.
+    # Only show the user's own word in a command if it looks like a label.
     shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     raise UsageError(
         f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
@@ -234,7 +243,7 @@ def backend_label(text: str) -> str:
     ('auto', 'cu124', 'cu12', 'xpu')
     """
     plain = re.sub(r"[\s_-]+", "", text.lower())
-    # A patch of CUDA (12.4.1) has no folder of its own.
+    # A CUDA patch release (12.4.1) has no separate folder on the index.
     cuda = re.fullmatch(r"(?:cuda|cu)?(\d{1,2})\.?(\d)(?:\.\d+)*", plain)
     if cuda is None:
         return plain
@@ -249,8 +258,8 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
     """The request in the words of a command line, such as `numpy transformers>=4 torch
     torchvision`.
 
-    `environment` are the markers' variables of the target: a word whose marker is false there is
-    left out. UsageError for what is no package.
+    `environment` contains the target's values for environment markers; a word whose marker is false
+    there is left out. Raises UsageError for a word that is not a package.
 
     >>> wish = parse_words(["torchvision", "numpy>=2"])
     >>> wish.family, wish.packages
@@ -275,13 +284,13 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
 
 
 def parse_requirement(word: str) -> Requirement:
-    """The requirement in a word. Raises UsageError if it is not one."""
+    """The requirement in a word. Raises UsageError if the word is not a requirement."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         return Requirement(word)
     except (InvalidRequirement, RecursionError) as problem:
-        # A marker of thousands of brackets is nested more deeply than Python recurses.
+        # Python's recursion limit is lower than the nesting of a marker with thousands of brackets.
         raise UsageError(
             f"{shortened(without_logins(word))!r} is no package and no requirement",
             hint='such as `torchvision`, `transformers` or `"numpy>=2"`',
@@ -299,7 +308,9 @@ def refuse_address(requirement: Requirement) -> None:
 
 
 FULL_RELEASE = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
-"""What `torch==2.5.1` has more than `--torch 2.5.1`; `==2.5` means another thing than `2.5`."""
+"""Matches the `==` before a full release number. It can be dropped, because `torch==2.5.1` means
+the same as `--torch 2.5.1`; but `==2.5` differs from `2.5`.
+"""
 
 
 def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
@@ -314,7 +325,7 @@ def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
     wish = replace(wish, family=(*wish.family, name))
     if name == "torch":
         torch = re.sub(FULL_RELEASE, "", versions)
-        # A bare `torch` wants any.
+        # A bare `torch` accepts any version.
         return replace(wish, torch=torch or None)
     if not versions:
         return wish
@@ -334,10 +345,9 @@ def with_torch_named(wish: Wish, torch: str | None) -> Wish:
 
 
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
-    """The request with the torch that belongs to the requested versions of torchvision and
-    torchaudio.
+    """The request with the torch that belongs to the requested torchvision and torchaudio versions.
 
-    UsageError if no torch has them, or not the one that is wanted.
+    Raises UsageError if they match no torch, or not the requested one.
     """
     if not wish.companions:
         return wish
@@ -353,11 +363,11 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if not fitting:
         raise no_torch_with_companions(wish, releases)
     if len(fitting) > 1:
-        # torchvision 0.20.* goes with several torches: the host chooses among them.
+        # torchvision 0.20.* works with several torch versions, so the host decides among them.
         return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
     if wish.label:
         return wish
-    # `torchvision==0.20.1+cu124` asks for a backend, too.
+    # `torchvision==0.20.1+cu124` also requests a backend.
     labels = [label_of(versions) for _, versions in wish.companions]
     label = next(filter(None, labels), None)
     torch = fitting[0]
@@ -365,8 +375,7 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
 
 
 def no_torch_with_companions(wish: Wish, releases: Sequence[str]) -> UsageError:
-    """The error that the requested torchvision and torchaudio belong to no torch, or not to the
-    requested one."""
+    """The error for a torchvision or torchaudio that matches no torch, or not the requested one."""
     words = [f"{name}{versions}" for name, versions in wish.companions]
     belongs = "no torch"
     if releases:
@@ -400,7 +409,7 @@ def by_name(words: Sequence[str]) -> tuple[str, ...]:
     """
     from packaging.requirements import Requirement
 
-    # As packaging writes them: `numpy >= 2` is `numpy>=2`.
+    # packaging writes `numpy >= 2` as `numpy>=2`, so both are the same.
     requirements = {str(Requirement(word)) for word in words}
     return tuple(sorted(requirements, key=name_of))
 

@@ -1,2 +1,2 @@
-"""One module per command: it reads the facts, decides, renders the result and sets the exit
+"""One module per command. Each reads the facts, decides, renders the result and sets the exit
 code."""

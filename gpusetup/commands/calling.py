@@ -16,7 +16,8 @@ class Listener(Console):
     or stderr."""
 
     def __init__(self, notify: Notify) -> None:
-        # Not the base's: it would change the streams of the program that calls us.
+        # The base class's `__init__` is not called, because it would change the streams of the
+        # calling program.
         self.json = True
         self.color = False
         self.verbose = False
@@ -30,10 +31,11 @@ class Listener(Console):
 
 
 def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
-    """The document that a command returns for these option values.
+    """Returns the document that a command prints for these option values.
 
-    Raises GpuSetupError, as the command line would print it, without the passwords in what was
-    typed; a fault of our own too (exit 5). TypeError is for values of a type that no option takes.
+    Raises the GpuSetupError that the command line would print, without the passwords in what was
+    typed. For a bug in gpusetup, it is the one with exit code 5. Raises TypeError for values of a
+    type that no option accepts.
     """
     module = command(name)
     listener = Listener(notify or (lambda _: None))
@@ -48,8 +50,7 @@ def answered(name: str, values: Mapping[str, object], notify: Notify | None = No
 
 
 def _document_of(ask: Callable[..., object], question: object, listener: Listener) -> object:
-    """The document of the reply; an unexpected exception becomes the error for a bug in
-    gpusetup."""
+    """The reply's document. An unexpected exception becomes the error for a bug in gpusetup."""
     try:
         reply = ask(question, listener)
     except GpuSetupError:

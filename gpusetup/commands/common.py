@@ -1,4 +1,6 @@
-"""Options that several commands share, and the code that reads the machine that they name."""
+"""Options that several commands share, and a function that reads the machine which these options
+name.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
 
 Machine = str | Path | Snapshot
-"""An example machine's name, the path of a snapshot's file, or a snapshot."""
+"""An example machine's name, the path of a snapshot file, or a snapshot."""
 
 
 def _backend(text: str) -> str:
@@ -23,7 +25,7 @@ def _backend(text: str) -> str:
 
 
 def seconds(least: float, most: float) -> Callable[[str], float]:
-    """A parser for a number of seconds between `least` and `most`."""
+    """Returns a parser for a number of seconds between `least` and `most`."""
 
     def read(text: str) -> float:
         problem = f"{text!r} is no time from {least:g} to {most} seconds"
@@ -31,7 +33,7 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
             time = float(text)
         except ValueError:
             raise argparse.ArgumentTypeError(problem) from None
-        # A NaN is in no range either.
+        # This condition also rejects NaN.
         if not least <= time <= most:
             raise argparse.ArgumentTypeError(problem)
         return time
@@ -51,12 +53,12 @@ PYTHON: Option = option(
     "the environment to use: its Python, or its folder", "--python", metavar="PATH"
 )
 GPU: Option = options(
-    "choose or judge for a host with this GPU, by name or as sm_86; repeatable",
+    "assume a host with this GPU, given by name or as sm_86; repeatable",
     "--gpu",
     metavar="NAME",
 )
 DRIVER: Option = option(
-    "choose or judge for a host with this NVIDIA driver version, e.g. 580.95.05",
+    "assume a host with this NVIDIA driver version, e.g. 580.95.05",
     "--driver",
     metavar="VERSION",
 )
@@ -96,7 +98,7 @@ PROMETHEUS: Option = option(
     metavar="FILE",
 )
 HISTORY: Option = option(
-    "record in this folder since when this node has each finding (NODE.history.json)",
+    "record in this folder since when this node has had each finding (NODE.history.json)",
     "--history",
     metavar="DIR",
 )
@@ -106,7 +108,7 @@ KEEP_PRIVATE: Option = switch(
 
 
 def shared(option: Option, **changes: Any) -> Any:
-    """A shared option with some fields changed, for example its help group."""
+    """A copy of a shared option with some fields changed, for example its help group."""
     return option._replace(**changes)
 
 
@@ -119,12 +121,13 @@ class MachineToRead(NamedTuple):
     named: Machine | None = None
     """An example machine, a file, or a snapshot; None means this machine."""
     python: str | None = None
-    """The environment on this machine: its Python, or its folder."""
+    """The environment on this machine: the path of its Python, or its folder."""
     timeout: float | None = None
     """How many seconds to wait for the driver; None means the default."""
     need_target: bool = False
     """Whether the command ends if there is no Python environment (`Blocked`, exit code 3).
-    Otherwise it continues with Python and torch unknown."""
+    Otherwise it continues with unknown Python and torch.
+    """
     is_examined: bool = False
     """Whether the command itself finds what is wrong with the environment, as doctor does."""
 
@@ -167,7 +170,8 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Warn if VIRTUAL_ENV names no environment and, unless `ended`, if an installation was
-    interrupted."""
+    interrupted.
+    """
     from gpusetup.probe.own_files import interruptions
 
     for event in machine.events:
@@ -181,7 +185,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 def words_with_files(
     packages: tuple[str, ...], requirements: tuple[str, ...], out: Console, *, installs: bool
 ) -> tuple[str, ...]:
-    """The packages on the command line followed by those in the requirements files."""
+    """The packages on the command line, followed by those in the requirements files."""
     from gpusetup.commands.words import words_of_files
 
     return (*packages, *words_of_files(requirements, out.talk, installs=installs))

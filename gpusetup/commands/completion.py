@@ -20,13 +20,13 @@ EXAMPLES = (
 )
 SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
 FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
-"""What stands for a file or a folder in the help of an option."""
+"""The words that stand for a file or a folder in an option's help."""
 
 
 class CompletionQuestion(CommandQuestion):
     """The shell for which to print a completion script."""
 
-    shell: str = argument("the shell to write for", default=NEEDED, choices=SHELLS)
+    shell: str = argument("the shell for which to write the script", default=NEEDED, choices=SHELLS)
 
 
 QUESTION = CompletionQuestion
@@ -42,8 +42,9 @@ def run(question: CompletionQuestion, out: Console) -> Reply:
 
 
 def _complete_files(parser: ArgumentParser, files: Any) -> None:
-    """Make options that take a file or folder complete file names, in a parser and the parsers of
-    its commands."""
+    """Make options that accept a file or folder complete file names, in a parser and in the parsers
+    of its commands.
+    """
     for action in parser._actions:
         if action.metavar in FILES:
             action.complete = files  # type: ignore[attr-defined]

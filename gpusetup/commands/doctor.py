@@ -110,8 +110,9 @@ def _explanation(finding_id: str) -> Reply:
 
 
 def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
-    """The machine to diagnose, read or taken from a report, with the driver and GPUs that the
-    options describe."""
+    """The machine to diagnose, which is read or taken from a report, with the driver and GPUs that
+    the options describe.
+    """
     if question.report is not None:
         from gpusetup.commands.report import snapshot_of
 
@@ -144,8 +145,9 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     """The exit code of `doctor`: 0 if nothing is wrong or only speed is lost, otherwise 1.
 
-    1 is: an error; a stack that was not shown to be healthy; in a text a failure that lies outside
-    the GPU's stack, or torch's own `False`; and with `strict` a warning.
+    It is 1 for an error, for a stack that was not shown to be healthy and, with `strict`, for a
+    warning. For a report, it is also 1 if a failure lies outside the GPU stack or torch itself
+    returned `False`.
     """
     from gpusetup.causes.record import RECORDS
     from gpusetup.diagnosis.ok import torch_said_false
@@ -157,12 +159,12 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
         return 1
     if diagnosis.cause == "ok":
         return 0
-    # Without a root cause, the stack is neither healthy nor explained.
+    # Without a root cause, the stack was neither shown to be healthy nor is its failure explained.
     has_root_cause = any(finding.root for finding in diagnosis.findings)
     if not has_root_cause:
         return 1
-    # The root cause is no error: a GPU that waits for its input, for example. In a text, something
-    # may have failed all the same.
+    # The root cause is not an error, for example if the GPU waits for its input. But a report may
+    # still contain a failure.
     names_a_failure = any(RECORDS[finding.id].failure for finding in diagnosis.findings)
     if diagnosis.snapshot.origin == "report" and names_a_failure:
         return 1

@@ -33,7 +33,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """The JSON schema of what a command prints with `--json`, including errors."""
+    """The JSON schema of the documents that a command prints with `--json`, including errors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"gpusetup {command}",

@@ -33,7 +33,7 @@ EXAMPLES = (
 
 
 class FleetCheckQuestion(CommandQuestion):
-    """The profile to compare the node with, and the files in which to record its state."""
+    """The profile with which to compare the node, and the files in which to record its state."""
 
     profile: str | None = shared(PROFILE)
     timeout: float | None = shared(
@@ -75,8 +75,9 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
 
 
 def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, NodeHistory]:
-    """The path and content of the node's history file; a damaged or missing file gives an empty
-    history."""
+    """The path and content of the node's history file. If the file is damaged or missing, the
+    history is empty.
+    """
     from gpusetup.fleet.history import MOST_BYTES, NodeHistory, file_name, read_history
     from gpusetup.named_file import read_text
 
@@ -112,7 +113,8 @@ def _write(file: Path, text: str, out: Console) -> None:
     """Replace a file atomically and make it readable for all users, because node_exporter runs as
     another user.
 
-    The node's health is the answer, so a full disk here is a warning and changes no exit code.
+    A full disk only causes a warning here and does not change the exit code, because the command's
+    purpose is to report the node's health.
     """
     from gpusetup.install.switching.files import write_safely
 

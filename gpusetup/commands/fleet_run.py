@@ -41,9 +41,9 @@ EXAMPLES = (
 )
 
 
-BY_ENGINE = HelpGroup("by which engine")
+BY_ENGINE = HelpGroup("how to reach the nodes")
 EACH_NODE = HelpGroup("what each node does")
-HOW = HelpGroup("how")
+HOW = HelpGroup("submission and records")
 
 
 class FleetRunQuestion(CommandQuestion):
@@ -114,8 +114,9 @@ QUESTION = FleetRunQuestion
 
 
 def run(question: FleetRunQuestion, out: Console) -> Reply:
-    """Run the work on every node, save the records and evaluate them; with `--print` only show what
-    would be submitted."""
+    """Run the work on every node, save the records and evaluate them. With `--print`, only show
+    what would be submitted.
+    """
     _check_engine_options(question)
     request = _request(question)
     into = _folder(question)
@@ -127,7 +128,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
     out.talk(f"{engine.title} {nodes}, each for {limit:g} s at most; records go to {into}")
     with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)
-    # Ctrl-C ends the jobs that were submitted, too.
+    # Ctrl-C also ends the jobs that were submitted.
     with interruptible():
         _ask_all(engine, into, out)
     if len(engine.skipped) and not any(into.iterdir()):
@@ -163,12 +164,13 @@ def _request(question: FleetRunQuestion) -> FleetRequest:
 
 
 def _usual_python(question: FleetRunQuestion) -> str:
-    """The Python to call on the nodes if none was named; "" if the engine uses its workers'
-    Python."""
+    """The Python to run on the nodes if the user named none; "" if the engine uses its workers'
+    Python.
+    """
     if question.ray:
         return ""
     if question.kubernetes:
-        # The image's first Python: our path means nothing in it.
+        # In an image, use the first Python on its PATH: our path does not exist there.
         return "python"
     return sys.executable
 

@@ -51,9 +51,9 @@ class NodeRecords(NamedTuple):
 
     folder: str
     nodes: tuple[str, ...] = ()
-    """Nodes that should have a record."""
+    """The nodes that should have a record."""
     not_asked: Mapping[str, str] = {}
-    """Nodes that got no work, with the reason."""
+    """Maps each node that got no work to the reason."""
 
 
 def run(question: FleetShowQuestion, out: Console) -> Reply:
@@ -64,8 +64,9 @@ def run(question: FleetShowQuestion, out: Console) -> Reply:
 
 
 def judged(folder: NodeRecords, *, strict: bool = False) -> Reply:
-    """The reply with the state of every node, worst first; with `strict`, a node that only differs
-    also gives exit code 1."""
+    """The reply with the state of every node, worst first. With `strict`, the exit code is 1 even
+    if a node only differs.
+    """
     from gpusetup.render.fleet import fleet_screen
 
     records = read_folder(Path(folder.folder), CLOCK.reached)

@@ -21,8 +21,8 @@ from gpusetup.system.refusals import blocked_by_files
 SUMMARY = """Writes a prolog, a health program, and the lines for slurm.conf into a folder, without
 changing Slurm's own files. After two failed checks, the health program drains the node and gives
 the reason; it only resumes nodes that it drained itself. The two programs never take more than a
-share of a partition out of service, because if a check fails on all nodes at once, usually somebody
-has changed something."""
+share of a partition out of service, because a check that fails on all nodes at once usually points
+to a change, not to broken nodes."""
 EXAMPLES = (
     "gpusetup fleet slurm /etc/slurm/gpusetup",
     "gpusetup fleet slurm /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
@@ -31,7 +31,9 @@ EXAMPLES = (
 
 
 def drain_limit(text: str) -> str:
-    """Check that a text is a share of a partition (`20%`) or a number of nodes, and return it."""
+    """Return the text if it is a share of a partition (`20%`) or a number of nodes; otherwise raise
+    an error.
+    """
     from gpusetup.fleet.slurm_files import DRAIN_LIMIT
 
     if not DRAIN_LIMIT.fullmatch(text):
@@ -49,7 +51,7 @@ class FleetSlurmQuestion(CommandQuestion):
     )
     profile: str | None = shared(PROFILE)
     drain_at_most: str = option(
-        "drain at most this share or number of the nodes of a partition, but always allow one; "
+        "drain at most this share or number of a partition's nodes, but always allow one; "
         "0: drain none "
         f"(default: {DEFAULT_DRAIN_LIMIT})".replace("%", "%%"),
         default=DEFAULT_DRAIN_LIMIT,
@@ -121,13 +123,14 @@ def _require_usable_files(question: FleetSlurmQuestion) -> None:
             "would not read it"
         )
     if question.profile:
-        # The record of a failed node, or no record at all, would drain nothing and tell nobody.
+        # If the profile cannot be read, no node would ever be drained, and nobody would notice.
         read_profile(read_text(question.profile, MOST_BYTES), question.profile)
 
 
 def _about_python(named: str | None, folder: Path) -> str:
-    """A sentence about the Python that each node needs; if none was named, with the option that
-    names another."""
+    """A sentence about the Python that each node needs. If the user named none, it mentions the
+    option for another one.
+    """
     if named:
         return f"Each node needs gpusetup in {named}: try `{quote(named)} -m gpusetup fleet check`"
     return (

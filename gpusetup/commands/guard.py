@@ -27,9 +27,9 @@ from gpusetup.render.screen import (
 )
 from gpusetup.system.system import System
 
-SUMMARY = """Prevents pip and uv from replacing torch and the packages that need it. For this it
-uses a constraints file: an installation that would replace one of them fails. Without `--write` it
-only shows the file; `--undo` removes the file."""
+SUMMARY = """Prevents pip and uv from replacing torch and the packages that need it. It
+uses a constraints file, so that an installation that would replace one of them fails. Without
+`--write`, it only shows the file; `--undo` removes it."""
 
 EXAMPLES = (
     "gpusetup guard",
@@ -80,8 +80,9 @@ def run(question: GuardQuestion, out: Console) -> Reply:
 
 
 def guard_screen(answer: guard.GuardAnswer) -> Screen:
-    """The screen of a guard answer: the lines to add to each file, or which files were written or
-    removed."""
+    """The screen for a guard's answer: the lines to add to each file, or the files that were
+    written or removed.
+    """
     pins = ", ".join(f"{name} {version}" for name, version in answer.pins.items())
     present_files = "the guard already" if pins else "no file of the guard"
     paths = ", ".join(file.path for file in answer.files)
@@ -94,7 +95,7 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
         return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
-        # The first and the last line are the marks between which the guard writes.
+        # The first and the last line are the marks around the guard's own lines.
         added_lines = file.text.splitlines()[1:-1]
         rows = [ScreenLine("  ", (f"+ {line}", GREEN), whole=True) for line in added_lines]
         lines += section(file.path, rows)

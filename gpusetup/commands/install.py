@@ -48,7 +48,7 @@ OTHER_HOST = HelpGroup("an image for another host")
 
 
 class InstallQuestion(CommandQuestion):
-    """What to install, where, and which of the steps to run."""
+    """What to install, where to install it, and which of the steps to run."""
 
     packages: tuple[str, ...] = arguments(
         "also install torchvision or torchaudio (in the version that matches torch), or any "
@@ -64,21 +64,22 @@ class InstallQuestion(CommandQuestion):
     python: str | None = shared(PYTHON, one_of="target")
     venv: str | None = option(
         "install into this environment; create it if it does not exist",
-        # Of `D:.venv` Windows knows the folder now, and no other program's later.
+        # On Windows, the folder that `D:.venv` means depends on the current folder of drive D,
+        # which other programs do not share.
         parse=lambda named: named and os.path.abspath(named),  # noqa: PTH100
         metavar="DIR",
         one_of="target",
     )
     download: str | None = option(
-        "only download the wheels into a folder, for `--offline`", metavar="DIR", one_of="files"
+        "only download the wheels into this folder, for `--offline`", metavar="DIR", one_of="files"
     )
     offline: str | None = option(
-        "install from a folder of downloaded wheels, without a network",
+        "install from this folder of downloaded wheels, without a network",
         metavar="DIR",
         one_of="files",
     )
     project: bool = switch(
-        "print what to add to a uv project's pyproject.toml, or to a SCRIPT.py, instead"
+        "install nothing; print what to add to a uv project's pyproject.toml or to a SCRIPT.py"
     )
     extra: tuple[str, ...] = options(
         "with --project: an extra with its own build, such as cpu, cu130 or train=cu126; "
@@ -86,7 +87,7 @@ class InstallQuestion(CommandQuestion):
         metavar="NAME",
     )
     dry_run: bool = switch("only show what would be done")
-    yes: bool = switch("do not ask", "-y", "--yes")
+    yes: bool = switch("do not ask for confirmation", "-y", "--yes")
     no_verify: bool = switch("do not test the result")
     undo: bool = switch("restore what the last installation replaced")
     gpu: tuple[str, ...] = shared(GPU, group=OTHER_HOST)

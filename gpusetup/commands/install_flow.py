@@ -1,5 +1,6 @@
-"""The variants of `gpusetup install`; each makes a plan, shows it, asks for confirmation, and
-carries it out."""
+"""The variants of `gpusetup install`. Each one makes a plan, shows it, asks for confirmation, and
+carries it out.
+"""
 
 from __future__ import annotations
 
@@ -78,15 +79,17 @@ def install(session: Session) -> Reply:
     """Choose a torch for the environment, show the planned change, ask for confirmation, and carry
     it out.
 
-    The new packages are kept if they pass their test, and the previous ones come back if not.
+    If the test fails, the previous packages are restored.
     """
     request, job = session.request, session.job
     target, machine = _read_target(session)
-    # conda keeps a record of its own; another installer would leave two torches in one place.
+    # conda keeps its own record of packages, so another installer would leave two torches in one
+    # place.
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
 
-    # Where the wheels come from: a folder that was named, one of the person's settings, an index.
+    # Find out where the wheels come from: a folder that the user named, a folder from their
+    # settings, or an index.
     wheel_folder = folder_of_settings(job)
     if wheel_folder and not (request.wheelhouse or request.download):
         request = replace(request, wheelhouse=wheel_folder)
@@ -94,7 +97,7 @@ def install(session: Session) -> Reply:
     if request.wheelhouse:
         wish = use_wheelhouse(job, target, request.wheelhouse, wish)
 
-    # What to install.
+    # Decide what to install.
     is_new_environment = target.venv is not None or request.download is not None
     order = order_of(request, wish, machine, fresh=is_new_environment)
     stops = Stops(order, job.talk)
@@ -111,7 +114,7 @@ def install(session: Session) -> Reply:
             return _unchanged(session, target, task, verdict or None)
         task = task.again()
 
-    # What would change, and whether it may.
+    # Check whether the target may be changed.
     refuse_unnamed_base(task.machine, task.elsewhere)
     if target.venv is None:
         check_target(target.layout, task.elsewhere)
@@ -140,9 +143,9 @@ def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
 
 
 def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:
-    """The person's package indexes for the packages of an order.
+    """The user's package indexes, for the packages of an order.
 
-    Whatever stops the order is looked for before the index is asked, which may take minutes.
+    Before the index is asked, which may take minutes, this checks for reasons to stop.
     """
     job = session.job
 
@@ -158,10 +161,11 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
 
 
 def _read_target(session: Session) -> tuple[Target, Snapshot]:
-    """The environment to change, and the machine that it is on.
+    """The environment to change, and its machine.
 
-    An interrupted installation is ended first: what it left half done is not the state to read.
-    The job gets the environment's folder, where pip's settings may lie.
+    If an installation was interrupted, it is completed or reverted first, because a half-finished
+    state must not be read. The job gets the environment's folder, because it may contain pip
+    settings.
     """
     request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
@@ -175,14 +179,14 @@ def _read_target(session: Session) -> tuple[Target, Snapshot]:
 def _python_and_new_venv(request: InstallRequest) -> tuple[str | None, str | None]:
     """The Python (or its environment's folder) to read, and the environment to create.
 
-    Both are None if the request names none: then the active environment is read.
+    If the request names neither, both are None and the active environment is read.
     """
     if request.venv is None:
         return request.python, None
     if must_create_venv(request.venv):
         # A new environment is created from the Python that runs gpusetup.
         return sys.executable, request.venv
-    # An environment that exists is read by its folder, as with `--python`.
+    # An existing environment is read by its folder, as with `--python`.
     return request.venv, None
 
 
@@ -191,7 +195,7 @@ def _proof_of_installed_torch(
 ) -> dict[str, Any] | None:
     """The result of verify for the installed torch, which is already the right build.
 
-    Empty if verify was not asked; None if torch has to be installed again.
+    The result is empty if no test was requested, and None if torch must be installed again.
     """
     if _is_unfinished(task.machine):
         return None
@@ -206,21 +210,22 @@ def _proof_of_installed_torch(
 
 
 def _is_unfinished(machine: Snapshot) -> bool:
-    """Whether an installation into the target was interrupted and not yet ended.
+    """Whether an installation into the target was interrupted and is still unfinished.
 
-    Only a dry run still meets one: without a dry run it was ended before the machine was read.
+    Only a dry run can find one here. Otherwise it was completed or reverted before the machine was
+    read.
     """
     for event in machine.events:
-        # A new environment that was half made is another one than this target.
+        # A half-made new environment is not this target.
         if event.kind == "install-unfinished" and "half_made" not in event.values:
             return True
     return False
 
 
 def _refuse_unfinished(machine: Snapshot) -> None:
-    """Raise Blocked if an interrupted installation left packages that may go again.
+    """Raise Blocked if an interrupted installation left packages that would be removed again.
 
-    "Nothing to do" would then be wrong.
+    Otherwise the answer "Nothing to do" would be wrong.
     """
     if _is_unfinished(machine):
         raise Blocked(
@@ -281,9 +286,9 @@ def plan_answer(
 
 
 def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
-    """The screen of a plan, with notes at its end."""
+    """The screen of a plan, with notes at the end."""
     indexes = None
-    # The person's own indexes are named only if one of the wheels comes from them.
+    # The user's own indexes are only mentioned if a wheel comes from one of them.
     if DEFAULT_INDEX in [wheel.source for wheel in plan.wheels]:
         indexes = ", ".join(job.settings.shown_indexes)
     rows = {
@@ -303,8 +308,9 @@ def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) 
 
 
 def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
-    """Let conda change a torch that conda installed; if it cannot run, raise Blocked with the
-    command to type."""
+    """Let conda change a torch that conda installed. If conda cannot run, raise Blocked with the
+    command to type.
+    """
     request, job, prefix = session.request, session.job, target.layout.prefix
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
@@ -316,7 +322,8 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
     problem = None if program else "conda, mamba and micromamba are not found"
     if not os.access(Path(prefix, "conda-meta"), os.W_OK):
         problem = f"{prefix} cannot be written by this user"
-    # conda's own preview takes a minute: it is for somebody who is about to answer yes or no.
+    # conda's own preview takes a minute, so it is only made for a user who is about to answer yes
+    # or no.
     if not (problem or request.yes or request.dry_run):
         job.talk("Asking conda what it would change ...")
         preview = conda_says(argv)
@@ -336,7 +343,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
             device = device_to_prove(task.build.backend, task.gpus_here)
         verdict = install_by_conda(job, target.layout, argv, device)
         after = _installed_family(target)
-        # conda's solver may settle on another release than the one in its command.
+        # conda's solver may choose another release than the one in its command.
         installed_release = parsed(after.get("torch", "")).base_version
         is_chosen_release = installed_release == parsed(task.build.torch).base_version
         is_proven = verdict is None or verdict["verdict"] == "passed"
@@ -362,7 +369,7 @@ def undo(session: Session) -> Reply:
     """Restore the packages that the last installation replaced."""
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
-    # An installation that was interrupted before its packages were kept has just been undone.
+    # The interrupted installation was reverted just now, so there is nothing more to undo.
     if ended and ended.phase != "keeping":
         answer = InstallAnswer(
             state="restored",
@@ -374,7 +381,8 @@ def undo(session: Session) -> Reply:
         return reply(answer, screens.end_screen(answer, "undone"))
     store = folder / STORE
     unfinished = read_journal(store)
-    # Only a dry run still meets one: what it leaves half done cannot be compared with a plan.
+    # Only a dry run can find an unfinished change here; its half-finished state cannot be compared
+    # with a plan.
     if unfinished is not None:
         return reply(*_planned_undo(folder, undone_after_recovery(store, unfinished)))
     layout = layout_of(choose_target(System(), str(folder)).python)
@@ -405,13 +413,14 @@ def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen
 
 
 def undo_offered(plan: Plan) -> tuple[str, str] | None:
-    """The command that undoes this installation, and a remark if it restores other packages than
-    this one replaced; None if nothing can be undone."""
+    """The command that undoes this installation; None if nothing can be undone. If it restores
+    other packages than this installation replaced, a remark says so.
+    """
     kept_copy = read_journal(Path(plan.target, STORE), UNDO)
     if kept_copy is None:
         return None
     command = own_line("gpusetup", "install", "--undo", "--python", plan.target)
-    # An installation that leaves torch alone keeps the undo of the last one that did not.
+    # An installation that does not change torch keeps the undo of the last one that did.
     if "torch" in plan.after or "torch" not in kept_copy.after:
         return command, ""
     return command, f" (restores {screens.versions(family_of(kept_copy.before))})"
@@ -421,8 +430,9 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
 
 
 def _download(session: Session, target: Target, task: Task, older: Callable[[str], Task]) -> Reply:
-    """Download all wheels for a new environment into a folder, without installing anything; of a
-    mirror that lacks the newest torch, an `older` one."""
+    """Download all wheels for a new environment into a folder, without installing them. If a mirror
+    lacks the newest torch, an `older` one is downloaded.
+    """
     job = session.job
     task, plan = plan_download(job, target, task, older)
     planned = plan_answer(job, plan, task)
@@ -444,12 +454,14 @@ def show_described(question: InstallQuestion, out: Console) -> Reply:
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
 ) -> Screen:
-    """The screen with the commands for a machine (or that it needs none), followed by
-    `last_lines`."""
+    """The screen with the commands for a machine, or a line that it needs none, followed by
+    `last_lines`.
+    """
     build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)
-    # A version such as 2.9.1+cu126 names its backend; conda's and the default index's do not.
+    # A version such as 2.9.1+cu126 names its backend, but versions from conda and the default index
+    # do not.
     has_unnamed_backend = not build.labelled and "torch" in coming.family
     rows = {
         "packages": without_logins(", ".join(coming.packages)),

@@ -51,7 +51,7 @@ class ExtrasQuestion(Frozen):
     wish: Wish
     root: str
     chosen: Variant
-    """The extra whose build fits this machine, else the last."""
+    """The extra whose build fits this machine; if none does, the last one."""
 
 
 def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
@@ -70,7 +70,7 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
     catalog = load_catalog()
     machine = gather(MachineToRead(question.machine, question.python), out)
     wish = wish_of(request, machine)
-    # A project is locked for other machines, too: what is installed here does not count.
+    # A project is locked for other machines too, so the packages installed here do not matter.
     order = order_of(request, wish, without_torch(machine))
     project = ProjectFile() if scripts else read_project(Path(PROJECT_FILE), out.talk)
     choice = choose(wish, order.host, catalog)
@@ -89,7 +89,8 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
         raise nothing_fits(choice)
     if scripts:
         return _show_script(scripts[0], machine, (coming, build, root))
-    # A torchvision from the default index is built for that index's torch.
+    # The project's torchvision must come from torch's index too, because the one on the default
+    # index is built for that index's torch.
     members = {*coming.family, *project.base_family}
     family = tuple(name for name in FAMILY if name in members)
     return _show_pins(replace(coming, family=family), build, root)
@@ -155,8 +156,9 @@ def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
 
 
 def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> list[str]:
-    """Notes on TOML tables that already exist, which the person must merge because TOML allows each
-    table once."""
+    """Notes on existing TOML tables, which the user must merge because TOML allows each table only
+    once.
+    """
     new = [variant.name for variant in variants if not variant.is_there]
     tables = [*project.tables]
     if new and project.has_extras:
@@ -192,7 +194,8 @@ def _show_script(
     tables = project_lines(pins, index_url(build.backend, root), build, load_catalog())
     run = ("uv", "run", path)
     add = ("uv", "add", "--script", path, *exact, *coming.packages)
-    # `uv add --script` writes into a block; without one the lines are pasted, block and all.
+    # `uv add --script` needs an existing metadata block. Without one, the user pastes the printed
+    # block.
     commands = (add, run) if script.has_block else (run,)
     python = python_tag(machine) or "3.10"
     answer = InstallAnswer(
@@ -211,8 +214,9 @@ def _show_script(
 
 
 def _notes_on_script(tables: tuple[str, ...]) -> list[str]:
-    """A note on a sources table that the script's block already has, which the person must merge;
-    empty if it has none."""
+    """A note on a sources table that the script's block already has, which the user must merge;
+    empty if it has none.
+    """
     if SOURCES not in tables:
         return []
     return [f"the block has `{SOURCES}` already: {JOIN}"]

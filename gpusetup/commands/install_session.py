@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
 
 Done = tuple[InstallAnswer, str, bool]
-"""The result as a document and as text, and whether it is what was requested."""
+"""The result as a document and as text, and whether it is the requested one."""
 
 
 class Session:
@@ -34,8 +34,9 @@ class Session:
         self.job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
-        """Show the plan, ask for confirmation unless `--yes` is given, and carry it out; a dry run
-        only shows it."""
+        """Show the plan, ask for confirmation unless `--yes` is given, and carry it out. A dry run
+        only shows it.
+        """
         if self.request.dry_run:
             return reply(planned, screen)
         self.out.talk(screen)
@@ -47,7 +48,7 @@ class Session:
 
 
 def agreed() -> bool:
-    """Ask on stderr for confirmation; True only if the person answers yes."""
+    """Ask on stderr for confirmation; True only if the user answers yes."""
     CLOCK.end()
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()
@@ -55,7 +56,7 @@ def agreed() -> bool:
 
 
 def request_of(question: InstallQuestion) -> InstallRequest:
-    """The options as the record that the steps of an installation need."""
+    """The options as the record that the phases of an installation need."""
     return InstallRequest(
         packages=question.packages,
         torch=question.torch,

@@ -1,5 +1,6 @@
-"""`gpusetup monitor`: watches GPUs, alone or together with a command, and gives a verdict at the
-end."""
+"""`gpusetup monitor`: watches GPUs, with or without a command that it runs, and gives a verdict at
+the end.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +38,9 @@ SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the N
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
 memory-bound, memory-tight, throttled, bursty, idle, uneven, cpu-bound or faulty), its evidence and
 the next step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU,
-memory and DataLoader workers are watched too, and if it prints its epochs you get the seconds of
-one. Without a GPU, the command and the machine are watched. With `--json` the command's output goes
-to stderr."""
+memory and DataLoader workers are watched too, and if it prints its epochs you also get the time
+per epoch. Without a GPU, the command and the machine are watched. With `--json` the command's
+output goes to stderr."""
 JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (
@@ -54,12 +55,13 @@ FASTEST_SECONDS = 0.02
 DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.jsonl"
 DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
 DEMO_SECONDS = 0.1
-"""The time between two samples of the demonstration in a terminal."""
+"""The seconds between two samples of the demonstration in a terminal."""
 
 
 def length(text: str) -> float:
-    """Parse a number of seconds; the error for any other word suggests that a command needs `--`
-    before it."""
+    """Parse a number of seconds. For any other word, the error suggests that a command needs `--`
+    before it.
+    """
     try:
         return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
@@ -104,12 +106,12 @@ class MonitorQuestion(CommandQuestion):
     )
     replay: str | None = option(
         "judge a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, -q, "
-        "dmon, a log of --query-gpu); a command after `--` is not run, but says what ran",
+        "dmon, a log of --query-gpu); a command after `--` is not run, but tells gpusetup what ran",
         metavar="FILE",
         one_of="how",
     )
     demo: bool = switch(
-        "replay an example recording, to see what the output for a training looks like",
+        "replay an example recording, to see what the output for a training run looks like",
         one_of="how",
     )
     after: tuple[str, ...] = command_after_dashes()
@@ -138,12 +140,13 @@ def run(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
-    """Start the child process that samples NVML; it takes `count` samples, or runs until it is
-    ended if `count` is 0."""
+    """Start the child process that samples NVML. It takes `count` samples or, if `count` is 0, runs
+    until it is stopped.
+    """
     package = Path(__file__).resolve().parent.parent
     hold_back = package / "child_scripts" / "hold_back.py"
     read_nvml = package / "child_scripts" / "read_nvml.py"
-    # `-I`: no variable and no file of the person's folder changes what the child imports.
+    # With `-I`, no variable and no file in the user's folder can change what the child imports.
     python = (sys.executable, "-I")
     command = (str(hold_back), str(read_nvml), f"{interval:g}", str(count))
     return StreamingChild((*python, *command))
@@ -165,7 +168,7 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.monitor.host import running_process
     from gpusetup.monitor.summary import Story
 
-    # A process that is not there is refused before anything is waited for.
+    # Before waiting for anything else, report a process that does not exist.
     process = None if question.pid is None else running_process(question.pid)
     if question.pid is not None and process is None:
         nvml.end()
@@ -189,9 +192,9 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     """The best source of samples: NVML, nvidia-smi, the source of another maker, or the machine
     without a GPU.
 
-    `not_watched` says why it is not more.
+    `not_watched` says why no better source is used.
 
-    Raises Unsatisfiable or Blocked if a GPU was asked for and none can be watched.
+    Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
     from gpusetup.monitor.nvml import open_nvml
     from gpusetup.monitor.other_makers import open_other_maker
@@ -225,7 +228,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
 
 def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Print what is watched and why not more; nothing if NVML works."""
+    """Print what is watched, and why it is not more. Prints nothing if NVML works."""
     if source.name == "nvidia-smi":
         out.talk(
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
@@ -244,7 +247,7 @@ def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: C
 
 
 def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
-    """Watch until the time is over, the process ends, or Ctrl-C or SIGTERM comes."""
+    """Watch until the time is over, the process ends, or Ctrl-C or SIGTERM arrives."""
     import signal
 
     from gpusetup.monitor.session import watch
@@ -271,7 +274,7 @@ def _command(watching: Watching) -> Reply:
     command = Command(argv, stdout_to=STDERR if stdout_is_ours else STDOUT)
     try:
         recording.take(watch(watching.source, recording.out.talk, _limits(watching), command))
-    finally:  # whatever ends the watching, it does not end the command
+    finally:  # however the watching ends, the command goes on
         code = command.exit_code()
     story = replace(watching.story, command=argv, exit_code=code, epochs=command.epochs())
     recording.finish(story)
@@ -279,7 +282,7 @@ def _command(watching: Watching) -> Reply:
 
 
 def _limits(watching: Watching) -> WatchLimits:
-    """The seconds to watch, and the seconds that a sample may be late."""
+    """The number of seconds to watch, and the number of seconds that a sample may be late."""
     from gpusetup.monitor.session import WatchLimits
     from gpusetup.monitor.sources import PATIENCE_SECONDS
 
@@ -301,7 +304,7 @@ def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
 
     host = HostSampler().sample()
     gpus = tuple(with_unified_memory(gpu, host) for gpu in sample.gpus)
-    # With a GPU the sample is that of the GPUs alone.
+    # With GPUs, the sample contains only their values.
     return answer(replace(sample, gpus=gpus, host=None if gpus else host), once)
 
 
@@ -340,7 +343,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
 
 
 def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
-    """What to know about a log that does not tell which GPU a row is about."""
+    """A note about a log that does not show which GPU a row belongs to."""
     missing = f"{file} has no column index, uuid or pci.bus_id"
     if not has_times:
         return (
@@ -356,8 +359,9 @@ def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
 
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names, and print the selection that the
-    variable makes."""
+    """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names. If the variable selects them,
+    print which ones.
+    """
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()

@@ -29,7 +29,7 @@ def opened(path: str) -> TextIO:
 class Recording(ExitStack):
     """Receives the samples of one run, and writes the summary at the end.
 
-    `csv`: a file for the samples, to be opened in a spreadsheet, or None.
+    `csv` is a file for the samples, to be opened in a spreadsheet, or None.
     """
 
     def __init__(self, out: Console, csv: str | None = None) -> None:
@@ -43,7 +43,7 @@ class Recording(ExitStack):
             self._csv = CsvWriter(self.enter_context(opened(csv)))
 
     def stream(self) -> None:
-        """With `--json`, print every sample as it comes."""
+        """With `--json`, print every sample as soon as it is taken."""
         if not self.out.json or self._file is not None:
             return
         if self.out.output:
@@ -81,8 +81,9 @@ class Recording(ExitStack):
                 self._draw(sample)
 
     def finish(self, story: Story, *, aside: bool = True) -> None:
-        """Write the summary; as text it goes to stderr if a command ran (`aside`), because stdout
-        belongs to the command."""
+        """Write the summary. If a command ran (`aside`), the text goes to stderr, because stdout
+        belongs to the command.
+        """
         summary = summarise(self.tally, story)
         from gpusetup.render.monitor import summary_text
 

@@ -1,8 +1,9 @@
 """The command-line parser: every command with its options, and helpful errors for mistyped words.
 
-Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `QUESTION`, the record of its
-options, and `run(question, out) -> Reply`; `ACTIONS` names the modules of a command that has
-several. Only the one asked for is imported. What a command answers stands in `documents.py`.
+Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `QUESTION` (the record
+of its options), and `run(question, out) -> Reply`. If a command has several actions, `ACTIONS`
+lists their modules. Only the requested command is imported. `documents.py` contains the types of
+the commands' JSON documents.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from gpusetup.verify import streams
 COMMANDS = {
     "doctor": "finds what is wrong with this machine, or with a pasted report, and how to fix it",
     "resolve": "says which PyTorch build fits this machine, and why the others do not",
-    "install": "installs the build that fits and tests it; restores the previous one if that fails",
+    "install": "installs the build that fits and tests it; restores the previous one if it fails",
     "guard": "keeps pip and uv from replacing torch and the packages that need it",
     "verify": "tests that torch works on the GPUs, by computing with it",
-    "plan": "says whether a training fits on these GPUs, and with which settings",
+    "plan": "says whether a training run fits on these GPUs, and with which settings",
     "tune": "adapts a training config to this machine; can measure the best batch size",
-    "monitor": "watches the GPUs or a training, and tells you at the end what slowed it down",
+    "monitor": "watches the GPUs or a training run, and tells you at the end what slowed it down",
     "fleet": "checks one node or many, and says which one differs from the others",
     "snapshot": "prints a record of this machine without private data, or compares two records",
     "mcp": "lets AI assistants use gpusetup over the Model Context Protocol",
@@ -37,23 +38,26 @@ COMMANDS = {
 """Maps each command to one line about what it does."""
 
 ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
-"""Commands whose modules import `gpusetup.api`, which itself imports this folder."""
+"""Commands whose modules are in other folders, because they import `gpusetup.api`, which itself
+imports this folder.
+"""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
 """Commands that only print text, without `--json` and `--schema`."""
 EXAMPLES = "examples:\n"
-"""How the examples below a command's help begin."""
+"""The heading of the examples below a command's help."""
 
 
 class CommandParser(argparse.ArgumentParser):
     """An argparse parser that reports errors as `UsageError`."""
 
     takes_command = False
-    """Whether the words after the first `--` are a person's command; they become `after`."""
+    """Whether the words after the first `--` are a command of the user; they become `after`."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
         dashes = words.index("--") if "--" in words else len(words)
-        # An unknown option is refused before its value is taken for something else.
+        # Refuse an unknown option first, because otherwise its value would be taken for another
+        # argument.
         unknown = [word for word in words[:dashes] if self._is_unknown_option(word)]
         if unknown and not children_of(self):
             self.refuse(unknown)
@@ -79,8 +83,9 @@ class CommandParser(argparse.ArgumentParser):
         self.complain(f"gpusetup has no command {word!r}", nearest)
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
-        """Print the help or the version; unlike argparse's method, this one reports a stream that
-        cannot be written."""
+        """Print the help or the version. Unlike argparse's method, this one reports a stream that
+        cannot be written.
+        """
         streams.put(message)
 
     def refuse(self, unknown: Sequence[str]) -> None:
@@ -89,7 +94,8 @@ class CommandParser(argparse.ArgumentParser):
         known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
-            # A file or a machine without its option is what people leave out most.
+            # The most common mistake is a file or machine without its option, so suggest options
+            # that accept it.
             takers = []
             for name, action in known_options.items():
                 if action.metavar in ("MACHINE", "FILE"):
@@ -108,7 +114,8 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
-    """The parsers below a parser, by the name of their command or action; empty if it has none."""
+    """The parsers below a parser, by the name of their command or action; empty if there are
+    none."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return action.choices
@@ -116,8 +123,9 @@ def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
 
 
 def parser_of(command: str) -> CommandParser:
-    """The parser of a command (`doctor`) or action (`fleet show`); for "", the parser of all
-    commands."""
+    """The parser of a command (`doctor`) or action (`fleet show`). For "", it is the parser of all
+    commands.
+    """
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
         parser = children_of(parser)[word]
@@ -131,7 +139,7 @@ def command(name: str) -> ModuleType:
 
 
 class HelpFormat(argparse.HelpFormatter):
-    """A help formatter that wraps text to the terminal's width, but never wraps examples."""
+    """A help formatter that wraps text to the terminal's width, except for examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(EXAMPLES):
@@ -140,8 +148,9 @@ class HelpFormat(argparse.HelpFormatter):
 
 
 def build_parser(*with_options: str) -> CommandParser:
-    """The parser of all commands, with the options of the named commands only, because others need
-    not be imported."""
+    """The parser of all commands. It only contains the options of the named commands, because the
+    others need not be imported.
+    """
     parser = CommandParser(
         prog="gpusetup",
         description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
@@ -160,12 +169,13 @@ def build_parser(*with_options: str) -> CommandParser:
 
 
 def of_the_screen() -> argparse.ArgumentParser:
-    """A parser for the screen's options, which may also follow the command. They take no value,
-    because it could be mistaken for another option's."""
+    """A parser for the screen's options, which may also follow the command. They accept no value,
+    because it could be mistaken for another option's value.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
-    add("-v", "--verbose", action="store_true", help="show where an error arose")
+    add("-v", "--verbose", action="store_true", help="show where in the code an error arose")
     return parser
 
 
@@ -197,7 +207,7 @@ def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str)
         add = child.add_argument_group("common").add_argument
         json = getattr(module, "JSON", "print exactly one JSON document")
         add("--json", action="store_true", help=json)
-        add("--schema", action=_Schema, nargs=0, help="print its JSON schema")
+        add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
 
 
@@ -231,11 +241,12 @@ def _examples(lines: Sequence[str]) -> str:
 
 
 def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]:
-    """The parser and the parsed command line; `command` is None if no command was given. `help
-    COMMAND` means `COMMAND --help`. Raises UsageError."""
+    """Returns the parser and the parsed command line, in which `command` is None if no command was
+    given. `help COMMAND` means `COMMAND --help`. Raises UsageError.
+    """
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
-    # What concerns the screen may stand anywhere before a `--`.
+    # Options of the screen may appear anywhere before a `--`.
     screen_options, words_left = of_the_screen().parse_known_args(words[:end])
     words = (*words_left, *words[end:])
     if "help" in words[:1]:
@@ -304,11 +315,11 @@ CALLED: Mapping[str, str] = {
     "--keep-private": "raw full no-redact unredacted",
     "--json": "csv html format-json",
 }
-"""Maps our words to the words that other tools and people use."""
+"""Maps gpusetup's own words to the words that users and other tools use."""
 
 
 def meant(word: str, ours: Collection[str]) -> list[str]:
-    """At most three of these words that a wrong word may have meant.
+    """Returns up to three known words that the user probably meant by a mistyped or foreign one.
 
     >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
     (['verify'], ['doctor'], ['--context'])
@@ -321,12 +332,13 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
         other_words = CALLED.get(name, "").split()
         if plain == name[2:] or plain in other_words:
             same_meaning.append(name)
-    # Nearer than 0.7 are slips of a finger; below it, difflib finds words of another meaning.
+    # Above 0.7, the word is probably a typing error; below that, difflib finds words with another
+    # meaning.
     return same_meaning[:3] or get_close_matches(word, ours, 1, 0.7)
 
 
 def offered(words: Collection[str]) -> str:
-    """A question that suggests these words; "" if there are none.
+    """Returns a question that suggests these words; "" if there are none.
 
     >>> offered(["--gpu", "--driver"]), offered([])
     ('did you mean `--gpu` or `--driver`?', '')

@@ -1,4 +1,4 @@
-"""`gpusetup plan`: whether a training fits on these GPUs, and with which settings."""
+"""`gpusetup plan`: predicts whether a training run fits on these GPUs, and with which settings."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from gpusetup.render.plan import plan_text
 from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
-SUMMARY = """Tells you whether a training fits on GPUs, with which settings, and how much memory is
-left. If you name no GPU, it uses those of this machine."""
+SUMMARY = """Tells you whether a training run fits on your GPUs, with which settings, and how much
+memory is left. If you name no GPU, it uses those of this machine."""
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
@@ -53,7 +53,7 @@ EXAMPLES = (
 QUESTION_OPTIONS = (
     "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
 )  # fmt: skip
-"""Options that are fields of a question."""
+"""Options that have the same name as a field of a question."""
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
 OFFLOADED = ("optimizer", "checkpoints")
@@ -65,13 +65,13 @@ SERVING = HelpGroup(
     "serving", "for example: --serve vllm --model qwen3-32b --context 8192 --batch 8"
 )
 ONE_GPU = "gpu"
-"""One way to name the GPU."""
+"""Options that name the GPU in different ways exclude each other."""
 ONE_UNKNOWN = "unknown"
-"""One value that is looked for."""
+"""Options that ask for an unknown value exclude each other."""
 
 
 class PlanQuestion(CommandQuestion):
-    """The training or the server to plan, and the GPUs for it."""
+    """The training run or server to plan, and its GPUs."""
 
     model: str | None = option(
         "a model: a short name (qwen3-8b), a hub id, a config.json or its folder",
@@ -98,7 +98,7 @@ class PlanQuestion(CommandQuestion):
         group=MODEL,
     )
     encoded_before: bool = switch(
-        "for a denoiser: assume that you encode texts and images before the training, so that its "
+        "for a denoiser: assume that you encode texts and images before training, so that its "
         "text encoders and VAE are not on the GPU",
         group=MODEL,
     )
@@ -212,14 +212,14 @@ class PlanQuestion(CommandQuestion):
     )
     max_batch: bool = switch("find the largest batch that fits", group=ANSWER, one_of=ONE_UNKNOWN)
     gpus_needed: bool = switch(
-        "find the smallest number of GPUs that is enough without offload",
+        "find the smallest number of GPUs on which the job fits without offloading",
         group=ANSWER,
         one_of=ONE_UNKNOWN,
     )
     cells: str | None = option(
         "plan every row of a CSV file, and print JSON", metavar="CSV", group=ANSWER
     )
-    predict: bool = switch("always predict, even if this job has been measured", group=ANSWER)
+    predict: bool = switch("always predict, even if a measurement of this job exists", group=ANSWER)
 
     serve: str | None = option(
         "plan an inference server: vllm (default), sglang, llama.cpp; for an older version: "
@@ -231,7 +231,9 @@ class PlanQuestion(CommandQuestion):
     weights: str | None = option(
         "type of the weights: bf16, fp8, int4, q4_k_m", metavar="TYPE", group=SERVING
     )
-    cache: str | None = option("type of the cache: bf16, fp8, q8_0", metavar="TYPE", group=SERVING)
+    cache: str | None = option(
+        "type of the KV cache: bf16, fp8, q8_0", metavar="TYPE", group=SERVING
+    )
     gpu_memory_utilization: float | None = option(
         "the share of the GPU that the server may use: 0.95 (vLLM's option; SGLang's is "
         "--mem-fraction-static)",
@@ -243,7 +245,8 @@ class PlanQuestion(CommandQuestion):
     @property
     def solve(self) -> str | None:
         """The job field to find: `context`, `batch` (the largest that fits) or `gpus` (the smallest
-        number); None if all are given."""
+        number). None if all are given.
+        """
         if self.max_context:
             return "context"
         if self.max_batch:
@@ -251,7 +254,7 @@ class PlanQuestion(CommandQuestion):
         return "gpus" if self.gpus_needed else None
 
     def job_fields(self) -> dict[str, Any]:
-        """The job fields that the options set; fields that were not given are left out."""
+        """The job fields that the options set. Fields that were not given are left out."""
         values = {
             "strategy": self.strategy,
             "optimizer": self.optimizer,
@@ -282,7 +285,7 @@ class PlanQuestion(CommandQuestion):
             "params": self.params,
             "context": self.context,
             "batch": self.batch,
-            # A server divides its model among all of its GPUs, which is tensor parallelism.
+            # A server splits its model across all of its GPUs (tensor parallelism).
             "gpus": self.gpus or self.tp,
             "weights": self.weights,
             "cache": self.cache,
@@ -315,8 +318,9 @@ def run(options: PlanQuestion, out: Console) -> Reply:
 
 
 def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
-    """The options with `--gpu "8x H100"` split into a name and eight GPUs; UsageError if `--gpus`
-    gives another number."""
+    """The options with `--gpu "8x H100"` split into a name and eight GPUs. Raises UsageError if
+    `--gpus` gives another number.
+    """
     count, name = count_in_name(options.gpu or "")
     if count is None:
         return options
@@ -341,8 +345,9 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
 
 
 def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
-    """The request that answers the question; options and config are checked before the machine is
-    read."""
+    """The request for which `plan` makes the answer. Options and config are checked before the
+    machine is read.
+    """
     question = question_of(options)
     from_config = None
     if options.from_config:
@@ -356,7 +361,7 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     gpus = options.gpus or config_gpus or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
     limits = hardware.limits(question.sp, predict=options.predict)
-    if question.solve == "gpus" and not options.gpus:  # their number is the unknown
+    if question.solve == "gpus" and not options.gpus:  # the number of GPUs is the unknown
         question = replace(question, gpus=None)
     return PlanRequest(
         question=question,
@@ -371,8 +376,9 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
 
 
 def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
-    """A function that downloads the config of an unknown model; None without `--fetch-config`,
-    which allows using the network."""
+    """A function that downloads the config of an unknown model. Without `--fetch-config`, which
+    permits using the network, it is None.
+    """
     if not options.fetch_config:
         return None
     return lambda model: fetched_shape(model, out.talk)
@@ -393,8 +399,9 @@ SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
-    """The question in a config, with the options overriding it. Raises UsageError if neither names
-    a model."""
+    """The question in a config; the options override it. Raises UsageError if neither names a
+    model.
+    """
     if file.endswith(SHELL_ENDINGS):
         raise UsageError(
             f"{file} is a shell script, which plan does not read",
@@ -412,7 +419,10 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
         overrides["tables"] = from_options.tables
     if from_options.encoded_before:
         overrides["encoded_before"] = True
-    if from_options.solve in ("context", "batch"):  # the config's value is not the answer
+    if from_options.solve in (
+        "context",
+        "batch",
+    ):  # the config's own value must not count as the answer
         overrides[from_options.solve] = None
     if from_options.params is not None:
         overrides["model"] = None
@@ -433,16 +443,17 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
 
 def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
     """Whether `--quantize` implies LoRA adapters with the config's rank, although the config itself
-    does not use that rank."""
+    does not use that rank.
+    """
     if from_config.rank is None or job_fields.get("lora") is not None:
         return False
-    # A model in fp8 is trained as it is; in every other format only adapters can be trained.
+    # A model in fp8 can be trained itself; in every other format, only adapters can.
     quantization = job_fields.get("quantize")
     return quantization not in (None, "fp8")
 
 
 def place_of_options(options: PlanQuestion, out: Console) -> Place:
-    """The GPUs to plan for: the named GPU, or those of the machine."""
+    """The GPUs to plan for: the one that the user named, or those of the machine."""
     if options.gpu_mem:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
@@ -463,11 +474,11 @@ TAKES = {
                "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
     "--cells": ("--predict",),
 }  # fmt: skip
-"""What goes with a mode; all else says nothing to it."""
+"""The options that work in each mode; it rejects all others."""
 
 
 def check_modes(options: PlanQuestion) -> None:
-    """Raise UsageError if an option does not go together with `--serve`, `--code` or `--cells`."""
+    """Raise UsageError if an option cannot be combined with `--serve`, `--code` or `--cells`."""
     typed = options.given_flags()
     only_for_servers = typed.intersection(ONLY_FOR_SERVERS)
     if not options.serve and only_for_servers:

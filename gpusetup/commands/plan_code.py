@@ -1,4 +1,4 @@
-"""`gpusetup plan --code`: traces one step of the person's code in a child process."""
+"""`gpusetup plan --code`: traces one training step of the user's code in a child process."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from gpusetup.commands.plan import PlanQuestion
 
 FIRST_BATCH = 8
-"""The batch of a GPU that is traced first if `--max-batch` leaves it open."""
+"""The first batch size per GPU that is traced if `--max-batch` is not given."""
 SCRIPT = Path(__file__).resolve().parents[1] / "child_scripts" / "trace_code.py"
 SECONDS = 120.0
-"""How long a trace may take before the child is ended."""
+"""The seconds after which the child process of a trace is stopped."""
 
 
 def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
-    """Trace the code and plan it; if the code fails, `-v` shows its whole traceback."""
+    """Trace the code and plan its memory. If the code fails, `-v` shows its whole traceback."""
     question = question_of(options, hardware)
     out.talk(f"tracing one step of {options.code}...")
     try:
@@ -73,18 +73,18 @@ def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
 
 
 def target() -> str:
-    """The path of the Python interpreter that runs the person's code."""
+    """The path of the Python interpreter that runs the user's code."""
     return choose_target(System()).python
 
 
 def trace(
     request: TraceRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
 ) -> code_trace.Trace:
-    """The trace of one training step, run in a child process of `python` (None: our own
+    """The trace of one training step. It runs in a child process of `python` (None: our own
     interpreter) that starts in `folder`.
 
-    Raises `UsageError` for a wrong question, `CodeFailed` if the code raises or asks for a GPU,
-    `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
+    Raises `UsageError` for an invalid question, `CodeFailed` if the code raises an error or needs a
+    GPU, `Unsatisfiable` if it does not end in time, and `Blocked` if `python` has no torch.
     """
     code_trace.check_request(request)
     question = to_plain(request) | {"folder": str(Path(folder).resolve())}

@@ -1,7 +1,7 @@
-"""A command's options as a typed record, from which the parser, the help and the Python API are
-made.
+"""The options of a command as a typed record. The parser, the help and the Python API are made from
+this record.
 
-A field is an option of the command line, and a keyword in Python:
+A field is an option on the command line and a keyword in Python:
 
 >>> class GreetQuestion(CommandQuestion):
 ...     names: tuple[str, ...] = arguments("names to greet")
@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpusetup.errors import UsageError
 
 VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
-"""How an option is typed: with one value, repeatable, alone, or as a word without a name."""
+"""The kinds of options on the command line: with one value, repeatable, without a value, a single
+positional word, any number of positional words, or the command after `--`.
+"""
 
 
 class HelpGroup(NamedTuple):
@@ -35,31 +37,32 @@ class HelpGroup(NamedTuple):
 
 
 class Option(NamedTuple):
-    """What the command line and the Python API know about one field of a question."""
+    """The facts about one field of a question that the command line and the Python API need."""
 
     kind: int
     help: str
     default: Any = None
     flags: tuple[str, ...] = ()
-    """Its names on the command line; none for a positional argument."""
+    """The option's names on the command line; none for a positional argument."""
     metavar: str | None = None
     choices: Collection[str] | None = None
     parse: Callable[[str], Any] = str
-    """Turns the typed text into the value; raises ValueError or ArgumentTypeError if it cannot."""
+    """Converts the typed text into the value. Raises ValueError or ArgumentTypeError if it
+    cannot."""
     value_type: type = str
-    """The type of what `parse` returns; for int and float, Python callers may pass a number."""
+    """The type that `parse` returns. For int and float, Python callers may pass any number."""
     const: str | None = None
-    """The value of an option that is typed without one, if that is allowed."""
+    """The value if the option is typed without one; None if that is not allowed."""
     group: HelpGroup | None = None
-    """Where in `--help` it stands; None: among the first."""
+    """The option's group in `--help`; None puts it into the first group."""
     one_of: str | None = None
-    """Options with the same word here exclude each other."""
+    """Options with the same word here are mutually exclusive."""
     is_needed: bool = False
-    """Whether one of the options that exclude each other is required."""
+    """Whether the user must give one of these mutually exclusive options."""
     takes_several: bool = False
-    """Whether a repeatable option takes several words each time: `--only memory sdpa`."""
+    """Whether a repeatable option accepts several words each time, such as `--only memory sdpa`."""
     as_it_is: tuple[type, ...] = ()
-    """Types that Python callers may pass without any check: a snapshot, bytes."""
+    """Types that Python callers may pass unchecked, such as a snapshot or bytes."""
 
     @property
     def shown_name(self) -> str:
@@ -71,9 +74,9 @@ class Option(NamedTuple):
 def option(
     help: str, *flags: str, default: Any = None, parse: Callable[[str], Any] = str, **rest: Any
 ) -> Any:
-    """An option with one value; its flag is made from the field's name unless `flags` are given.
+    """An option with one value. Its flag is made from the field's name unless `flags` are given.
 
-    A parser that returns a number, other than int and float themselves, needs a `value_type`.
+    A parser that returns a number needs a `value_type`, unless it is `int` or `float` itself.
     """
     if parse in (int, float):
         rest.setdefault("value_type", parse)
@@ -101,7 +104,7 @@ def arguments(help: str, **rest: Any) -> Any:
 
 
 def command_after_dashes() -> Any:
-    """The command after `--`, whose words are passed on without being parsed."""
+    """The command after `--`. Its words are passed on without being parsed."""
     return Option(COMMAND, "", ())
 
 
@@ -137,7 +140,8 @@ class CommandQuestion:
             if isinstance(value, Option):
                 declared[name] = _with_flags(name, value)
         cls.OPTIONS = {**cls.OPTIONS, **declared}
-        # The class keeps the options; what a question without this field answers is its default.
+        # Each option moves to OPTIONS; the class attribute becomes its default, which a question
+        # without this field falls back to.
         for name, spec in declared.items():
             setattr(cls, name, spec.default)
 
@@ -177,7 +181,7 @@ class CommandQuestion:
                 with_flag += words
             else:
                 without_flag += words
-        # After `--` a word that begins with a dash is no option.
+        # After `--`, a word that begins with a dash is not an option.
         return [*with_flag, "--", *without_flag] if without_flag else with_flag
 
     @classmethod
@@ -185,8 +189,8 @@ class CommandQuestion:
         """The question with these values, each checked as if it had been typed; None means that the
         option was not given.
 
-        Raises TypeError for a value of a type that the field does not take, and for an unknown
-        field; UsageError for a wrong value, as the command line does.
+        Raises TypeError for an unknown field and for a value of the wrong type. Raises UsageError
+        for a wrong value, like the command line.
         """
         checked: dict[str, Any] = {}
         for name, value in values.items():
@@ -208,15 +212,17 @@ class CommandQuestion:
 
 
 def _with_flags(name: str, spec: Option) -> Option:
-    """The option with a flag made from its field's name; unchanged if it has flags or is
-    positional."""
+    """The option with a flag made from its field's name. If it already has flags or is positional,
+    it is unchanged.
+    """
     if spec.flags or spec.kind in (ARGUMENT, ARGUMENTS, COMMAND):
         return spec
     return spec._replace(flags=(f"--{name.replace('_', '-')}",))
 
 
 def _as_words(spec: Option, value: Any) -> list[str]:
-    """The command-line words for an option with this value; none for a switch that is off."""
+    """The words on the command line for an option with this value; none for a switch that is
+    off."""
     if spec.kind == SWITCH:
         return [spec.flags[-1]] if value else []
     texts = [str(part) for part in _parts(value)]
@@ -227,7 +233,7 @@ def _as_words(spec: Option, value: Any) -> list[str]:
 
 
 def _parts(value: Any) -> Sequence[Any]:
-    """The values of an option as a sequence, also if it is a single value."""
+    """The values of an option as a sequence, even if there is only one."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return value
     return (value,)
@@ -237,14 +243,15 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def refuse_values(words: Sequence[str]) -> None:
-    """Raise UsageError for a value that is empty or contains a NUL or a lone surrogate.
+    """Raise UsageError for a value that is empty, or that contains a NUL or a lone surrogate.
 
-    No path has a NUL or half of a character. An empty word is a variable that the caller's script
-    forgot to set, never the default.
+    No path contains a NUL or half a character. An empty value comes from a variable that the
+    caller's script forgot to set, so it must not count as the default.
     """
     previous_word = ""
     for word in words:
-        # U+DC80 to U+DCFF are bytes of a path that are no text; Python writes them so.
+        # U+DC80 to U+DCFF are allowed: Python uses them for bytes in a path that are not valid
+        # text.
         if re.search("[\0\ud800-\udc7f\udd00-\udfff]", word):
             raise UsageError("a value contains a NUL or a lone surrogate")
         if not word or re.fullmatch("--[a-z-]+=", word):
@@ -269,9 +276,9 @@ TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "integer": ("a number", (str, Path, Real)),
     "boolean": ("true or false", (bool,)),
 }
-"""JSON type -> what it is called, and the types that are taken for it in Python.
+"""Maps a JSON type to its name in messages and to the Python types that are accepted for it.
 
-A text that looks like a number is no number here: of the version 2.10 a float would lose a digit.
+A text that looks like a number does not count as one: as a float, version 2.10 would lose its zero.
 """
 
 
@@ -281,7 +288,7 @@ def _check_type(name: str, spec: Option, value: Any) -> None:
     type_in_words, types = TYPES[kind]
     values = _parts(value) if kind == "strings" else (value,)
     for part in values:
-        # In Python a truth value is a number, too.
+        # In Python, True and False are numbers too, so check for them separately.
         is_stray_truth_value = isinstance(part, bool) and kind != "boolean"
         if is_stray_truth_value or not isinstance(part, types):
             raise TypeError(f"`{name}` is {type_in_words}, not {type(value).__name__}")
@@ -350,8 +357,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
 
 
 def _add_option(group: Any, name: str, spec: Option) -> None:
-    """Add one option to a group; an option that is not typed stays out of the namespace, so that
-    given options can be recognised."""
+    """Add one option to a group. An option that is not typed stays out of the namespace, so that
+    the given options can be recognised.
+    """
     details: dict[str, Any] = {"help": spec.help, "default": argparse.SUPPRESS}
     if spec.kind == SWITCH:
         group.add_argument(*spec.flags, dest=name, action="store_true", **details)
@@ -359,7 +367,7 @@ def _add_option(group: Any, name: str, spec: Option) -> None:
     details.update(metavar=spec.metavar, choices=spec.choices, type=spec.parse)
     if spec.kind == ARGUMENT:
         nargs = None if spec.default is NEEDED else "?"
-        # argparse would read the word SUPPRESS itself as the value of this kind.
+        # For this kind, argparse would use the text of SUPPRESS as the value.
         group.add_argument(name, nargs=nargs, **{**details, "default": None})
     elif spec.kind == ARGUMENTS:
         group.add_argument(name, nargs="*", **details)
@@ -374,7 +382,7 @@ def _add_option(group: Any, name: str, spec: Option) -> None:
 
 
 def takes_command(kind: type[CommandQuestion]) -> bool:
-    """Whether the command accepts a command of the person after `--`."""
+    """Whether the command accepts a command of the user after `--`."""
     kinds_of_options = [spec.kind for spec in kind.OPTIONS.values()]
     return COMMAND in kinds_of_options
 
@@ -385,6 +393,6 @@ def typed_question(kind: type[CommandQuestion], typed: argparse.Namespace) -> Co
     for name, value in vars(typed).items():
         if name not in kind.OPTIONS or value is None:
             continue
-        # argparse collects repeated options in a list; a question does not change.
+        # argparse collects repeated options in a list, but a question must be immutable.
         values[name] = tuple(value) if isinstance(value, list) else value
     return kind(**values)

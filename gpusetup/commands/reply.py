@@ -15,17 +15,18 @@ class Reply(NamedTuple):
     """The reply of a command, which has not been written to the console yet."""
 
     document: Any = None
-    """What `--json` prints and Python receives; None if the command has already written its
-    answer."""
+    """The document that `--json` prints and Python receives; None if the command has already
+    written its answer.
+    """
     screen: str | Callable[[Any], str] = ""
-    """The text for a person, or the function that makes it from the document."""
+    """The text for the user, or a function that makes it from the document."""
     exit_code: int = 0
 
 
 def answer(
     document: Document, screen: str | Callable[[Document], str] = "", *, yes: object = True
 ) -> Reply:
-    """A reply with a document and its screen; the exit code is 0 if `yes` is true, otherwise 1."""
+    """A reply with a document and its screen. The exit code is 0 if `yes` is true, otherwise 1."""
     return Reply(document, screen, 0 if yes else Unsatisfiable.exit_code)
 
 

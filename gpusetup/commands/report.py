@@ -1,5 +1,6 @@
-"""`gpusetup doctor --report`: reads a text that a person posted; of a text above 1 MiB only the
-first and last half MiB."""
+"""`gpusetup doctor --report`: reads a text from a user. If it is longer than 1 MiB, only the first
+and last half MiB are read.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,15 @@ from gpusetup.report.read import read_bytes
 
 MIB = 1 << 20
 WHOLE = MIB
-"""Bytes of a text that are read in full; of a longer one the beginning and the end."""
+"""How many bytes of a text are read. From a longer text, only the beginning and the end are
+read."""
 HALF = WHOLE // 2
 STDIN = "-"
 COLOURS = r"\x1b\[[0-9;?]*[A-Za-z]"
 
 
 class Sifted(NamedTuple):
-    """The part of a text that was kept, and the size of the whole text in bytes."""
+    """The part of a text that was kept, and the size in bytes of the whole text."""
 
     raw: bytes
     size: int
@@ -36,7 +38,8 @@ class Sifted(NamedTuple):
 def snapshot_of(name: str | bytes) -> Snapshot:
     """Read the machine that a report describes.
 
-    `name`: a snapshot file, a report file, or `-` for standard input; bytes are the report itself.
+    `name` is a snapshot file, a report file, or `-` for standard input. Bytes are the report
+    itself.
     """
     text = sifted(io.BytesIO(name)) if isinstance(name, bytes) else _sifted_by_name(name)
     snapshot = _read(text.raw)
@@ -57,13 +60,12 @@ def _with_event(snapshot: Snapshot, kind: str, values: dict[str, str]) -> Snapsh
 
 
 def _sifted_by_name(name: str) -> Sifted:
-    """The part of a file (or of standard input) that is read. Raises BadInput if it cannot be
-    read."""
+    """The part of a file (or standard input) that is read. Raises BadInput if it cannot be read."""
     try:
         with _opened(name) as stream:
             if named_file.is_endless(stream):
                 raise BadInput(f"{name} is a device, not a text")
-            # In a terminal somebody pastes, and nothing is drawn meanwhile.
+            # In a terminal the user pastes the text, and no progress line may be drawn meanwhile.
             if stream.isatty():
                 CLOCK.end()
             return sifted(stream)
@@ -94,7 +96,8 @@ def sifted(stream: BinaryIO) -> Sifted:
 
 @lru_cache(maxsize=1)
 def _read(raw: bytes) -> Snapshot:
-    """The machine that a text shows; cached, because the web page asks for it several times."""
+    """The machine that a text shows. It is cached, because the web page asks for it several
+    times."""
     snapshot = read_bytes(raw)
     if has_words(raw):
         return snapshot

@@ -1,5 +1,6 @@
-"""`gpusetup resolve`: shows which build fits this machine or a described one, and why the others do
-not."""
+"""`gpusetup resolve`: shows which build fits this machine or a described one, and why others do
+not.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ QUESTION = ResolveQuestion
 def run(question: ResolveQuestion, out: Console) -> Reply:
     packages = words_with_files(question.packages, question.requirements, out, installs=False)
     refuse_scripts(packages)
-    # A torch among the words is what `--torch` asks for.
+    # A torch among the packages counts as `--torch`.
     wish = with_torch_named(parse_words(packages), question.torch)
     question = question.replaced(
         packages=packages if wish.words else (),
@@ -75,8 +76,9 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
 
 
 def _installer_of(question: ResolveQuestion) -> str | None:
-    """The requested installer; `conda` if a conda environment is named, None if neither is
-    given."""
+    """The requested installer. If only a conda environment is named, it is `conda`; None if neither
+    is given.
+    """
     if question.name is None:
         return question.installer
     conda_name(question.name)
@@ -99,7 +101,8 @@ def _answer(question: ResolveQuestion, out: Console) -> Reply:
     machine = completed_from_catalog(machine, catalog)
     wish = _wish(question, machine)
     check_wish(wish, catalog)
-    # A described machine has no torch; and packages are asked for with the newest that they take.
+    # A described machine has no torch. Requested packages get the newest torch that they accept, so
+    # the installed one does not count either.
     is_new = description != Description() or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
     index = _index(machine, root, out) if wish.words and not wish.offline else None
@@ -132,7 +135,7 @@ def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
 
 
 def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
-    """The person's package indexes, which print their addresses before they are asked."""
+    """The user's package indexes, which print their URLs before they are asked."""
     settings = person_settings()
 
     def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
@@ -174,18 +177,19 @@ def _document(
 
 
 def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """What the install commands name: torch's packages, the requested packages, or the installed
-    packages that must change with torch."""
+    """The packages that the install commands name: torch's packages, the requested packages, or the
+    installed packages that must change with torch.
+    """
     packages, build = choice.packages, choice.build
     if packages:
         requirements = []
         for package in packages:
-            # A package from torch's own index comes with torch's family.
+            # A package from torch's own index is installed together with torch and its companions.
             is_from_person = package.name not in FAMILY and not package.index_url
             if is_from_person and package.asked:
                 requirements.append(package.requirement)
         return (*family(packages), *requirements)
-    # Of a described environment nothing is known to move.
+    # For a described environment, no installed packages are known.
     if build is None or not machine.python.executable or choice.newest is None:
         return FAMILY
     return (*FAMILY, *followers(machine, build))
@@ -209,8 +213,9 @@ ON_APPLE = (
 
 
 def _rejections(choice: Choice) -> tuple[Rejection, ...]:
-    """The builds that were not chosen, with the reasons; builds that the answer offers itself are
-    left out."""
+    """The builds that were not chosen, with the reasons. Builds that the answer offers itself are
+    left out.
+    """
     build, newest = choice.build, choice.newest
     if build is None or newest is None or choice.packages:
         return choice.rejections
@@ -225,8 +230,9 @@ def _rejections(choice: Choice) -> tuple[Rejection, ...]:
 
 
 def _answer_nightly(question: ResolveQuestion, out: Console, description: Description) -> Reply:
-    """The reply for `--torch nightly`: the nightly index for this machine and the commands; nothing
-    is installed."""
+    """The reply for `--torch nightly`: the nightly index for this machine and the commands. Nothing
+    is installed.
+    """
     if question.packages:
         raise UsageError(
             "`--torch nightly` chooses torch without packages",
@@ -243,8 +249,9 @@ def _answer_nightly(question: ResolveQuestion, out: Console, description: Descri
 
 
 def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, ...]:
-    """All notes of an answer: on interrupted installations, on the choice, on an old catalog, and
-    on hidden passwords."""
+    """All notes of an answer: about interrupted installations, the choice, an old catalog and
+    hidden passwords.
+    """
     notes = [*interruptions(machine), *document.notes]
     age = age_note(document.catalog_as_of, date.today().isoformat())
     if age:
@@ -277,8 +284,9 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
 
 
 def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """Notes on builds that the index lists but gpusetup's table lacks; empty without
-    `--refresh`."""
+    """Notes on builds that the index lists but that gpusetup's catalog lacks; empty without
+    `--refresh`.
+    """
     if live is None:
         return ()
     build, table = choice.build, load_catalog()
@@ -309,8 +317,9 @@ def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tu
 
 
 def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
-    """The machine to resolve for; if the options describe all of it, only this machine's system is
-    read."""
+    """The machine for which to resolve. If the options describe all of it, only this machine's
+    operating system is read.
+    """
     if question.machine or not description.is_whole:
         return gather(MachineToRead(question.machine), out)
     from gpusetup.probe.host import read_os
@@ -322,7 +331,7 @@ def _machine(question: ResolveQuestion, description: Description, out: Console) 
 
 
 def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnswer:
-    """The answer with the `uv tool install` command, if `--installer uv-tool` asks for it."""
+    """The answer, with the `uv tool install` command if `--installer uv-tool` requests it."""
     if question.installer != "uv-tool":
         return answer
     if not question.packages:

@@ -24,7 +24,7 @@ REQUEST = HelpGroup("request")
 
 
 class ResolveQuestion(CommandQuestion):
-    """The packages, the machine and the request for which a build is chosen."""
+    """The packages, the machine and the request for which to choose a build."""
 
     packages: tuple[str, ...] = arguments(
         "packages that use torch, such as `vllm` or 'jax[cuda13]'; gpusetup chooses a torch "

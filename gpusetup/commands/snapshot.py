@@ -56,7 +56,7 @@ def run(question: SnapshotQuestion, out: Console) -> Reply:
     snapshot = gather(to_read, out)
     if not question.keep_private:
         snapshot = redact(snapshot)
-    # Both are JSON: the usual one in lines that a person can read and compare.
+    # Both formats are JSON, but the default one has lines that a person can read and compare.
     out.json_text(to_json(snapshot) + "\n" if out.json else dump_snapshot(snapshot))
     return Reply()
 

@@ -1,5 +1,6 @@
-"""`gpusetup tune`: adapts a training config to this machine, and finds the batch size that really
-runs."""
+"""`gpusetup tune`: adapts a training config to this machine, and finds the batch size that works by
+running it.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from gpusetup.tune.case import Facts, Measured, Proposal
 
 SUMMARY = """Proposes changes to a training config for this machine: it prints a diff, and a reason
-and a source for every changed line. It does not change the model, loss, data and effective batch
-size; mixed precision changes the rounding. With --batch-size it measures which batch size fits."""
+and a source for every changed line. It does not change the model, loss, data or effective batch
+size, but mixed precision changes the rounding. With --batch-size it measures which batch size
+fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
@@ -52,7 +54,7 @@ MEASURING = HelpGroup("measuring")
 
 
 class TuneQuestion(CommandQuestion):
-    """The config, the file to write it to, and what to measure for it."""
+    """The config, the file to which to write it, and what to measure for it."""
 
     config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
@@ -75,7 +77,7 @@ class TuneQuestion(CommandQuestion):
         "change CONFIG itself, and keep the previous file", group=THE_CONFIG, one_of="written"
     )
     benchmark: bool = switch(
-        "measure how much AMP, batch, workers and compile gain", group=MEASURING
+        "measure the gain from AMP, batch size, workers and torch.compile", group=MEASURING
     )
     batch_size: bool = switch("find the batch size that fits", group=MEASURING)
     code: str | None = option(
@@ -84,9 +86,12 @@ class TuneQuestion(CommandQuestion):
         metavar="MODULE:FUNCTION",
         group=MEASURING,
     )
-    max: int | None = option("the largest size to try", metavar="N", parse=int, group=MEASURING)
+    max: int | None = option(
+        "the largest batch size to try", metavar="N", parse=int, group=MEASURING
+    )
     grow_batch: bool = switch(
-        "if a larger effective batch ran, write it (this changes the experiment)", group=MEASURING
+        "write a larger effective batch size if one ran (this changes the experiment)",
+        group=MEASURING,
     )
     gpu_mem: int | None = option(
         "use no more memory than this",
@@ -108,7 +113,7 @@ class TuneQuestion(CommandQuestion):
 
     @property
     def measures(self) -> bool:
-        """Whether the options ask for a measurement, which runs the person's code."""
+        """Whether the options request a measurement, which runs the user's code."""
         return self.benchmark or self.batch_size
 
 
@@ -141,7 +146,7 @@ def _check(question: TuneQuestion) -> None:
 
 
 def run(question: TuneQuestion, out: Console) -> Reply:
-    """Run the requested measurements, then propose changes to the config if one is named."""
+    """Run the requested measurements. If the user named a config, then propose changes to it."""
     if question.preset:
         from gpusetup.commands.tune_preset import run_preset
 
@@ -181,7 +186,7 @@ def _read(path: str) -> Config:
 
 
 def _machine(question: TuneQuestion, out: Console) -> Snapshot:
-    """The machine to tune for; on this machine, nvidia-smi adds its GPUs if NVML cannot be
+    """The machine to tune for. On this machine, nvidia-smi adds its GPUs if NVML cannot be
     loaded."""
     machine = gather(MachineToRead(question.machine, question.python), out)
     if question.machine:
@@ -195,7 +200,7 @@ def _machine(question: TuneQuestion, out: Console) -> Snapshot:
 def _written(
     question: TuneQuestion, answer: TuneAnswer, config: Config, proposal: Proposal
 ) -> TuneAnswer:
-    """The answer with the proposed changes, after writing the tuned config if requested."""
+    """The answer with the proposed changes. If requested, this writes the tuned config first."""
     from gpusetup.configs.config import edited
     from gpusetup.tune.answer import difference
     from gpusetup.tune.config_file import write_tuned

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from gpusetup.commands.tune import TuneQuestion
 
 DEFAULT_FILE = "train.yaml"
-"""The file that the commands in a printed preset name."""
+"""The config file name in the commands of a printed preset."""
 YAML_ENDINGS = (".yaml", ".yml")
 
 
 def run_preset(question: TuneQuestion) -> Reply:
     """The reply with the list of presets, with one preset, or with the file to which it was written
-    (`-o`)."""
+    (`-o`).
+    """
     from gpusetup.render.tune import preset_screen
 
     _check(question)
@@ -42,7 +43,7 @@ def run_preset(question: TuneQuestion) -> Reply:
 
 
 def _check(question: TuneQuestion) -> None:
-    """Raise UsageError for options that do not go together with `--preset`."""
+    """Raise UsageError for options that cannot be combined with `--preset`."""
     if question.config:
         raise UsageError(
             f"`--preset` begins a new config and does not read {question.config}",

@@ -1,7 +1,7 @@
-"""`gpusetup verify`: runs the `verify` folder with the Python of the environment to test.
+"""`gpusetup verify`: runs the package `gpusetup.verify` with the Python of the environment to test.
 
-What it prints and its exit code are passed through, so that the proof is about the target's torch
-and not about ours.
+Its output and its exit code are passed through, so that the result is about the target's torch and
+not gpusetup's own.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def run(question: VerifyQuestion, out: Console) -> Reply:
 def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
     """Run verify for the Python API, and return the document that the child process prints.
 
-    Raises what the child's error document says, and ToolFailed where it gave none.
+    Raises the error in the child's error document, or ToolFailed if the child printed no document.
     """
     from pathlib import Path
 
@@ -126,8 +126,9 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
 
 
 def document_of(output: Output) -> VerifyAnswer:
-    """The document that verify printed; raises the error if it printed an error document, and
-    ToolFailed if it printed neither."""
+    """The document that verify printed. Raises the error if it is an error document, and ToolFailed
+    if verify printed neither.
+    """
     from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
     from gpusetup.model.codec import from_json
     from gpusetup.model.documents import ErrorAnswer, VerifyAnswer

@@ -1,5 +1,6 @@
-"""Reads the words of a command line that are not package names: requirements files, scripts, and
-the index."""
+"""Reads words of the command line that are not package names: requirements files, scripts, and the
+index.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def is_script(word: str) -> bool:
 
 def refuse_scripts(words: Iterable[str]) -> None:
     """Raise UsageError if a word is an existing script, because an index may have a package with
-    that name."""
+    that name.
+    """
     for word in filter(is_script, words):
         raise UsageError(
             f"{word!r} is a script here, not a package",
@@ -37,8 +39,9 @@ def refuse_scripts(words: Iterable[str]) -> None:
 
 
 def refuse_missing_scripts(words: Iterable[str]) -> None:
-    """Raise UsageError if a word looks like a script but no such file exists, because a package may
-    have that name."""
+    """Raise UsageError if a word looks like a script, but no such file exists: a package on an
+    index may have that name.
+    """
     for word in words:
         if word.lower().endswith(SUFFIXES) and not is_script(word):
             raise UsageError(
@@ -53,8 +56,8 @@ URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
 
 
 def index_root_of(named: str | None) -> str:
-    """The index root from `--index`, GPUSETUP_INDEX or the default, in this order. Raises
-    UsageError if it is not an index root URL.
+    """The root URL of torch's indexes, from `--index`, GPUSETUP_INDEX or the default, in this
+    order. Raises UsageError if it is not such a URL.
 
     >>> index_root_of("https://mirror.example/whl/")
     'https://mirror.example/whl'
@@ -80,7 +83,7 @@ MOST_BYTES = 1 << 20
 OTHER_FILE = r"(?:-r|--requirement)[\s=]*(.+)"
 CONSTRAINTS = r"(?:-c|--constraint)[\s=]*(.+)"
 EDITABLE = r"(?:-e|--editable)\b"
-"""How pip's options begin that name another file or folder."""
+"""The beginning of pip's options that name another file or folder."""
 
 
 def words_of_files(
@@ -88,9 +91,10 @@ def words_of_files(
 ) -> Iterator[str]:
     """Yields the requirements in the files of `-r FILE`, and in the files that these name.
 
-    BadInput for what cannot be read; UsageError for what cannot be asked here.
+    Raises BadInput if a file cannot be read, and UsageError for a line that gpusetup does not
+    support.
     """
-    # A file may name itself, or one that was read already.
+    # A file may name itself, or another one that was already read.
     read: set[str] = set()
     waiting = list(map(Path, files))
     while waiting:
@@ -118,12 +122,13 @@ def words_of_files(
 
 
 def refuse_if_needed(path: Path, line: str) -> None:
-    """Raise UsageError if a file of requirements has an option without which other packages would
-    be installed: constraints that do not apply yet, or a folder with source code."""
+    """Raise UsageError if a requirements file has an option that changes which packages are
+    installed: constraints that do not apply yet, or a folder with source code.
+    """
     constraints = re.fullmatch(CONSTRAINTS, line)
     if constraints:
         file = os.path.realpath(path.parent / constraints[1])
-        # uv takes them from its variable, in which several files are separated by spaces.
+        # uv reads constraints from this variable, in which spaces separate the files.
         applied = os.environ.get("UV_CONSTRAINT", "").split()
         if file not in map(os.path.realpath, applied):
             command = own_setting("UV_CONSTRAINT", " ".join((*applied, file)))
@@ -141,8 +146,8 @@ def _not_taken(path: Path, line: str) -> str:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Yields the non-empty lines of a text, without comments; lines that end in a backslash are
-    joined with the next.
+    """Yields the non-empty lines of a text, without comments. A line that ends in a backslash is
+    joined with the next one.
 
     >>> list(lines_of("a  # b\\n\\n# d\\nc"))
     ['a', 'c']

@@ -1,6 +1,7 @@
-"""Checks that stop `install` before an index is asked: a problem that torch cannot fix, a build
-that must not be replaced unasked, or an environment that must not be changed. Each error names the
-command to continue with."""
+"""Checks that stop `install` before it asks an index: a problem that torch cannot fix, a build that
+must not be replaced unasked, or an environment that must not be changed. Each error names a command
+with which to continue.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from gpusetup.model.shell import shell_line
 
 
 def trouble_elsewhere(machine: Snapshot, choice: Choice, *, other_host: bool) -> Finding | None:
-    """The problem of a machine that installing torch cannot fix; None if there is none."""
+    """The problem of this machine that installing torch cannot fix; None if there is none."""
     diagnosis = diagnose(machine, load_catalog(), choice, other_host=other_host)
     return blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
 
@@ -44,8 +45,9 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
 
 
 def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
-    """Raise Unsatisfiable if no build fits, or if torch would be replaced unasked with a build for
-    another maker's GPUs."""
+    """Raise Unsatisfiable if no build fits, or if a build for another maker's GPUs would replace
+    torch without a request for it.
+    """
     if choice.build is None:
         raise nothing_fits(choice)
     if choice.action != "refused":
@@ -65,8 +67,9 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
 
 
 def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine: Snapshot) -> str:
-    """The command that creates a new environment next to one that must not be changed, with the
-    same packages as requested."""
+    """The command that creates a new environment, with the requested packages, next to one that
+    must not be changed.
+    """
     words = ["gpusetup", "install", "--venv", new_folder(machine)]
     words += options_of_new_environment(choice, machine)
     words += wish.packages
@@ -79,8 +82,9 @@ def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine
 
 
 def check_described(machine: Snapshot, way: str) -> None:
-    """Raise Blocked if the described environment must not be changed, for the same reasons as on
-    this machine."""
+    """Raise Blocked if the described environment must not be changed, for the same reasons as an
+    environment on this machine.
+    """
     python, hint = machine.python, f"use your own environment: `{way}`"
     refuse_unnamed_base(machine, way)
     if python.externally_managed:
@@ -95,8 +99,9 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """Raise Blocked if the target is Windows' own Python, which the person did not name and in
-    which gpusetup only happens to run."""
+    """Raise Blocked if the target is Windows' own Python and the user did not name it. In this case
+    gpusetup only happens to run in it.
+    """
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

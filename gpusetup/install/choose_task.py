@@ -34,19 +34,19 @@ from gpusetup.model.machine import Snapshot
 
 
 class Order(Frozen):
-    """What to install (the options and the request), and for which host."""
+    """An order for `install`: the options, the request and the host."""
 
     request: InstallRequest
     wish: Wish
     host: Host
-    """Without a torch where the environment is yet to be made."""
+    """The host; if the environment does not exist yet, it has no torch."""
 
 
 def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Wish:
-    """The wish that the command's options express. Raises UsageError if they name two versions of
-    torch.
+    """The request that the command's options express. Raises UsageError if they name two versions
+    of torch.
 
-    `by_conda`: whether conda will install it, so that only conda's builds count.
+    With `by_conda`, conda will install torch, so that only conda's builds count.
     """
     wish = parse_words(request.packages, marker_environment(machine))
     wish = with_torch_named(wish, request.torch)
@@ -66,31 +66,32 @@ def order_of(
         machine = without_torch(replace(machine, python=python))
     if request.for_other_host:
         machine = for_host(machine, request.for_gpu, request.for_driver, catalog)
-    # Last, so that the GPUs of `--for-gpu` and the driver of `--for-driver` are completed as well.
+    # This comes last, so that the GPUs of `--for-gpu` and the driver of `--for-driver` are
+    # completed too.
     machine = completed_from_catalog(machine, catalog)
     return Order(request=request, wish=wish, host=host_of(machine, catalog))
 
 
 class Stops:
-    """Checks for reasons to stop an order; the machine is diagnosed only once."""
+    """Checks for reasons to stop an order. It diagnoses the machine only once."""
 
     def __init__(self, order: Order, talk: Callable[[str], None]) -> None:
         self.order, self.talk = order, talk
         self.has_looked = False
 
     def look(self, choice: Choice) -> None:
-        """Raise Unsatisfiable if installing torch would not fix the problem, no build fits, or
-        torch would be replaced unasked with another maker's build."""
+        """Raise Unsatisfiable if installing torch would not fix the problem, if no build fits, or
+        if torch would be replaced with another maker's build without a request for it.
+        """
         request, wish, machine = self.order.request, self.order.wish, self.order.host.machine
-        # Wheels that are only downloaded are for another machine, whose problems are unknown.
+        # Wheels that are only downloaded are meant for another machine, whose problems are unknown.
         if not self.has_looked and not request.download:
             self.has_looked = True
             trouble = trouble_elsewhere(machine, choice, other_host=request.for_other_host)
             # The problem does not matter if torch stays as it is, or if a build was requested.
             stays_beside = choice.installed is not None and not wish.is_about_torch
             is_wanted = wish.names_build or wish.upgrade or stays_beside
-            # A file in the working folder hides torch from programs started there, and from nobody
-            # else.
+            # A file in the working folder only hides torch from programs that are started there.
             hides_torch_here = trouble is not None and trouble.id == "module-shadowed"
             if trouble and not is_wanted and not hides_torch_here:
                 raise not_torchs_fault(trouble, machine)
@@ -101,7 +102,7 @@ class Stops:
         refuse_unfit(choice, machine)
 
     def elsewhere(self, choice: Choice) -> str:
-        """The command for a new environment, for the case that this one must not be changed."""
+        """The command for a new environment, in case this one must not be changed."""
         return own_environment(self.order.request, choice, self.order.wish, self.order.host.machine)
 
 
@@ -109,7 +110,7 @@ def choose_task(order: Order, stops: Stops, index: AnsweringIndex | None = None)
     """The task for an order. Checks for reasons to stop, and asks `index` for packages if it is
     given.
 
-    Unsatisfiable where nothing fits or something stops it.
+    Raises Unsatisfiable if no build fits or a check stops the installation.
     """
     catalog = load_catalog()
     choice = choose(order.wish, order.host, catalog, index)

@@ -21,7 +21,7 @@ from gpusetup.uv.question import Question, Requirements, changes_of, lock_of
 SIZE_TIMEOUTS = (5.0, 5.0)
 WORKERS = 4
 MOST_DIGITS = 19
-"""Of a length: a number of bytes has 64 bits at most."""
+"""The maximum number of digits in a file's length, because a number of bytes fits into 64 bits."""
 
 
 def wheels_for(
@@ -29,8 +29,9 @@ def wheels_for(
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
     """The wheels to download for these requirements, and notes about them.
 
-    Into an existing environment comes what changes; of the family all members if every one is
-    installed at this very version already. Unsatisfiable if there is no solution.
+    For an existing environment, only packages that change are downloaded. Exception: if torch and
+    all requested companions are already installed in these versions, they are all downloaded again.
+    Raises Unsatisfiable if there is no solution.
     """
     installed = target.installed
     if not installed:
@@ -39,7 +40,7 @@ def wheels_for(
     new_versions = changes.versions
     family = wanted.names
     changing = [name for name in family if installed.get(name) != new_versions.get(name)]
-    # All are there at this very version: they come again, because somebody asked for that.
+    # If all of them have this version already, download them again, because the user asked for it.
     coming_family = changing or family
     others = [name for name in new_versions if name not in family]
     exact = replace(
@@ -54,7 +55,7 @@ def wheels_for(
 
 
 def _question(job: InstallJob, target: Target, wanted: Requirements) -> Question:
-    """The question to uv for these requirements in this environment."""
+    """The question to uv about these requirements in this environment."""
     return Question(
         requirements=wanted,
         python=target.layout.python,
@@ -82,19 +83,19 @@ def _locked(
 
 
 def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
-    """Return if the index really lacks a wheel, so that another index can be tried; otherwise raise
+    """Return if the index really lacks a wheel, so that another index can be tried. Otherwise raise
     the error that fits uv's failure.
 
-    Then a page is missing, or lists other versions, or files for other machines. All else that uv
-    may mean by its "no" ends the command: a login, a circle, a web page, a broken wheel, what comes
-    with torch.
+    The index lacks a wheel if a page is missing, or lists only other versions or files for other
+    machines. If uv failed for another reason, the command ends: for example because of a login, a
+    circular dependency, a page that is not an index, a broken wheel or one of torch's dependencies.
     """
     import requests
     from urllib3.exceptions import HTTPError
 
     allowed = AllowedHosts((split_login(wanted.index)[0],))
     unknown = set(names_not_found(no.message))
-    # Then it is the person's own indexes that lack what comes with torch.
+    # In this case the user's own indexes lack one of torch's dependencies.
     if unknown - set(wanted.names):
         raise Unreached(no.message, hint=no.hint)
     message = no.message
@@ -121,13 +122,15 @@ def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
 
 
 LACKS = r"{0}=={1}\S* has no wheels with a matching|404 Not Found\) for url \(\S*/{0}-"
-"""What uv says of a project that is listed and has no file for this Python and platform, or whose
-file is gone."""
+"""uv's messages if a project has no file for this Python and platform, or if that file is gone from
+the server.
+"""
 
 
 def with_size(wheel: Wheel, allowed: AllowedHosts) -> Wheel:
-    """The wheel with its size, for which the server is asked if the index does not state it; the
-    size is None if it stays unknown."""
+    """The wheel with its size. If the index does not state the size, the server is asked; if that
+    fails too, the size is None.
+    """
     if wheel.size_bytes is not None or not wheel.url.startswith("http"):
         return wheel
     return replace(wheel, size_bytes=_size_of(wheel.url, allowed))
@@ -143,7 +146,7 @@ def _size_of(address: str, allowed: AllowedHosts) -> int | None:
         with answered(url, allowed, login=login, timeouts=SIZE_TIMEOUTS, method="HEAD") as answer:
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except (requests.RequestException, HTTPError, OSError, ValueError):
-        # No HTTP at all, a header without an end: the size is only shown.
+        # The server may not speak HTTP properly. Ignore that, because the size is only shown.
         return None
     is_number = length.isascii() and length.isdigit()
     if not is_number or len(length) > MOST_DIGITS:

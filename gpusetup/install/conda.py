@@ -1,6 +1,6 @@
 """Lets conda, mamba or micromamba change an environment in which conda installed torch.
 
-Each change is a transaction of its own, and a revision that conda itself goes back to.
+Each change is a separate transaction, for which conda keeps a revision to return to.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gpusetup.uv.errors import said_by
 
 PROGRAMS = ("conda", "mamba", "micromamba")
 SOLVE_SECONDS = 600.0
-"""conda's solver takes minutes on a slow disk with a fresh channel."""
+"""In seconds. conda's solver takes minutes on a slow disk or with a newly loaded channel."""
 INSTALL_SECONDS = 6 * 3600.0
-"""Gigabytes over a slow line take hours."""
+"""In seconds. Gigabytes take hours over a slow connection."""
 CLEANING_SECONDS = 30.0
-"""How long conda may take to roll back after a Ctrl-C."""
+"""How many seconds conda may take to roll back after Ctrl-C."""
 
 
 def by_conda(machine: Snapshot) -> bool:
@@ -40,8 +40,9 @@ def by_conda(machine: Snapshot) -> bool:
 
 
 def conda_program() -> str | None:
-    """The path of conda, mamba or micromamba, preferring the one of an active environment; None if
-    none is found."""
+    """The path of conda, mamba or micromamba; None if there is none. The program of an active
+    environment is preferred.
+    """
     names: list[str] = []
     for variable in ("CONDA_EXE", "MAMBA_EXE"):
         path = os.environ.get(variable)
@@ -55,7 +56,7 @@ def conda_program() -> str | None:
 
 
 def conda_says(argv: Sequence[str]) -> str:
-    """The text in which conda announces its changes (a dry run of this command)."""
+    """The text in which conda announces its changes, from a dry run of this command."""
     output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
     text = output.stdout.strip() or output.problem or output.stderr.strip()
     return without_logins(text)
@@ -66,7 +67,7 @@ def install_by_conda(
 ) -> dict[str, Any] | None:
     """Run conda's command while the environment is locked, and return verify's result.
 
-    None if no device is given, because no proof was asked for.
+    Returns None if no device is given, because no test was requested.
     """
     store = Path(layout.prefix, STORE)
     with interruptible(), locked(store, job.talk):

@@ -1,6 +1,6 @@
-"""The steps for a machine that is only described (`--from`), as a person would type them there.
+"""The steps for a machine that is only described (`--from`), as the user would type them there.
 
-Nothing is asked of anybody here.
+No index is asked for this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from gpusetup.model.machine import Snapshot
 def describe(
     request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
 ) -> tuple[InstallAnswer, Task]:
-    """The answer with the commands for a described machine, and the task behind it."""
+    """The answer with the commands for a described machine, and the installation task that they
+    carry out.
+    """
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
     wish = wish_of(request, machine, by_conda=installer == "conda")
@@ -32,7 +34,7 @@ def describe(
     if not task.is_done and installer == "uv":
         check_described(machine, task.elsewhere)
     coming, build = task.coming, task.build
-    # conda has its own names for what follows torch.
+    # Packages that follow torch have other names in conda, so they are only listed for uv.
     beside = (*coming.followers, *coming.pinned) if installer == "uv" else ()
     options = InstallerOptions(
         python=machine.python.executable,
@@ -58,7 +60,7 @@ def describe(
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:
-    """The versions of torch's packages that Python would import on the machine."""
+    """The versions of torch's packages that Python would import on the described machine."""
     packages, torch = installed_packages(machine), machine.torch
     versions = {name: packages[name].version for name in FAMILY if name in packages}
     if torch.installed and torch.version:

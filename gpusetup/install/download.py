@@ -1,4 +1,4 @@
-"""`--download DIR` and `--offline DIR`: carry wheels to a machine without a network."""
+"""`--download DIR` and `--offline DIR`, which bring wheels to a machine without a network."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from gpusetup.uv.lock import Wheel
 from gpusetup.uv.pages import answered
 
 TIMEOUTS = (5.0, 30.0)
-"""Seconds for the connection and between two parts of a file."""
+"""Timeouts in seconds, for connecting and between two parts of a file."""
 
 
 def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> Wish:
-    """Use a folder of wheels for everything, and return the request; if it names no torch, with the
-    newest torch in the folder."""
+    """Use a folder of wheels for everything, and return the request. If the request names no torch,
+    it gets the newest one in the folder.
+    """
     job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
@@ -41,14 +42,14 @@ def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> 
 
 
 def folder_of_settings(job: InstallJob) -> str | None:
-    """The single folder of wheels that the person's settings use instead of indexes (`no-index`
-    with `find-links`); None otherwise.
+    """The single folder of wheels that the user's settings use instead of indexes (`no-index` with
+    `find-links`); None otherwise.
 
-    That is what `no-index` with `find-links` means for uv and pip; it is `--offline DIR` here.
+    uv and pip treat these settings as gpusetup treats `--offline DIR`.
     """
     settings = job.settings
     folders = [folder for folder in settings.wheel_folders if Path(folder).is_dir()]
-    # Of several folders none is chosen; uv is then not asked either, and the error says why.
+    # If there are several folders, none is used. uv is then not asked, and the error explains why.
     if not settings.single("no-index") or len(folders) != 1:
         return None
     source = settings.source_of("no-index")
@@ -59,8 +60,9 @@ def folder_of_settings(job: InstallJob) -> str | None:
 def plan_download(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
-    """The task and the plan to download everything that a new environment needs into a folder;
-    `older` makes the task for a torch that is older than another one."""
+    """The task and the plan to download everything that a new environment needs into a folder.
+    `older` creates the task for the next older torch.
+    """
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_newest_of_mirror(job, replace(target, venv=folder), task, older)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
@@ -73,7 +75,8 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
     logins = {index.host: index.login for index in job.settings.indexes if index.login}
     if torch_login:
         logins[urlsplit(torch_index).netloc] = torch_login
-    # A list that cannot be understood would be lost: it is told before anything is fetched.
+    # Read the list of hashes before anything is downloaded, because an invalid list would be
+    # overwritten.
     noted_before = noted(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,17 +92,18 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
 
 
 class Fetching(NamedTuple):
-    """The folder for downloaded wheels, the allowed hosts, and the logins."""
+    """What a download needs: the folder for the wheels, the allowed hosts, and the logins."""
 
     folder: Path
     allowed: AllowedHosts
     logins: Mapping[str, tuple[str, str]]
-    """By host."""
+    """Maps a host to the user and password for it."""
 
 
 def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:
-    """Download a wheel, check its hash before it gets its final name, and return its sha256; an
-    existing wheel is only checked."""
+    """Download a wheel and return its sha256, which is checked before the file gets its final name.
+    An existing wheel is only checked.
+    """
     import requests
 
     folder = fetching.folder
@@ -119,7 +123,7 @@ def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:
     except requests.RequestException as problem:
         raise _blocked(wheel, without_logins(str(problem))) from problem
     digest = sha256_of(part)
-    # An old index names no hash; the plan says so.
+    # Some old indexes state no hash; the plan mentions that.
     if wheel.sha256 not in (None, digest):
         part.unlink()
         raise _blocked(wheel, f"wrong hash: expected sha256 {wheel.sha256}")
@@ -140,8 +144,9 @@ def _blocked(wheel: Wheel, reason: str) -> Blocked:
 
 
 def newest_torch(folder: str, tag: str) -> str:
-    """The newest torch version with a wheel in the folder for a Python tag (`cp311`), without its
-    label. Raises Blocked if there is none."""
+    """The newest torch version, without its label, that has a wheel in the folder for a Python tag
+    (`cp311`). Raises Blocked if there is none.
+    """
     torches = [path.name.split("-")[1] for path in Path(folder).glob(f"torch-*-{tag}-*.whl")]
     if not torches:
         raise Blocked(

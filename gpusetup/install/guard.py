@@ -1,8 +1,8 @@
 """The guard: a constraints file and settings that keep pip and uv from replacing torch.
 
-An environment gets a constraints file that pins torch and what was built for it, and files that
-make pip and uv read it. The guard writes only files that are not there yet, or its own;
-for a file of somebody else it says which lines to add. `--undo` removes its own.
+An environment gets a constraints file that pins torch and the packages built for it, and files that
+make pip and uv read it. The guard only writes new files or its own. For other files it tells the
+user which lines to add. `--undo` removes the guard's own files.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gpusetup.uv.pip_settings import PIP_FILE, pip_settings
 
 CONSTRAINTS = "gpusetup-constraints.txt"
 MOST_BYTES = 1 << 18
-"""Of a file that is compared."""
+"""The maximum size of a file that is compared."""
 MARK = "# gpusetup guard"
-"""How the lines begin that stand around what the guard wrote."""
+"""The start of the lines that mark what the guard wrote."""
 State = Literal["shown", "written", "unchanged", "restored"]
 
 
@@ -42,11 +42,11 @@ class GuardAnswer(Frozen):
     state: State
     target: str
     pins: Mapping[str, str] = {}
-    """Name -> exact version of what is guarded; empty after `--undo`."""
+    """Maps each guarded package to its exact version; empty after `--undo`."""
     files: tuple[GuardFile, ...] = ()
-    """Those that differ from what is there, or were written."""
+    """The files that are missing or outdated, or that were written."""
     uv: str | None = None
-    """The line that makes `uv pip` read the constraints in this shell."""
+    """The line that makes `uv pip` read the constraints in the current shell."""
     notes: tuple[str, ...] = ()
 
 
@@ -54,9 +54,10 @@ class GuardAnswer(Frozen):
 
 
 def guarded(installed: Mapping[str, str]) -> dict[str, str]:
-    """Name -> exact version of the installed torch and the packages built for it, torch first.
+    """Maps the installed torch and the packages built for it to their exact versions, torch first.
 
-    `Unsatisfiable` without a torch. A version that is none cannot be held, and is left out.
+    Raises Unsatisfiable if torch is not installed. A package whose version is invalid cannot be
+    pinned, so it is left out.
 
     >>> guarded({"numpy": "2.0", "torchvision": "0.28.0+cpu", "torch": "2.13.0+cpu"})
     {'torch': '2.13.0+cpu', 'torchvision': '0.28.0+cpu'}
@@ -67,7 +68,7 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
         if name != "torch" and not is_companion:
             continue
         try:
-            # A metadata folder writes the local part with `_`.
+            # The name of a metadata folder has `_` instead of `+` before the local label.
             version = Version(installed[name].replace("_", "."))
         except InvalidVersion:
             continue
@@ -90,14 +91,16 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
     yield constraints, tuple(f"{name}=={version}" for name, version in pins.items())
     ours = named_in_lists(constraints)
     files_read_now = pip_settings(str(prefix)).get("constraint", "").split()
-    # pip's setting replaces those of other files, so that these are named again.
+    # This setting overrides pip's other files, so their constraints must be named here too.
     others = [file for file in files_read_now if file != ours]
     value = " ".join((*others, ours))
     yield prefix / PIP_FILE, ("[install]", f"constraint = {value}")
 
 
 def named_in_lists(path: Path) -> str:
-    """A path as pip's and uv's space-separated lists need it: as a URL if it contains a space."""
+    """A path in the form that pip's and uv's space-separated lists need: as a URL if it contains a
+    space.
+    """
     has_space = len(str(path).split()) > 1
     return path.as_uri() if has_space else str(path)
 
@@ -108,10 +111,9 @@ def named_in_lists(path: Path) -> str:
 def planned(
     places: Iterable[tuple[Path, tuple[str, ...]]], when: str
 ) -> tuple[tuple[GuardFile, ...], tuple[str, ...]]:
-    """The guard's files that are missing or outdated, and notes on files that the person must
-    change.
+    """The guard's files that are missing or outdated, and notes on files that the user must change.
 
-    A note says what to write into such a file; none is needed if its lines are there already.
+    Each note says what to write into such a file. If its lines are already there, there is no note.
     """
     files: list[GuardFile] = []
     notes: list[str] = []
@@ -119,7 +121,7 @@ def planned(
         text = "\n".join((f"{MARK}, {when}: from here", *rows, f"{MARK}: to here", ""))
         before = _text_of(path)
         if before is None or is_guard(before):
-            # The first line has the date, which alone is no difference.
+            # The first line contains the date, which does not count as a difference.
             _, *lines_before = (before or "").split("\n")
             _, *lines = text.split("\n")
             if lines_before != lines:
@@ -131,7 +133,8 @@ def planned(
 
 def _text_of(path: Path) -> str | None:
     """The text of a regular file; None if it does not exist. Raises Blocked for a link or an
-    unreadable file."""
+    unreadable file.
+    """
     if path.is_symlink():
         raise Blocked(f"{path} is a symbolic link", hint="nothing was changed; see what it is")
     try:
@@ -143,7 +146,7 @@ def _text_of(path: Path) -> str | None:
 
 
 def is_guard(text: str) -> bool:
-    """Whether the guard wrote this text, and only its date and lines are in it."""
+    """Whether the guard wrote this text, and no other lines were added."""
     _, _, last_line = text.rstrip().rpartition("\n")
     return text.startswith(MARK) and last_line == f"{MARK}: to here"
 
@@ -157,8 +160,9 @@ def write(files: tuple[GuardFile, ...]) -> None:
 
 
 def undo(prefix: Path) -> tuple[str, ...]:
-    """Remove the guard's files and return their paths; pip's configuration, which names the
-    constraints, goes first."""
+    """Remove the guard's files and return their paths. pip's configuration goes first, because it
+    names the constraints file.
+    """
     ours: list[Path] = []
     for path in (prefix / PIP_FILE, prefix / CONSTRAINTS):
         is_ours = not path.is_symlink() and is_guard(_text_of(path) or "")
@@ -171,6 +175,6 @@ def undo(prefix: Path) -> tuple[str, ...]:
 
 
 def setting_of_uv(prefix: Path) -> str:
-    """The shell command that makes `uv pip` read the constraints in this shell."""
+    """The shell command that makes `uv pip` read the constraints in the current shell."""
     path = named_in_lists(prefix / CONSTRAINTS)
     return own_setting("UV_CONSTRAINT", path)

@@ -10,7 +10,7 @@ from pathlib import Path
 def in_image_build() -> bool:
     """Whether this process runs in an image build, as far as the builder can be recognised.
 
-    BuildKit, buildah and kaniko do; the old docker builder does not.
+    BuildKit, buildah and kaniko can be recognised, but the old docker builder cannot.
     """
     return (
         platform.node() == "buildkitsandbox"

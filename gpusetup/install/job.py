@@ -17,7 +17,9 @@ from gpusetup.uv.lock import Wheel
 from gpusetup.uv.settings import PersonSettings, person_settings
 
 Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
-"""Shows, while its block lasts, what of these wheels has come into uv's cache."""
+"""A context manager that, during its block, shows how much of these wheels uv's cache already
+contains.
+"""
 
 
 class InstallJob(Record):
@@ -26,19 +28,19 @@ class InstallJob(Record):
     show_progress: Progress
     talk: Callable[[str], None]
     wheels: str | None = None
-    """With `--offline`: the folder that holds them; no index is asked."""
+    """The folder of wheels for `--offline`. If it is set, no index is asked."""
     store: Path | None = None
-    """The target's store, once its lock is held."""
+    """The target's store; None until its lock is held."""
     done: list[DoneStep] = []
     contacted: tuple[str, ...] = ()
-    """The hosts that uv was connected with while it fetched."""
+    """The hosts to which uv connected while it downloaded."""
     prefix: str | None = None
-    """The environment; its own pip.conf is not read, and named where that matters."""
+    """The environment, whose own pip.conf is not read; a note mentions that file if it matters."""
     read_settings: PersonSettings | None = None
 
     @property
     def settings(self) -> PersonSettings:
-        """The person's settings for uv and pip, read when they are first needed."""
+        """The user's settings for uv and pip, read when they are first needed."""
         if self.read_settings is None:
             self.read_settings = person_settings(self.prefix)
         return self.read_settings
@@ -61,8 +63,9 @@ def run_step(
     gently_seconds: float = 0.0,
     folder: str | None = None,
 ) -> Output:
-    """Run a command and record it. With `gently_seconds`, the command is not killed with gpusetup
-    and gets this time to clean up after a Ctrl-C. `folder` is its working folder."""
+    """Run a command and record it. `folder` is its working folder. With `gently_seconds`, the
+    command is not killed with gpusetup, but has this many seconds to clean up after Ctrl-C.
+    """
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,

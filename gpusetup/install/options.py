@@ -1,4 +1,4 @@
-"""The options of `gpusetup install` as a record for its phases."""
+"""The options of `gpusetup install`, as a record for its phases."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class InstallRequest(Frozen):
     python: str | None = None
     venv: str | None = None
     index_root: str | None = None
-    """The mirror that was named; None: the usual index."""
+    """The root URL of a mirror that the user named; None for the default index."""
     root: str = INDEX_ROOT
-    """The root of torch's indexes."""
+    """The root URL of torch's indexes."""
     download: str | None = None
     wheelhouse: str | None = None
     machine_from: str | None = None

@@ -15,17 +15,17 @@ class Plan(Frozen):
 
     target: str
     python: str
-    """The interpreter of the target."""
+    """The path of the target's interpreter."""
     venv: str | None = None
-    """The environment to be made first."""
+    """The environment to create first; None if it exists."""
     choice: Fallback
-    """Its index may have a login."""
+    """The build and its index, whose URL may contain a login."""
     fallbacks: tuple[Fallback, ...] = ()
-    """What is left to fall back to."""
+    """The other builds that could be tried next."""
     wheels: tuple[Wheel, ...] = ()
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
     device: str = "auto"
-    """What verify is told to prove."""
+    """The device that verify must test."""

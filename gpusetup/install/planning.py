@@ -33,20 +33,22 @@ from gpusetup.uv.question import Requirements
 
 
 class LacksWheel(Blocked):
-    """No index, or not the folder of wheels, has the chosen torch."""
+    """Neither an index nor the folder of wheels has the chosen torch."""
 
 
 MOST_OLDER = 12
-"""How many older torches a mirror is asked for: it is rarely more than two years behind."""
+"""The maximum number of older torch versions to look for on a mirror, which is rarely more than two
+years behind.
+"""
 
 
 def plan_newest_of_mirror(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
-    """The task and its plan; if a mirror lacks the newest torch, the newest torch that the mirror
+    """The task and its plan. If a mirror lacks the newest torch, the newest torch that the mirror
     has is used.
 
-    `older` makes the task for a torch that is older than another one.
+    `older` creates the task for a torch that is older than the given one.
     """
     is_mirror = not job.wheels and task.request.root != INDEX_ROOT
     takes_newest = task.choice.action in ("first", "newest", "upgrade")
@@ -69,8 +71,9 @@ def plan_newest_of_mirror(
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task and its plan. If the packages that should follow torch have no release for it, they
-    are left as they are."""
+    """The task and its plan. If a package that should change together with torch has no matching
+    release, all such packages stay as they are.
+    """
     try:
         return task, _plan_of(job, target, task)
     except (Unsatisfiable, ToolFailed):
@@ -91,7 +94,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         if wheel.name in target.installed:
             before[wheel.name] = target.installed[wheel.name]
     if target.venv is None:
-        # What could not be put back is told before anything is fetched.
+        # Report before the download if some of these files could not be restored.
         leaving, leaving_files = files_of_all(before, target.layout)
         require_inside(Path(prefix, STORE), leaving_files)
         refuse_owners_of_python(leaving, target.layout)
@@ -121,8 +124,9 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
 
 
 def refuse_owners_of_python(leaving: Iterable[Distribution], layout: Layout) -> None:
-    """Raise `Blocked` if a package that would be replaced lists a file of the environment's own
-    Python, which must stay."""
+    """Raise `Blocked` if a package to be replaced lists a file of the environment's own Python,
+    because that file must stay.
+    """
     for package in leaving:
         pythons_own = first_of_python(layout.prefix, sorted(files_listed(package, layout)))
         if pythons_own is not None:
@@ -149,8 +153,9 @@ def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tupl
 
 
 def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> None:
-    """Raise Unsatisfiable if a package would bring a torch package that was not requested, from the
-    default index."""
+    """Raise Unsatisfiable if one of torch's packages would come from the default index as a
+    dependency, without having been requested.
+    """
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -166,13 +171,14 @@ class IndexFiles(Frozen):
     build: Fallback
     wheels: tuple[Wheel, ...]
     passed_over: tuple[tuple[str, str], ...]
-    """Backends whose index has no such wheel, and what uv says of it."""
+    """Backends whose index lacks the wheel, each with uv's message."""
     notes: tuple[str, ...]
 
 
 def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
-    """The files from the first index that has torch and everything required. Raises LacksWheel if
-    no index does."""
+    """The files from the first index that has torch and everything else required. Raises LacksWheel
+    if no index does.
+    """
     passed_over: list[tuple[str, str]] = []
     root = job.wheels or task.request.root
     for build in task.builds:
@@ -213,7 +219,7 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
     catalog = load_catalog()
     limits = limits_beside(task.host.facts, catalog, build)
     if build.cuda is None:
-        # Which CUDA a companion is built for says nothing beside a torch without one.
+        # With a torch without CUDA, it does not matter for which CUDA version a package is built.
         numpy = numpy_beside(build.torch, catalog)
         limits = (numpy,) if numpy else ()
     return Requirements(
@@ -226,9 +232,10 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
 
 
 def page_of(source: Fallback, root: str) -> str:
-    """The URL of the index page with a build, below this root; builds on AMD's own index keep their
-    URL."""
-    # A mirror or a folder that was named has everything that comes.
+    """The URL of the index page with a build, below this root. Builds on AMD's own index keep their
+    URL.
+    """
+    # A mirror or a folder that the user names must have every wheel.
     is_amds = source.index_url.startswith(INDEX_OF_AMD)
     if is_amds and root.rstrip("/") == INDEX_ROOT:
         return source.index_url
@@ -236,8 +243,9 @@ def page_of(source: Fallback, root: str) -> str:
 
 
 def exact_in(folder: str, project: str, version: str, backend: str) -> str:
-    """The requirement that only this backend's wheel in the folder meets, or the wheel without a
-    label if there is no other."""
+    """The requirement that only this backend's wheel in the folder meets. If there is none with a
+    label, it is the wheel without a label.
+    """
     name, _, _ = project.partition("[")
     labelled = f"{version}+{backend}"
     has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))
@@ -247,14 +255,15 @@ def exact_in(folder: str, project: str, version: str, backend: str) -> str:
 
 
 UNPACKED_FACTOR = 3.6
-"""How much larger a torch wheel is unpacked; measured on the CPU wheel of torch 2.13.0 (4.0) and
-nvidia-cudnn-cu12 (1.6), weighted towards the larger."""
+"""The size of an unpacked torch wheel relative to the wheel. Measured: 4.0 for the CPU wheel of
+torch 2.13.0 and 1.6 for nvidia-cudnn-cu12; the value lies nearer to the larger.
+"""
 
 SPARE_BYTES = 50 << 20
 
 
 def free_bytes(folder: str) -> int:
-    """The free bytes on the disk of a folder that need not exist yet."""
+    """The free bytes on a folder's disk. The folder need not exist yet."""
     nearest = Path(folder)
     while not nearest.exists():
         nearest = nearest.parent
@@ -262,8 +271,9 @@ def free_bytes(folder: str) -> int:
 
 
 def require_space(folder: str, needed_bytes: int) -> None:
-    """Raise Blocked, with the needed and the free space, if the folder's disk has too little
-    room."""
+    """Raise Blocked if the folder's disk has too little room; the error names the needed and the
+    free space.
+    """
     free = free_bytes(folder)
     if needed_bytes > free:
         raise Blocked(

@@ -28,8 +28,10 @@ PLATFORMS = {
     "sys_platform == 'linux' and platform_machine == 'aarch64'": ("linux", "aarch64"),
     "sys_platform == 'win32'": ("windows", "x86_64"),
 }
-"""The marker of each platform for which torch's own index has builds. The two of Linux make all of
-it: uv locks a project for every machine that its `environments` leave."""
+"""The marker of each platform for which torch's own index has builds. The two Linux markers
+together cover all of Linux, because uv locks a project for every machine that its `environments`
+allow.
+"""
 
 
 LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if family == "linux")
@@ -38,8 +40,9 @@ LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if fam
 def project_lines(
     names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
 ) -> Iterator[str]:
-    """Yields the TOML lines that make uv install these packages from torch's index, on the
-    platforms for which it has this build."""
+    """Yields the TOML lines that make uv install these packages from torch's index, on all
+    platforms for which the index has this build.
+    """
     marker = marker_of(build.torch, build.backend, catalog)
     needs_more_of_index = maker_of(build.backend) in NEEDS_ITS_INDEX
     if needs_more_of_index:
@@ -89,7 +92,7 @@ def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
 # --- one extra for each build --------------------------------------------------------------------
 
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
-"""Names of extras that mean the build for the GPU of whoever installs it."""
+"""Extras with these names stand for the build that fits the user's GPU."""
 
 
 class Variant(Frozen):
@@ -99,13 +102,14 @@ class Variant(Frozen):
     backend: str
     kind: Kind = "extra"
     family: tuple[str, ...] = ("torch",)
-    """What of torch's family the project file names in it."""
+    """The names among torch and its companions that the project file has in this extra."""
     is_there: bool = False
-    """Whether the project file has it already."""
+    """Whether the extra already exists in the project file."""
 
     @property
     def words(self) -> tuple[str, str]:
-        """The option and name with which `uv sync` selects it, such as `--extra cpu`."""
+        """The option and the name with which `uv sync` selects this extra, such as `--extra
+        cpu`."""
         return (f"--{self.kind}", self.name)
 
     @property
@@ -116,8 +120,10 @@ class Variant(Frozen):
 def variants_wanted(
     asked: Sequence[str], project: ProjectFile, build: TorchBuild | None, catalog: Catalog
 ) -> tuple[Variant, ...]:
-    """The requested extras (`cpu`, `train=cu126`), or else the project's extras with torch whose
-    names stand for a build. Raises UsageError if a requested name stands for none."""
+    """The requested extras (`cpu`, `train=cu126`) or, if none is requested, the project's extras
+    that contain torch and whose names stand for a build. Raises UsageError if a requested name
+    stands for none.
+    """
     there = {extra.name: extra for extra in project.extras}
     if asked:
         return tuple(_asked_variant(word, there, build, catalog) for word in dict.fromkeys(asked))
@@ -130,7 +136,9 @@ def variants_wanted(
 
 
 def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
-    """An extra and its build; `extra` is None if the project file does not have it yet."""
+    """A variant for an extra and its build; `extra` is None if the project file does not have it
+    yet.
+    """
     if extra is None:
         return Variant(name=name, backend=backend)
     return Variant(name=name, backend=backend, kind=extra.kind, family=extra.family, is_there=True)
@@ -139,8 +147,9 @@ def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
 def _asked_variant(
     word: str, there: Mapping[str, NamedExtra], build: TorchBuild | None, catalog: Catalog
 ) -> Variant:
-    """The extra that one `--extra` requests, with the build that the word states or that its name
-    stands for."""
+    """The variant that one `--extra` requests. Its build is the one after `=`, or the one for which
+    its name stands.
+    """
     name, _, named_backend = word.partition("=")
     if not re.fullmatch(EXTRA_NAME, name):
         raise UsageError(f"{name!r} is no name of an extra", hint="such as `cpu` or `train=cu126`")
@@ -154,9 +163,10 @@ def _asked_variant(
 
 
 def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | None:
-    """The backend that the name of an extra stands for; None if it stands for none.
+    """The backend for which the name of an extra stands; None if it stands for none.
 
-    `gpu` is the CUDA build of this machine, or that of the default index where it has no GPU.
+    `gpu` stands for the CUDA build for this machine or, if it has no GPU, for that of the default
+    index.
     """
     label = backend_label(name)
     known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
@@ -171,8 +181,9 @@ def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | N
 
 
 def common_release(backends: Sequence[str], wish: Wish, catalog: Catalog) -> str | None:
-    """The newest torch that meets the request and has builds for all of these backends; None if
-    there is none."""
+    """The newest torch that meets the request and has a build for each of these backends; None if
+    there is none.
+    """
     for release in reversed(catalog.releases):
         has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
         if has_all and is_wanted(release.torch, wish):
@@ -191,8 +202,9 @@ def pins_of(
     torch: str | None,
     question: tuple[Wish, Catalog],
 ) -> dict[str, str]:
-    """The versions of torch and its companions for an extra; `torch` None means the newest for its
-    backend. Raises Unsatisfiable if it has no build."""
+    """The versions of torch and its companions for an extra. If `torch` is None, the newest for its
+    backend is used. Raises Unsatisfiable if the backend has no build.
+    """
     wish, catalog = question
     torch = torch or common_release([variant.backend], wish, catalog)
     rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())

@@ -1,4 +1,4 @@
-"""Reads what a pyproject.toml says about torch: the extras and groups that contain it, and uv's
+"""Reads the parts of a pyproject.toml about torch: the extras and groups that contain it, and uv's
 tables.
 
 The file may come from a stranger. So we read it only up to a size limit, and pass on nothing but
@@ -29,12 +29,12 @@ Kind = Literal["extra", "group"]
 
 
 class NamedExtra(Frozen):
-    """An extra or group of a project that contains torch."""
+    """An extra or group of a project, if it contains torch."""
 
     name: str
     kind: Kind = "extra"
     family: tuple[str, ...] = ("torch",)
-    """What of torch's family it names."""
+    """The names among torch and its companions that it contains."""
 
 
 class ProjectFile(Frozen):
@@ -42,16 +42,17 @@ class ProjectFile(Frozen):
 
     extras: tuple[NamedExtra, ...] = ()
     tables: tuple[str, ...] = ()
-    """uv's tables that are there already and that new lines must be joined with."""
+    """uv's tables that already exist, so that new lines must be merged into them."""
     has_extras: bool = False
-    """Whether it has a table of extras."""
+    """Whether the file already has a table of extras."""
     base_family: tuple[str, ...] = ()
-    """What of torch's family the dependencies of the whole project name."""
+    """The names among torch and its companions in the dependencies of the project itself."""
 
 
 def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
-    """What a project file says about torch; an empty record if there is no file or it cannot be
-    read."""
+    """Reads the parts of a project file about torch. If there is no file or it cannot be read, the
+    record is empty.
+    """
     if not named_file.is_there(path):
         return ProjectFile()
     try:
@@ -63,7 +64,7 @@ def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
 
 
 def project_of(document: Mapping[str, Any]) -> ProjectFile:
-    """What the tables of a pyproject.toml say about torch.
+    """Extracts the parts about torch from the tables of a pyproject.toml.
 
     >>> lists = {"cpu": ["torch"], "docs": ["mkdocs"]}
     >>> [one.name for one in project_of({"project": {"optional-dependencies": lists}}).extras]
@@ -81,8 +82,9 @@ def project_of(document: Mapping[str, Any]) -> ProjectFile:
 
 
 def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """The uv tables that already exist and into which new lines must be merged, because TOML allows
-    each table once."""
+    """The existing uv tables into which new lines must be merged, because TOML allows each table
+    only once.
+    """
     uv = table(table(document, "tool"), "uv")
     of_its_own = [key for key in uv if key not in ("index", "sources")]
     found = {"[tool.uv]": bool(of_its_own), "[tool.uv.sources]": "sources" in uv}
@@ -90,7 +92,7 @@ def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The table with this name in a document; an empty one if there is none."""
+    """The table with this name in a document; empty if there is none."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 

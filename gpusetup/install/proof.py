@@ -25,7 +25,7 @@ as NVIDIA's, so that verify finds them by itself."""
 def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
     """The document that verify prints for an environment.
 
-    `torch` is the version it has to find: another one may come first on the user's path.
+    `torch` is the version that verify must find, because the user's path may contain another one.
     """
     job.talk("Verifying ...")
     expected = ("--expect", f"torch=={torch}") if torch else ()
@@ -34,8 +34,9 @@ def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -
 
 
 def parse_verdict(output: Output) -> dict[str, Any]:
-    """The document in verify's output; if there is none, a failed one that says how verify
-    ended."""
+    """The document in verify's output. If there is none, a document for a failed test that says how
+    verify ended.
+    """
     try:
         answer = json.loads(output.stdout)
     except ValueError:

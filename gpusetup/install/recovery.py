@@ -22,7 +22,7 @@ def target_folder(request: InstallRequest) -> Path:
         return Path(request.venv).absolute()
     if request.python:
         folder = Path(request.python).absolute()
-        # A killed run may have left an environment without an interpreter.
+        # A run that was killed may have left an environment without an interpreter.
         if (folder / STORE).is_dir():
             return folder
     return Path(choose_target(System(), request.python).prefix)
@@ -42,11 +42,11 @@ def recover_unfinished(
             way_on = how_to_end(str(folder), System().family, half_made=half_made)
             talk(f"{head}; {way_on}.")
         return None
-    # What a run leaves that was killed at its very end.
+    # These remain if a run is killed at its very end.
     leftovers = (store / STAGING, store / "installer")
     if journal is None and not any(path.exists() for path in leftovers):
         return None
-    # One that still runs has the lock.
+    # A run that is still active holds the lock.
     with locked(store, talk):
         if read_journal(store) is None:
             drop_leftovers(store)
@@ -62,9 +62,11 @@ def recover_unfinished(
 
 
 def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
-    """The journal of what `--undo` restores where a change is unfinished: that change itself, or
-    the last one of torch that is kept."""
-    # A change that was about to be kept is completed first, and leaves torch's undo alone.
+    """The journal of what `--undo` restores if a change is unfinished: that change itself, or the
+    last kept change of torch.
+    """
+    # A change that was about to be kept is completed first. If it does not contain torch, `--undo`
+    # still restores the kept torch.
     is_completed = unfinished.phase == "keeping"
     if is_completed and "torch" not in unfinished.after and keeps_torch(store):
         kept = read_journal(store, UNDO)
@@ -74,7 +76,9 @@ def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
 
 
 def undo_changes(journal: Journal) -> str:
-    """The changes that an undo makes, as text: `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0 goes`."""
+    """The changes that an undo makes, as a text such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0
+    goes`.
+    """
     changes: list[str] = []
     for name, version in journal.after.items():
         previous_version = journal.before.get(name)

@@ -1,6 +1,6 @@
 """Reads the metadata block of a script (PEP 723), and makes the lines to add to it.
 
-A block stands in comments between `# /// script` and `# ///`, and holds TOML.
+A block consists of comment lines between `# /// script` and `# ///`, which contain TOML.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ START, END = "# /// script", "# ///"
 
 
 class Script(Frozen):
-    """What a script says about torch: in its metadata block, and by its imports."""
+    """A script's relation to torch, according to its metadata block and its imports."""
 
     has_block: bool = False
     family: tuple[str, ...] = ()
-    """What of torch's family its dependencies name, or its code imports."""
+    """The names among torch and its companions in its dependencies or imports."""
     tables: tuple[str, ...] = ()
-    """uv's tables that are in the block already."""
+    """uv's tables that the block already contains."""
 
 
 def read_script(path: str) -> Script:
-    """What a script says about torch. Raises BadInput if it has two metadata blocks, or one that is
-    not valid TOML."""
+    """Read a script's metadata block and imports. Raises BadInput if it has two metadata blocks, or
+    one that is not valid TOML.
+    """
     text = named_file.read_text(path, MOST_BYTES)
     blocks = list(blocks_of(text))
     imported = family_imported(text)
@@ -58,7 +59,8 @@ IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(.{0,300})", re.MULTILINE)
 
 
 def family_imported(text: str) -> tuple[str, ...]:
-    """The names of torch and its companions that a script imports; the script is searched, not run.
+    """The names of torch and its companions that a script imports. The script is only searched, not
+    run.
 
     >>> family_imported("import torch, torchvision.transforms as T\\nfrom torch import nn")
     ('torch', 'torchvision')
@@ -96,8 +98,9 @@ def blocks_of(text: str) -> Iterator[str]:
 def block_lines(
     script: Script, tables: Iterable[str], requirements: Iterable[str], python: str
 ) -> Iterator[str]:
-    """Yields the lines to add to a script: the tables as comments, in a complete metadata block if
-    the script has none."""
+    """Yields the lines to add to a script: the tables as comments. If the script has no metadata
+    block, the lines are a complete one.
+    """
     commented = [f"# {line}".rstrip() for line in tables]
     if script.has_block:
         yield "#"

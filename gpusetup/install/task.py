@@ -1,4 +1,4 @@
-"""What an installation should do: the request, the choice and what follows from them."""
+"""The task of an installation: the request, the choice and what follows from them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from gpusetup.model.versions import parsed
 
 
 class Task(Frozen):
-    """An installation that is fully decided."""
+    """An installation with all decisions made."""
 
     request: InstallRequest
     host: Host
-    """The host that is meant; without a torch where the environment is yet to be made."""
+    """The host on which torch will run; if the environment does not exist yet, it has no torch."""
     wish: Wish
-    """What was asked for."""
+    """What the user requested."""
     choice: Choice
     coming: Coming
     why: str | None = None
-    """Why this torch comes, or stays."""
+    """Why this torch is installed or kept."""
     elsewhere: str = "gpusetup install --venv .venv"
-    """The command that makes an environment of one's own with what this one would hold."""
+    """The command that creates a new environment with the same packages as this one would have."""
 
     @property
     def machine(self) -> Snapshot:
@@ -45,8 +45,9 @@ class Task(Frozen):
 
     @property
     def gpus_here(self) -> int | None:
-        """The number of GPUs of this machine that can test the result: 0 if it is for another host,
-        None if unknown."""
+        """The number of GPUs on this machine that can test the result; 0 if it is for another host,
+        None if unknown.
+        """
         if self.request.for_other_host:
             return 0
         stack = self.machine.makers
@@ -56,10 +57,11 @@ class Task(Frozen):
 
     @property
     def newest(self) -> Offer | None:
-        """The newest build on offer, if its torch is newer than the one to be installed; otherwise
-        None."""
+        """The newest build that fits, if its torch is newer than the one to be installed; otherwise
+        None.
+        """
         offer = offer_of(self.choice, self.machine)
-        # Packages hold torch where it is: a newer one does not go with them.
+        # If packages limit torch's version, a newer one would not work with them.
         if offer is None or self.notes_on_packages:
             return None
         return offer if parsed(offer.torch) > parsed(self.build.torch) else None
@@ -69,7 +71,7 @@ class Task(Frozen):
         """Notes on why torch or a package is not newer, if packages influenced the choice."""
         notes = []
         for held in self.choice.held_back:
-            # Only what is installed stays; in a new environment nothing does.
+            # Only an installed package can stay. A new environment has none.
             is_there = self.installed_version(held.package) == held.at
             at = f"stays at {held.at}" if is_there else f"{held.at} is not the newest"
             notes.append(f"{held.package} {at}: {held.by}")
@@ -82,14 +84,14 @@ class Task(Frozen):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the person about the choice, without those about the build itself."""
+        """Notes for the user about the choice, without those about the build itself."""
         notes = [*self.notes_on_packages]
         if self.choice.moves:
             notes += notes_on_installed(self.machine, self.build, load_catalog())
         offer = self.newest
         if offer:
             way = f"--torch {offer.torch}" if self.wish.torch else "--upgrade"
-            # A mirror often lacks the newest release, and is not asked about it here.
+            # A mirror often lacks the newest release, and it is not asked about that here.
             is_mirror = self.request.root != INDEX_ROOT
             condition = " if your index has it" if is_mirror else " too"
             notes.append(f"torch {offer.torch} from {offer.backend} fits{condition}: add `{way}`")
@@ -103,8 +105,9 @@ class Task(Frozen):
 
     @property
     def builds(self) -> tuple[Fallback, ...]:
-        """The chosen build followed by its alternatives; without alternatives if the person named a
-        backend."""
+        """The chosen build followed by its alternatives. If the user named a backend, there are no
+        alternatives.
+        """
         build, choice = self.build, self.choice
         url = choice.index_url or ""
         first = Fallback(torch=build.torch, backend=build.backend, index_url=url)

@@ -1,5 +1,6 @@
-"""Facts and notes about wheels: the hashes in a folder of wheels, wheels without a hash, and
-sizes."""
+"""Functions for wheels: the hashes recorded in a folder of wheels, notes on wheels without a hash,
+and sizes as text.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +15,21 @@ from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.lock import Wheel
 
 SUMS = "SHA256SUMS"
-"""What `--download` fetched, in the form that `sha256sum -c` reads."""
+"""The file in which `--download` lists its wheels, in the form that `sha256sum -c` reads."""
 
 
 MOST_SUMS_BYTES = 16 << 20
-"""Of a list of hashes; one of ten thousand wheels has 1.5 MB."""
+"""The maximum size of a list of hashes; one for ten thousand wheels has 1.5 MB."""
 SUM = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<name>[^/\\]+)")
-"""A line of `sha256sum`, with `*` before the name from `sha256sum --binary`. A name with a slash
-could lead out of the folder."""
+"""A line from `sha256sum`, with `*` before the name if `--binary` was used. Names with a slash do
+not match, because they could lead out of the folder.
+"""
 
 
 def noted(folder: Path) -> dict[str, str]:
-    """Maps file names to sha256, for the files of a folder that are listed and still exist.
+    """Maps file names to sha256, for those listed files that still exist in a folder.
 
-    `Blocked` for a list that cannot be understood: without it no wheel would be compared.
+    Raises Blocked if the list cannot be read, because then no wheel could be checked.
     """
     path = folder / SUMS
     if not os.path.lexists(path):
@@ -47,7 +49,7 @@ def noted(folder: Path) -> dict[str, str]:
 
 def _text_of_sums(path: Path) -> str:
     """The text of a list of hashes."""
-    # Reading a pipe or a device would not end.
+    # Reading a pipe or a device might never end.
     if not path.is_file():
         raise _unclear(path, "it is no regular file")
     with blocked_by_files(str(path), FIX_SUMS), path.open("rb") as file:
@@ -55,7 +57,7 @@ def _text_of_sums(path: Path) -> str:
     if len(raw) > MOST_SUMS_BYTES:
         raise _unclear(path, f"it is larger than {MOST_SUMS_BYTES >> 20} MiB")
     try:
-        # Some editors of Windows put a mark at the beginning.
+        # Some editors on Windows put a byte order mark at the beginning.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _unclear(path, "it is no text in UTF-8") from None
@@ -75,12 +77,13 @@ def _unclear(path: Path, reason: str) -> Blocked:
 
 
 MOST_SHOWN = 150
-"""Letters of a line that is quoted."""
+"""The maximum length of a quoted line, in characters."""
 
 
 def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
-    """Yields the wheels with their size in the folder and the hash that was recorded when it was
-    filled."""
+    """Yields the wheels with their size in the folder and the hash that was recorded when the
+    folder was filled.
+    """
     sums = noted(Path(folder))
     for wheel in wheels:
         size_bytes = Path(folder, wheel.filename).stat().st_size

@@ -1,2 +1,3 @@
-"""Reads the machine through a `System`, with one file per subject; `machine.py` assembles the
-result."""
+"""Reads the facts about a machine through a `System`, with one module per subject; `machine.py`
+combines the results.
+"""

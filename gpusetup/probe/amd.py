@@ -1,7 +1,7 @@
-"""AMD GPUs on Linux, from what amdgpu and its compute driver (KFD) show in /sys and /dev.
+"""AMD GPUs on Linux, as amdgpu and its compute driver (KFD) show them in /sys and /dev.
 
-Files come first; they need no rights and no tools of ROCm. `rocminfo` is asked only for what the
-files do not tell, in a child with a time limit. Nothing here opens a device.
+Files come first, because they need no rights and no ROCm tools. `rocminfo` is only run, in a child
+with a time limit, if the files do not tell the GPUs' targets. No function here opens a device.
 
 Sources: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c (the properties of a node), and amdgpu's
 documentation of sysfs (mem_info_vram_total, product_name).
@@ -22,19 +22,26 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
 RENDER_FOLDER = "/dev/dri"
 MODULE_VERSION = "/sys/module/amdgpu/version"
-"""Only AMD's own package of the driver has it; the one of the Linux kernel has no version."""
+"""Only AMD's own driver package has this file; the driver in the Linux kernel has no version."""
 ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
 LIBDRM_NAMES = "/usr/share/libdrm/amdgpu.ids"
-"""Mesa's package has it, so that each desktop and most servers do."""
+"""This file belongs to the libdrm package that Mesa needs, so every desktop and most servers have
+it.
+"""
 MOST_NODES = 128
-"""Nodes of the topology that are read: a server has 8 GPUs, or 64 partitions of them."""
+"""The maximum number of topology nodes that are read: a server has 8 GPUs, or up to 64 partitions
+of them.
+"""
 ROCMINFO_SECONDS = 8.0
-"""It starts the runtime on each GPU, which takes a server about two seconds."""
+"""rocminfo's time limit in seconds. It starts the runtime on each GPU, which takes about two
+seconds on a server.
+"""
 
 
 def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
-    """The AMD GPUs of a Linux machine with their driver and device nodes. `devices` are the AMD
-    devices on the PCI bus."""
+    """The AMD GPUs of a Linux machine, with their driver and device nodes. `devices` are the AMD
+    devices on the PCI bus.
+    """
     readings: list[Reading] = []
     targets = topology_targets(system)
     if targets:
@@ -65,11 +72,12 @@ def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
 
 
 def topology_targets(system: System) -> dict[str, str]:
-    """The target of each GPU that KFD lists, by PCI address, e.g. `gfx1100` for `0000:03:00.0`."""
+    """The target of each GPU that KFD lists, by PCI address, such as `gfx1100` for
+    `0000:03:00.0`."""
     targets: dict[str, str] = {}
     for name in list_or_empty(system, TOPOLOGY)[:MOST_NODES]:
         properties = properties_of(read_or_none(system, f"{TOPOLOGY}/{name}/properties") or "")
-        # A processor is a node too, with the version 0.
+        # A CPU is a node too; its version is 0.
         target = target_of_version(properties.get("gfx_target_version", 0))
         if target is None:
             continue
@@ -91,7 +99,7 @@ def properties_of(text: str) -> dict[str, int]:
 
 
 def address_of(domain: int, location: int) -> str:
-    """The PCI address for a location number, which holds bus, device and function in 8, 5 and 3
+    """The PCI address for a location number, which contains bus, device and function in 8, 5 and 3
     bits.
 
     >>> address_of(0, 768)
@@ -102,10 +110,10 @@ def address_of(domain: int, location: int) -> str:
 
 
 def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
-    """One AMD GPU: its target from KFD or from its PCI id, its memory from amdgpu."""
+    """An AMD GPU: its target comes from KFD or from its PCI id, its memory from amdgpu."""
     address = device.bus_id or ""
     folder = f"{FOLDER}/{address}"
-    # Instinct cards have their name in the card's own memory; libdrm knows those of the others.
+    # Instinct cards store their name on the card itself; libdrm has a list of the others.
     product = (read_or_none(system, f"{folder}/product_name") or "").strip()
     product = product or name_of_libdrm(system, device.device_id, f"{folder}/revision")
     known = amd_device(device.device_id, product or device.name)
@@ -126,15 +134,16 @@ def name_of_libdrm(system: System, device_id: str | None, revision_file: str) ->
     revision = (read_or_none(system, revision_file) or "").strip().removeprefix("0x")
     if not device_id or not revision:
         return ""
-    # `744C,\tC8,\tAMD Radeon RX 7900 XTX`
+    # A line looks like `744C,\tC8,\tAMD Radeon RX 7900 XTX`.
     row = re.escape(f"{device_id},\t{revision},\t")
     match = re.search(rf"(?im)^{row}(.{{1,80}})$", read_or_none(system, LIBDRM_NAMES) or "")
     return match[1].strip() if match else ""
 
 
 def with_targets_of_rocminfo(system: System, gpus: list[Gpu]) -> tuple[list[Gpu], Reading]:
-    """The GPUs with the targets that `rocminfo` prints (unchanged if it lists another number of
-    GPUs), and a reading."""
+    """The GPUs with the targets that `rocminfo` prints, and a reading. If it lists another number
+    of GPUs, they are unchanged.
+    """
     if system.which("rocminfo") is None:
         return gpus, Reading(subject="makers.gpus", source="rocminfo", problem="not on PATH")
     output = system.run(("rocminfo",), ROCMINFO_SECONDS)
@@ -174,9 +183,9 @@ def agents_of(text: str) -> list[tuple[str, str]]:
 
 
 def rocm_version(system: System) -> str | None:
-    """The version of the ROCm installation, e.g. `6.4.1`; None if there is none."""
+    """The version of the ROCm installation, such as `6.4.1`; None if there is none."""
     for file in ROCM_VERSION_FILES:
-        # `6.4.1-83` with the number of the build.
+        # The file contains the build number too, as in `6.4.1-83`.
         version = re.match(r"\d{1,3}(\.\d{1,3}){1,2}", read_or_none(system, file) or "")
         if version is not None:
             return version[0]
@@ -184,8 +193,9 @@ def rocm_version(system: System) -> str | None:
 
 
 def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:
-    """The render nodes and the named device nodes, with this user's permissions; None if /dev
-    cannot be listed."""
+    """The render nodes and the given device nodes, with this user's permissions; None if /dev
+    cannot be listed.
+    """
     if unless_refused(system.list, "/dev") is None:
         return None
     names = list_or_empty(system, RENDER_FOLDER)
@@ -201,7 +211,7 @@ def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None
 
 
 def node_readings(nodes: tuple[DeviceNode, ...] | None) -> list[Reading]:
-    """A reading for each device node, or one that says that there is none."""
+    """A reading for each device node or, if there are none, a reading that says so."""
     lines = []
     for node in nodes or ():
         rights = "" if node.readable and node.writable else " (not for this user)"

@@ -1,6 +1,6 @@
 """The chip of a Mac, and whether this Python runs natively on it or is translated by Rosetta.
 
-`sysctl` answers at once and needs no rights; `system_profiler` would take seconds for the same.
+`sysctl` answers at once and needs no rights, while `system_profiler` would take seconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from gpusetup.model.machine import Gpu, MakerStack, Reading, Snapshot
 from gpusetup.system.system import System
 
 SYSCTL = ("sysctl", "machdep.cpu.brand_string", "hw.memsize", "hw.optional.arm64")
-"""Keys that a Mac with a chip of Intel does not have make it exit 1, and print the others."""
+"""A Mac with an Intel chip lacks some of these keys. sysctl then exits with 1, but still prints the
+others.
+"""
 SYSCTL_SECONDS = 5.0
 
 
@@ -27,7 +29,7 @@ def read_apple(system: System) -> Snapshot:
         return Snapshot(readings=(reading,))
     brand = values.get("machdep.cpu.brand_string", "")
     reading = Reading(subject="makers.gpus", source="sysctl", value=brand or "unknown chip")
-    # A translated program is told `VirtualApple`; the processor's own flag tells the truth.
+    # To a translated program, the chip is called `VirtualApple`, but the CPU's own flag is right.
     has_apple_chip = brand.startswith("Apple") or values.get("hw.optional.arm64") == "1"
     if not has_apple_chip:
         return Snapshot(readings=(reading,))

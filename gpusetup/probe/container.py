@@ -1,4 +1,4 @@
-"""Whether this is a container, of which kind, and whether it was given GPUs."""
+"""Whether this is a container, which kind it is, and whether it was given GPUs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from gpusetup.model.machine import Container, Reading, Snapshot
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 COMPAT_FOLDER = re.compile(r"(?m)^[ \t]*(/\S*/compat(?:/lib[^/\s]*)?)/?[ \t]*$")
-"""A line with a folder of a cuda-compat package: `/usr/local/cuda-12.8/compat/lib.real`."""
+"""A line with a folder of a cuda-compat package, such as `/usr/local/cuda-12.8/compat/lib.real`."""
 GPU_NODE = re.compile(r"nvidia(ctl|\d+)|dxg|nvmap|nvhost-gpu")
-"""A device node through which a program reaches a GPU: of a desktop, of WSL, of a Jetson."""
+"""The name of a device node through which a program reaches a GPU, on a desktop, in WSL or on a
+Jetson.
+"""
 
 
 def read_container(system: System) -> Snapshot:
-    """The kind of container, from the first marker that is found, and whether it was given GPUs."""
+    """The kind of container, according to the first marker that is found, and whether the container
+    was given GPUs.
+    """
     if system.family != "linux":
         return Snapshot()
     kind, source = _kind_and_source(system)
@@ -41,21 +45,22 @@ MARKERS = {
     "\ncontainer=lxc": "lxc",
     "\n/dev/": "lxc",
 }
-"""The beginning of a line that marks a container -> its kind, the inner kind first: a pod of
-Kubernetes is also a container of docker."""
+"""Maps the beginning of a line that marks a container to its kind. The inner kind comes first,
+because a Kubernetes pod may also be a Docker container.
+"""
 CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "lxc"}
-"""A part of a cgroup's path -> the kind of container that made it."""
+"""Maps a part of a cgroup's path to the kind of container that creates such a cgroup."""
 
 
 def _kind_and_source(system: System) -> tuple[str, str]:
     """The kind of container and the marker that shows it: a variable, a file or a cgroup; kind
     `none` without a marker."""
-    # systemd's convention: the first process of a container has the variable `container`.
+    # By systemd's convention, the first process in a container has a variable named `container`.
     first_process = read_or_none(system, "/proc/1/environ") or ""
     lines = [f"{name}={value}" for name, value in system.environ().items()]
     lines += first_process.split("\0")
     lines += [path for path in MARKER_FILES if exists(system, path)]
-    # Each marker begins with the line break before its line.
+    # Each marker begins with a line break, so that it only matches at the start of a line.
     text = "\n" + "\n".join(lines)
     for marker, kind in MARKERS.items():
         if marker in text:
@@ -69,13 +74,13 @@ def _kind_and_source(system: System) -> tuple[str, str]:
 
 
 def nvidia_given(system: System) -> bool | None:
-    """Whether the container was given GPUs, i.e. has their device nodes; None if /dev cannot be
-    read.
+    """Whether the container was given GPUs, so that it has their device nodes; None if /dev cannot
+    be read.
 
-    CUDA images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so the variable alone says nothing.
+    CUDA images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so that variable is no evidence.
     """
     names = list_or_empty(system, "/dev")
-    # A container always has /dev/null; an empty list means that the folder cannot be read.
+    # A container always has /dev/null, so an empty list means that the folder cannot be read.
     if not names:
         return None
     return any(GPU_NODE.fullmatch(name) for name in names)

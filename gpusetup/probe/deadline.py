@@ -1,4 +1,4 @@
-"""Waits for the driver: calls on background threads with a common deadline."""
+"""Waits for the driver: runs calls in background threads with a common deadline."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 Notify = Callable[[str], None]
 LIMIT_SECONDS = 30.0
-"""A node with many GPUs and without persistence mode may need so long."""
+"""A node with many GPUs and without persistence mode may take this long."""
 NOTICE_SECONDS = 3.0
-"""Before that nobody wonders what the program waits for."""
+"""After this many seconds, the user is told what the program waits for."""
 NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
@@ -31,7 +31,7 @@ class BackgroundCall(Generic[T]):
         try:
             self._answer.append(call(*arguments))
         except BaseException as problem:
-            # `result` raises it in the thread that waits.
+            # `result` raises the error in the thread that waits for it.
             self._problem.append(problem)
 
     def ended_within(self, seconds: float) -> bool:
@@ -63,8 +63,8 @@ class Deadline:
 
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:
-        """Call `notify` if the `with` block, which reads this source, takes longer than
-        NOTICE_SECONDS."""
+        """Call `notify` if the `with` block takes longer than NOTICE_SECONDS to read this
+        source."""
         self._pending.append(source)
         timer = Timer(NOTICE_SECONDS, self._notify_once)
         timer.daemon = True

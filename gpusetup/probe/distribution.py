@@ -1,5 +1,6 @@
-"""The Linux distribution: its name, id, version and relatives. The only module that imports
-`distro`."""
+"""The Linux distribution: its name, id, version and related distributions. The only module that
+imports `distro`.
+"""
 
 from __future__ import annotations
 
@@ -12,37 +13,40 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.system.system import System, read_or_none
 
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
-"""In the order of preference that os-release(5) gives."""
+"""os-release(5) specifies this order of preference."""
 
 OLDER_FILES = (
     *("/etc/redhat-release", "/etc/centos-release", "/etc/SuSE-release"),
     *("/etc/debian_version", "/etc/alpine-release", "/etc/gentoo-release", "/etc/arch-release"),
 )
-"""What systems before os-release had (CentOS 6, for example), and the exact point release of
-Debian, which os-release leaves out."""
+"""The release files of systems older than os-release (such as CentOS 6), and Debian's exact point
+release, which os-release does not contain.
+"""
 
 
 class OsRelease(Frozen):
     """The distribution according to its release files; values that they lack are None."""
 
     name: str | None = None
-    """As the distribution calls itself: `Debian GNU/Linux 12 (bookworm)`."""
+    """The name that the distribution gives itself, such as `Debian GNU/Linux 12 (bookworm)`."""
     id: str | None = None
-    """os-release's ID, in lower case: `ubuntu`, `ol`, `opensuse-leap`."""
+    """os-release's ID in lower case, such as `ubuntu`, `ol` or `opensuse-leap`."""
     version: str | None = None
     like: tuple[str, ...] = ()
-    """os-release's ID_LIKE, the nearest first: a derivative takes the packages of these."""
+    """os-release's ID_LIKE, the closest relative first: a derived distribution can use their
+    packages.
+    """
     source: str = OS_RELEASE[0]
-    """The first release file that was there."""
+    """The first release file that exists."""
     problem: str | None = None
-    """Why there is no name."""
+    """The reason why there is no name."""
 
 
 def read_distribution(system: System) -> OsRelease:
     """The distribution according to its release files, which `distro` parses.
 
-    `distro` reads files below a root folder. The machine may be a recording, so that the files are
-    read through `system` and laid out in a temporary folder, which is then that root.
+    `distro` only reads files below a root folder. The machine may be a recording, so the files are
+    read through `system` and written below a temporary folder, which then is that root.
     """
     release_files: dict[str, str] = {}
     for path in (*OS_RELEASE, *OLDER_FILES):
@@ -56,7 +60,8 @@ def read_distribution(system: System) -> OsRelease:
         with tempfile.TemporaryDirectory(prefix="gpusetup-") as root:
             write_below(Path(root), release_files)
             return parse_below(root, source)
-    # OSError: a read-only system without a temporary folder. ValueError: a quote that never closes.
+    # OSError: the system is read-only and has no temporary folder. ValueError: a quote is never
+    # closed.
     except (OSError, ValueError) as problem:
         return OsRelease(source=source, problem=f"{source} could not be parsed: {problem}")
 
@@ -75,7 +80,7 @@ def parse_below(root: str, source: str) -> OsRelease:
     linux = distro.LinuxDistribution(
         include_lsb=False, include_uname=False, include_oslevel=False, root_dir=root
     )
-    # The id as the file has it: `distro.id()` writes `oracle` for `ol`, and our tables have `ol`.
+    # Use the id as it is in the file, like our tables: `distro.id()` would turn `ol` into `oracle`.
     distribution_id = linux.os_release_attr("id") or linux.id()
     name = linux.name(pretty=True).strip()
     return OsRelease(

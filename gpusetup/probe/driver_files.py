@@ -1,5 +1,6 @@
-"""The NVIDIA driver as seen in Linux files: /proc/driver/nvidia, kernel modules and device
-nodes."""
+"""The NVIDIA driver, as far as Linux files show it: /proc/driver/nvidia, kernel modules and device
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ Reader = Callable[[System], Snapshot]
 
 
 def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader:
-    """A function that reads a file about the driver; `subject` names the reading if the file cannot
-    be read."""
+    """Returns a function that reads a file about the driver. `subject` names the reading if the
+    file cannot be read.
+    """
 
     def read(system: System) -> Snapshot:
         text = read_or_none(system, path)
@@ -34,13 +36,13 @@ def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader
 
 
 def _driver_snapshot(source: str, driver: Driver) -> Snapshot:
-    """A snapshot with the driver's fields from one source, and a reading for each."""
+    """A snapshot with the driver's fields from one source, and a reading for each field."""
     readings = readings_of("driver", source, driver)
     return Snapshot(driver=driver, readings=readings)
 
 
 def parse_module_version(text: str) -> Driver:
-    """The driver version in sysfs of the loaded module."""
+    """The loaded module's driver version, from sysfs."""
     version = text.strip() or None
     return Driver(version=version, module_version=version)
 
@@ -51,9 +53,10 @@ _read_modules = read_from(MODULES_FILE, "driver.module_loaded", parse_modules)
 
 
 def read_modules(system: System) -> Snapshot:
-    """Whether the driver's kernel modules are loaded; unknown under WSL, where Windows holds the
-    driver."""
-    # Under WSL, Windows holds the driver: that `nvidia` is missing there says nothing.
+    """Whether the driver's kernel modules are loaded; unknown under WSL, where the driver runs in
+    Windows.
+    """
+    # Under WSL the driver runs in Windows, so a missing `nvidia` module says nothing.
     if exists(system, "/dev/dxg"):
         return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
     return _read_modules(system)
@@ -77,7 +80,7 @@ def read_proc_gpus(system: System) -> Snapshot:
     gpus = []
     for name in names:
         page = read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or ""
-        # An administrator may exclude a GPU; the driver then does not use it.
+        # An administrator may exclude a GPU, and then the driver does not use it.
         if not is_excluded(page):
             gpus.append(parse_information(name, page))
     return Snapshot(gpus=tuple(gpus), readings=gpu_readings(GPUS_FOLDER, tuple(gpus)))
@@ -85,7 +88,9 @@ def read_proc_gpus(system: System) -> Snapshot:
 
 DEVICES_FOLDER = "/dev"
 NODE = re.compile(r"nvidia(?!-caps)|dxg")
-"""Names of device nodes; in `nvidia-caps` are the instances of MIG."""
+"""The names of NVIDIA's device nodes; the folder `nvidia-caps` is left out, because it contains MIG
+instances.
+"""
 
 
 def read_nodes(system: System) -> Snapshot:
@@ -107,14 +112,14 @@ def read_nodes(system: System) -> Snapshot:
 
 
 def _node(path: str, stat: Stat | None) -> DeviceNode:
-    """A device node with its permissions, if they can be read."""
+    """A device node, with its permissions if they can be read."""
     if stat is None:
         return DeviceNode(path=path)
     return DeviceNode(path=path, mode=stat.mode, readable=stat.readable, writable=stat.writable)
 
 
 LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
-# Where distributions, containers, WSL, Jetson and NixOS keep the driver's libraries.
+# The folders in which distributions, containers, WSL, Jetson and NixOS keep the driver's libraries.
 LINUX_FOLDERS = (
     "/usr/lib/wsl/lib",
     "/usr/lib/x86_64-linux-gnu",
@@ -133,7 +138,7 @@ LINUX_FOLDERS = (
 
 
 def read_libraries(system: System) -> Snapshot:
-    """Whether one of the driver's libraries exists, and the first path at which it does."""
+    """Whether any of the driver's libraries exists, and the path of the first one found."""
     driver = Driver(library_found=False)
     library = None
     for path in _library_paths(system):

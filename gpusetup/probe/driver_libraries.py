@@ -1,7 +1,7 @@
-"""What the driver's two libraries report: NVML and the CUDA driver API (libcuda).
+"""The reports of the driver's two libraries: NVML and the CUDA driver API (libcuda).
 
-Each is asked in a child: `child_scripts/read_nvml.py`, which documents the form, and
-`read_cuda.py`.
+Each library is queried in a child process: `child_scripts/read_nvml.py`, which documents the
+output, and `read_cuda.py`.
 """
 
 from __future__ import annotations
@@ -25,32 +25,35 @@ class Library(NamedTuple):
 
     source: str
     number_field: str
-    """The field of `Gpu` that has the number of a GPU in this library's list."""
+    """The field of `Gpu` for a GPU's index in this library's list."""
     subject: str
     """The subject of the readings about the library itself."""
     init_failed: str
-    """The kind of event if the library started, but a call after that failed."""
+    """The kind of event for a library that started, but whose later call failed."""
 
 
 NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
 LIBCUDA = Library("libcuda", "cuda_index", "cuda_api", "cuda-init-failed")
 NOT_SUPPORTED = (3, 13)
-"""Codes of NVML: the GPU does not have the value, or the driver does not know the call."""
+"""NVML's error codes for a value that the GPU does not have, or a call that the driver does not
+know.
+"""
 READ_FAILED = "gpu-read-failed"
-"""The kind of event for one value of one GPU that should be there and is not."""
+"""The kind of event for a single value of a GPU that is missing although it should exist."""
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
 )  # fmt: skip
-"""Values that every GPU has unless something is wrong; a laptop's may lack some."""
+"""Values that every GPU should have. Some laptop GPUs may lack a few."""
 NO_SUCH_CALL = 13
 ABSENT = (NO_SUCH_CALL, 21, 25, 26, None)
-"""Function not found, no data, deprecated, not ready; None: our binding lacks it. What a GPU does
-not support is judged by comparison with the others (gpu-does-not-answer)."""
+"""The codes for: function not found, no data, deprecated, not ready; None if our binding lacks the
+call. What a GPU does not support is judged by comparison with the other GPUs (gpu-does-not-answer).
+"""
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
-    """What NVML reports within `limit` seconds, as a snapshot."""
+    """NVML's report within `limit` seconds, as a snapshot."""
     return parse_nvml(system.ask("read_nvml", timeout=limit))
 
 
@@ -61,7 +64,7 @@ def parse_nvml(answer: Answer) -> Snapshot:
     9
     """
     values, shared = parse_answer(NVML, answer)
-    # NVML's own version begins with that of CUDA: `12.580.95.05`.
+    # NVML's own version begins with CUDA's version, as in `12.580.95.05`.
     library_version = (values.get("nvml_version") or "").partition(".")[2]
     driver = Driver(
         version=values.get("driver_version"),
@@ -77,7 +80,7 @@ def parse_nvml(answer: Answer) -> Snapshot:
 
 
 def _persistence(devices: Sequence[Answer]) -> bool | None:
-    """Whether persistence mode is on for every GPU; None if unknown for one."""
+    """Whether persistence mode is on for every GPU; None if it is unknown for one of them."""
     modes = [device.get("persistence") for device in devices]
     if not modes or None in modes:
         return None
@@ -97,7 +100,7 @@ def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:
-    """What libcuda reports within `limit` seconds, as a snapshot."""
+    """libcuda's report within `limit` seconds, as a snapshot."""
     return parse_cuda(system.ask("read_cuda", timeout=limit))
 
 
@@ -111,14 +114,14 @@ def parse_cuda(answer: Answer) -> Snapshot:
     source = LIBCUDA.source
     load_error = values.get("load_error")
     if load_error:
-        # There is no libcuda, or none that can be loaded.
+        # libcuda is missing or cannot be loaded.
         event = Event(kind="libcuda-missing", source=source, text=load_error)
         reading = Reading(subject="cuda_api", source=source, problem=load_error)
         return Snapshot(events=(event,), readings=(reading,))
 
     api = from_plain({**values, "init_code": values.get("init")}, CudaApi, what="libcuda's answer")
     foreign_kinds = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
-    # A stub or a compat library has its own CUDA version, not the driver's.
+    # A stub or a compat library reports its own CUDA version instead of the driver's.
     tells_driver_cuda = api.init_code == 0 and not foreign_kinds
     driver = Driver(
         cuda=api.version if tells_driver_cuda else None,
@@ -137,7 +140,7 @@ def parse_cuda(answer: Answer) -> Snapshot:
 
 
 NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
-"""Field of the answer -> what a libcuda is that did not come with the driver."""
+"""Maps a field of the answer to a description of a libcuda that did not come with the driver."""
 
 
 # --- what both children answer ------------------------------------------------------------------
@@ -147,14 +150,14 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     """The plausible values in a child's output, and a snapshot of what both libraries have in
     common.
 
-    That is a snapshot of the GPUs, an event for each value that should be there and is not, and
-    the readings.
+    That snapshot contains the GPUs, an event for each missing value that should exist, and the
+    readings.
     """
     failure = child_failure(library.source, answer)
     values = only_plausible(partial(answer))
     listed = values.get("devices")
     devices = [only_plausible(device) for device in listed or ()]
-    # An empty list is an answer; None says that the library did not start.
+    # An empty list means no GPUs; None means that the library did not start.
     values["devices"] = None if listed is None else devices
     gpus = None
     if listed is not None:
@@ -171,8 +174,8 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
 
 
 def partial(answer: Answer) -> Answer:
-    """What a child reported before it hung or crashed; a GPU that it did not reach has only an
-    index.
+    """The values that a child reported before it hung or crashed. A GPU that it did not reach only
+    has an index.
 
     >>> partial({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
     [{'index': 0}, {'index': 1}]
@@ -205,7 +208,7 @@ def child_failure(source: str, answer: Answer) -> Snapshot:
         return Snapshot()
     problem = str(answer["problem"])
     step = answer.get("step") or {}
-    # The texts of `system.processes`.
+    # `system.processes` uses these texts.
     if problem.startswith("no answer"):
         how = "hung"
     elif problem.startswith(("crashed", "exit", "ended")):
@@ -223,7 +226,7 @@ def child_failure(source: str, answer: Answer) -> Snapshot:
 
 
 def only_plausible(values: Answer) -> dict[str, Any]:
-    """The child's values without impossible ones, which become entries in `problems` instead.
+    """The child's values without impossible ones, which are moved to `problems`.
 
     >>> only_plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
@@ -241,7 +244,7 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
     """Events for missing values that every GPU should have, and for calls that failed although the
     library had started."""
     for device in devices:
-        # Of a lost GPU no value can be read, and it has a finding of its own.
+        # No value of a lost GPU can be read, and another finding reports that GPU.
         if not device.get("lost"):
             yield from _missing_values_of_gpu(library.source, device)
     if values.get("init") != 0:
@@ -253,7 +256,9 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
 
 
 def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
-    """An event for each value of a GPU that is missing although needed, or is impossible."""
+    """An event for each value of a GPU that is impossible, or that is missing although it is
+    needed.
+    """
     gpu = {
         "asked": source,
         "gpu": str(device["index"]),
@@ -261,7 +266,7 @@ def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
     }
     problems = {}
     for problem in device["problems"]:
-        # Of several problems with one field the last counts.
+        # If a field has several problems, the last one counts.
         if _is_trouble(problem):
             problems[problem["field"]] = problem
     for field, problem in problems.items():
@@ -285,11 +290,13 @@ def _event_fields(source: str, problem: Answer, values: Mapping[str, str]) -> di
 
 
 def _is_trouble(problem: Answer) -> bool:
-    """Whether a problem is more than a value that some drivers or GPUs do not have."""
+    """Whether a problem is a real fault, and not just a value that some drivers or GPUs do not
+    have.
+    """
     code = problem["code"]
     if code not in ABSENT:
         return True
-    # The list of GPUs and their handles exist in every driver.
+    # Every driver can list the GPUs and their handles.
     always_exists = problem["field"] in ("devices", "handle")
     return always_exists and code == NO_SUCH_CALL
 
@@ -309,8 +316,9 @@ def gpu_of(device: Answer, number_field: str) -> Gpu:
 
 
 def _problem_readings(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
-    """Readings that say why values are missing; values that a GPU does not support share one
-    reading."""
+    """Readings that say why values are missing. Values that a GPU does not support share one
+    reading.
+    """
     unsupported = []
     for problem in answer["problems"]:
         if problem["code"] in NOT_SUPPORTED:

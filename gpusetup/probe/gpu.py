@@ -1,9 +1,9 @@
 """Everything about the GPUs of a machine, from all sources.
 
-The cheap sources (files) come first, because they tell whether there is a driver to ask. Then NVML,
-which `nvidia-smi` asks too, and libcuda are asked in two children at the same time, under one
-deadline.
-None of them may load a module or make a node (`child_scripts/hold_back.py`).
+Files come first, because they are quick to read and show whether there is a driver to query. NVML,
+which `nvidia-smi` uses too, and libcuda are then queried at the same time, in two child processes
+with a common deadline. Neither may load a kernel module or create a device node
+(`child_scripts/hold_back.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
     "windows": (read_libraries,),
     "macos": (),
 }
-"""The readers that start no child, by family, in order of precedence."""
+"""For each system, the readers that start no child process, in order of precedence."""
 
 
 def read_driver_and_gpus(
@@ -55,7 +55,7 @@ def read_driver_and_gpus(
 ) -> Snapshot:
     """Everything about the driver, CUDA and the GPUs.
 
-    `notify` is called if the driver is slow; it may take `limit` seconds.
+    `notify` is called if the driver is slow. The driver may take `limit` seconds.
     """
     files = [read(system) for read in FILES[system.family]]
     answers: Snapshots = ()
@@ -76,7 +76,7 @@ NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node
 
 def _ask_both_libraries(system: System, deadline: Deadline) -> Snapshots:
     """Query NVML and libcuda at the same time, and return both snapshots."""
-    # Imported late: a machine without a driver does not need it.
+    # Imported here because a machine without a driver does not need it.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
 
     calls = []
@@ -102,7 +102,9 @@ def hint_at_a_driver(files: Snapshots) -> bool:
 
 
 def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
-    """One snapshot from all sources: the answers of the driver's libraries, and what files show."""
+    """A snapshot that combines all sources: the answers of the driver's libraries, and what files
+    show.
+    """
     sources = (*answers, *files)
     environ = system.environ()
     on_bus = _first(part.pci_devices for part in sources)
@@ -112,7 +114,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     gpus_of_sources: list[Gpu] = []
     for part in (*located, *files):
         gpus_of_sources += part.gpus or ()
-    # The listed GPUs come first, then those that only another source knows.
+    # The GPUs of the list come first, then those that only another source knows.
     all_gpus = merged_gpus(listed or (), gpus_of_sources)
     gpus: Sequence[Gpu] | None = None
     if listed is not None:
@@ -150,12 +152,12 @@ def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
     """The driver from all sources. Kernel files come first, because they have the exact version."""
     drivers = [part.driver for part in (*files, *answers)]
     driver = first_known((Driver(), *drivers))
-    # A libcuda that was loaded was found, also in an unusual folder.
+    # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
     library_found = driver.library_found
     if driver.libcuda_path:
         library_found = True
 
-    # Both libraries were asked at the same time.
+    # Both libraries were queried at the same time, so the slower one counts.
     seconds = []
     for part in answers:
         if part.driver.seconds is not None:
@@ -170,9 +172,10 @@ def _listed_gpus(
     on_bus: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
-    """The GPUs from the first source that lists any, and a reading if there are none.
+    """The GPUs from the first source that lists any. If there are none, a reading says why.
 
-    If no driver answered: () if a list of the hardware was read and shows no GPU, else None.
+    If no driver responded, the result is () if a hardware list was read and shows no GPU, otherwise
+    None.
     """
     lists_of_driver = [part.gpus for part in answers if part.gpus is not None]
     for gpus in lists_of_driver:
@@ -187,7 +190,7 @@ def _listed_gpus(
     nvidia_devices = judged_on(on_bus)
     has_node = any(part.devices for part in files)
     may_have_gpu = on_bus is None or nvidia_devices or has_node
-    # Today's macOS has no driver for NVIDIA's GPUs, so none can answer there.
+    # Current macOS has no driver for NVIDIA GPUs, so no driver can respond there.
     if may_have_gpu and family != "macos":
         problem = f"no driver answered; {len(nvidia_devices)} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
@@ -197,11 +200,13 @@ def _listed_gpus(
 def with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
-    """The GPUs with `visible` set according to CUDA's list; unchanged if CUDA gives none."""
+    """The GPUs with `visible` set according to CUDA's list. If CUDA gives no list, they are
+    unchanged.
+    """
     for part in answers:
         if part.gpus is not None and part.cuda_api.init_code == 0:
             return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
-    # If the variable hides all GPUs, CUDA answers that it has no device.
+    # If the variable hides all GPUs, CUDA reports that there is no device.
     has_no_device = any(part.cuda_api.init_code == NO_DEVICE for part in answers)
     if has_no_device and "CUDA_VISIBLE_DEVICES" in environ:
         return [replace(gpu, visible=False) for gpu in gpus]
@@ -209,7 +214,7 @@ def with_visibility(
 
 
 def with_numa_nodes(gpus: Sequence[Gpu], on_bus: Iterable[PciDevice]) -> Sequence[Gpu]:
-    """The GPUs with the NUMA nodes that the kernel gives for their PCI addresses."""
+    """The GPUs with their NUMA nodes, which the kernel states for their PCI addresses."""
     nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus}
     gpus_with_nodes = []
     for gpu in gpus:
@@ -219,14 +224,15 @@ def with_numa_nodes(gpus: Sequence[Gpu], on_bus: Iterable[PciDevice]) -> Sequenc
 
 
 NO_DEVICE = 100
-"""CUDA_ERROR_NO_DEVICE."""
+"""The code of CUDA_ERROR_NO_DEVICE."""
 
 
 def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:
     """The answers with missing PCI addresses of GPUs filled in from the PCI bus and from other
     answers.
 
-    NVML counts in the order of the bus, so the position of a GPU without an address tells it.
+    NVML lists GPUs in the order of the bus, so the position of a GPU without an address shows which
+    one it is.
     """
     known_addresses = {*on_bus}
     for part in answers:
@@ -236,7 +242,7 @@ def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Sn
 
     located = []
     for part in answers:
-        # A list that lacks a GPU has other positions.
+        # If the list lacks a GPU, its positions do not match.
         if part.gpus and len(part.gpus) == len(addresses):
             gpus = tuple(_with_address(gpu, addresses) for gpu in part.gpus)
             located.append(replace(part, gpus=gpus))
@@ -246,7 +252,9 @@ def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Sn
 
 
 def _with_address(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
-    """The GPU with the PCI address at its NVML position, unless it already has one."""
+    """The GPU with the PCI address for its position in NVML's list, unless it already has an
+    address.
+    """
     if gpu.pci_bus_id or gpu.nvml_index is None:
         return gpu
     address = addresses[gpu.nvml_index]

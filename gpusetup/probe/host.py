@@ -28,7 +28,7 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 
 
 def read_os(system: System) -> Snapshot:
-    """Only the operating system, which a described machine may share with this one."""
+    """Reads only the operating system, which a described machine may share with this one."""
     facts, family = system.facts(), system.family
     machine = str(facts.get("machine") or "")
     os = Os(
@@ -51,7 +51,7 @@ def read_os(system: System) -> Snapshot:
 
 
 def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
-    """A Linux system with its distribution, C library and firmware settings."""
+    """The facts about a Linux system, with its distribution, C library and firmware settings."""
     distribution = read_distribution(system)
     libc = read_libc(system, facts)
     kernel_version = read_or_none(system, "/proc/version") or ""
@@ -84,7 +84,8 @@ FIRST_BUILD_OF_WINDOWS_11 = 22000
 
 
 def windows_name(version: str) -> str:
-    """The name of a Windows version. Windows 11 still calls itself 10, so its build number decides.
+    """The name of a Windows version. Windows 11 still reports version 10, so the build number
+    decides.
 
     >>> windows_name("10.0.26100"), windows_name("10.0.19045")
     ('Windows 11', 'Windows 10')
@@ -98,8 +99,9 @@ def windows_name(version: str) -> str:
 
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
-    """The C library: the version that Python reports, e.g. `glibc 2.36`, or `musl` if its loader
-    exists; None if unknown."""
+    """The C library: the version that Python reports, such as `glibc 2.36`, or `musl` if musl's
+    loader exists; None if unknown.
+    """
     if facts.get("libc"):
         return str(facts["libc"])
     has_musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
@@ -107,19 +109,20 @@ def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
 
 
 L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
-"""The first line of /etc/nv_tegra_release: `# R36 (release), REVISION: 4.0, GCID: ...`."""
+"""The first line of /etc/nv_tegra_release, such as `# R36 (release), REVISION: 4.0, GCID: ...`."""
 
 
 def read_jetson(system: System) -> str | None:
-    """The L4T release of a Jetson (`R36.4.0`), or else the name of its board; None for other
-    machines."""
+    """The L4T release of a Jetson (`R36.4.0`) or, if that is unknown, its board's name; None for
+    other machines.
+    """
     release_file = read_or_none(system, "/etc/nv_tegra_release") or ""
     release = L4T_RELEASE.search(release_file)
     if release is not None:
         return f"R{release[1]}.{release[2]}"
     model = (read_or_none(system, "/proc/device-tree/model") or "").strip("\0\n ")
     chip = read_or_none(system, "/proc/device-tree/compatible") or ""
-    # A maker's own carrier board has a name of its own; its chip is a Tegra.
+    # A carrier board from another maker has its own name, but its chip is a Tegra.
     has_jetson_chip = re.search(r"nvidia,(?:tegra|thor)", chip)
     return model if has_jetson_chip or "Jetson" in model else None
 
@@ -131,12 +134,12 @@ CPU_NAME = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 
 def read_cpu(system: System) -> Cpu:
-    """The CPU's name and its cores: all of them, and those that this process may use."""
+    """The CPU's name and two numbers of cores: all of them, and those that this process may use."""
     facts = system.facts()
     usable_cores = facts.get("usable_cores")
     quota = read_cpu_quota(system)
     if usable_cores and quota:
-        # A quota of 1.5 cores runs two threads at three quarters of their speed.
+        # Round the quota up: with 1.5 cores, two threads run at three quarters of their speed.
         usable_cores = min(usable_cores, max(1, math.ceil(quota)))
     cpu_info = read_or_none(system, "/proc/cpuinfo") or ""
     name = CPU_NAME.search(cpu_info)
@@ -148,11 +151,13 @@ def read_cpu(system: System) -> Cpu:
 
 
 CPU_QUOTA = re.compile(r"(\d+) ([1-9]\d*)")
-"""`150000 100000`: microseconds of CPU time in each period; `max 100000` is no limit."""
+"""The content of `cpu.max`, such as `150000 100000`: microseconds of CPU time in each period. `max
+100000` means no limit and does not match.
+"""
 
 
 def read_cpu_quota(system: System) -> float | None:
-    """The number of cores that our cgroup or one above it allows; None without a limit."""
+    """The number of cores that our cgroup or one above it allows; None if there is no limit."""
     quotas = []
     for text in cgroup_values(system, "cpu.max"):
         quota = CPU_QUOTA.match(text)
@@ -163,17 +168,18 @@ def read_cpu_quota(system: System) -> float | None:
 
 
 OWN_CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
-"""The line of version 2 in /proc/self/cgroup: `0::/user.slice/job-7`."""
+"""The line for cgroup version 2 in /proc/self/cgroup, such as `0::/user.slice/job-7`."""
 
 
 def cgroup_values(system: System, name: str) -> Iterator[str]:
-    """The text of a file in our cgroup (v2), then in each cgroup above it; empty where the file
-    does not exist."""
+    """The text of a file in our cgroup (v2), then in each cgroup above it. If a file does not
+    exist, its text is empty.
+    """
     cgroups = read_or_none(system, "/proc/self/cgroup") or ""
     own_folder = PurePosixPath("/sys/fs/cgroup")
     own_cgroup = OWN_CGROUP.search(cgroups)
     if own_cgroup is not None:
-        # The path begins with a slash, but is below that folder.
+        # The cgroup's path begins with a slash, but it is relative to /sys/fs/cgroup.
         own_folder = PurePosixPath(f"{own_folder}{own_cgroup[1]}")
     for folder in (own_folder, *own_folder.parents):
         yield read_or_none(system, f"{folder}/{name}") or ""
@@ -181,9 +187,9 @@ def cgroup_values(system: System, name: str) -> Iterator[str]:
 
 NVCC_SECONDS = 3.0
 COMPILERS = ("cc", "gcc", "clang", "cl", "clang-cl")
-"""Programs that compile C, the one that a build would take first."""
+"""C compilers, in the order in which a build would choose them."""
 NVCC_RELEASE = re.compile(r"release (\d+\.\d+)")
-"""`Cuda compilation tools, release 12.8, V12.8.93`."""
+"""nvcc's output, such as `Cuda compilation tools, release 12.8, V12.8.93`."""
 
 
 def read_toolkit(system: System) -> Snapshot:
@@ -209,11 +215,11 @@ def read_toolkit(system: System) -> Snapshot:
 
 
 def read_memory(system: System) -> Memory:
-    """The memory of the machine, and the limits of this process and its container, in bytes."""
+    """The machine's memory, and the limits of this process and its container, in bytes."""
     facts = system.facts()
     limits = facts.get("limits") or {}
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
-    # DataLoader workers hand their batches over in /dev/shm.
+    # DataLoader workers pass their batches on through /dev/shm.
     shared_memory = None
     if system.family == "linux":
         shared_memory = unless_refused(system.space, "/dev/shm")
@@ -227,19 +233,20 @@ def read_memory(system: System) -> Memory:
 
 
 def read_cgroup_limit(system: System) -> int | None:
-    """The memory limit in bytes of our cgroup or one above it; None without a limit."""
+    """The memory limit in bytes of our cgroup or one above it; None if there is no limit."""
     limits = []
     for text in cgroup_values(system, "memory.max"):
         limit = text.strip()
-        # `max` is no limit.
+        # The text `max` means no limit.
         if limit.isdigit():
             limits.append(int(limit))
     return min(limits, default=None)
 
 
 def free_memory(system: System) -> int | None:
-    """The bytes of memory that a process can still use, within the host and all our cgroups; None
-    if unknown."""
+    """The bytes of memory that a process can still use, limited by the host and all our cgroups;
+    None if unknown.
+    """
     host_memory = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
     free_sizes = [host_memory.get("MemAvailable")]
     for limit, used, statistics in zip(
@@ -260,7 +267,9 @@ def free_memory(system: System) -> int | None:
 
 
 def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
-    """Free disk space where an install writes: the target, the caches, the temporary folder."""
+    """The free disk space in the places to which an install writes: the target, the caches and the
+    temporary folder.
+    """
     environ = system.environ()
     home = system.facts().get("home")
     if system.family == "windows":
@@ -283,8 +292,9 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
 
 
 def _disk(system: System, subject: str, path: str) -> Disk:
-    """The disk that holds a folder; if the folder does not exist, the nearest existing folder above
-    it counts."""
+    """The disk that contains a folder. If the folder does not exist, its nearest existing parent
+    counts.
+    """
     folder = path
     while not exists(system, folder) and parent(folder) != folder:
         folder = parent(folder)

@@ -1,4 +1,4 @@
-"""Intel GPUs on Linux, from what i915 or xe show in /sys and /dev. Opens no device."""
+"""Intel GPUs on Linux, as i915 or xe show them in /sys and /dev. Opens no device."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from gpusetup.probe.amd import compute_nodes, node_readings
 from gpusetup.system.system import System
 
 SYCL_LS_SECONDS = 8.0
-"""It starts each runtime of oneAPI once."""
+"""sycl-ls's time limit in seconds; it starts each oneAPI runtime once."""
 LEVEL_ZERO = "level_zero"
-"""The runtime by which torch's XPU builds reach a GPU."""
+"""The runtime through which torch's XPU builds reach a GPU."""
 
 
 def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
     """The Intel GPUs of a Linux machine that torch supports, with their driver and device nodes.
 
-    The graphics of an older processor, which most machines have, are none of them.
+    The integrated graphics of older CPUs, which most machines have, do not count.
     """
     gpus = []
     drivers = set()
@@ -47,7 +47,8 @@ def intel_gpu(device: PciDevice) -> Gpu | None:
     """The GPU if PyTorch's XPU builds support it; None for other Intel graphics."""
     known = intel_device(device.device_id, device.name)
     name = known.name if known else device.name
-    # Windows names the card; an id without a name that is not in the table tells nothing.
+    # On Windows the card has a name. A card without a name is only accepted if the table knows its
+    # id.
     if name is None or not has_xpu(name):
         return None
     return Gpu(
@@ -58,7 +59,7 @@ def intel_gpu(device: PciDevice) -> Gpu | None:
 
 
 def sycl_readings(system: System) -> list[Reading]:
-    """What `sycl-ls` lists, if it is installed: evidence for people, not used by any rule."""
+    """The output of `sycl-ls`, if it is installed. It is shown to the user, but no rule uses it."""
     if system.which("sycl-ls") is None:
         return []
     output = system.run(("sycl-ls",), SYCL_LS_SECONDS)

@@ -1,4 +1,5 @@
-"""Assembles the snapshot of one machine from all readers, in parallel if that saves time."""
+"""Assembles the snapshot of one machine from all readers, which run in parallel if that saves
+time."""
 
 from __future__ import annotations
 
@@ -31,11 +32,12 @@ def read_machine(
 ) -> Snapshot:
     """The snapshot of this machine from all sources.
 
-    The contract's order chooses the target, from `named` (`--python`) on. If there is none,
-    `need_target` raises `Blocked`, else Python and torch are unknown and a reading says why.
-    `notify` hears of slow answers; `limit` is how long the driver may take, in seconds.
+    The target is chosen in the documented order, which begins with `named` (`--python`). If there
+    is no target, `need_target` makes this raise `Blocked`; otherwise Python and torch are unknown,
+    and a reading says why. `notify` is called if a source is slow. `limit` is how many seconds the
+    driver may take.
     """
-    # Imported late: it brings the driver's readers, and a described machine needs none.
+    # Imported here because it loads the driver's readers, which a described machine does not need.
     from gpusetup.probe.gpu import read_driver_and_gpus
 
     target = None
@@ -47,14 +49,15 @@ def read_machine(
             raise
         no_target = missing("python", "target", problem.message)
 
-    # What waits for a child or a slow disk is started first, and read beside the rest.
+    # Sources that wait for a child process or a slow disk start first and run in parallel with the
+    # rest.
     gpu_call = BackgroundCall(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
     toolkit_call = BackgroundCall(read_toolkit, system)
     torch_call = BackgroundCall(read_torch, system, target)
     host_os, container = read_os(system), read_container(system)
     python = read_python(system, target)
     torch, gpu = torch_call.result(), gpu_call.result()
-    # Another maker's GPUs are looked for once it is known that no NVIDIA GPU is there.
+    # GPUs of other makers only matter if there is no NVIDIA GPU, so this waits for the GPU sources.
     makers = read_other_makers(system, gpu)
     environment_and_host = _read_host(system, target)
     toolkit = toolkit_call.result()
@@ -86,8 +89,9 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
 
 
 def _conda_prefix(system: System, target: TargetPython | None) -> str | None:
-    """The target's folder if it is a conda environment, or else the active conda environment; None
-    if there is neither."""
+    """The target's folder if it is a conda environment, otherwise the active conda environment;
+    None if there is neither.
+    """
     if target is not None and target.manager == "conda":
         return target.prefix
     return system.environ().get("CONDA_PREFIX") or None
@@ -98,7 +102,7 @@ def _stale_environment(system: System, target: TargetPython | None) -> tuple[Eve
     activated = system.environ().get("VIRTUAL_ENV")
     if not activated or target is None:
         return ()
-    # `--python` is the person's own choice, whatever is activated.
+    # With `--python`, the user chose the target themselves, whatever environment is activated.
     if target.chosen_by in ("--python", "VIRTUAL_ENV"):
         return ()
     values = {"variable": "VIRTUAL_ENV", "path": activated, "instead": target.python}
@@ -110,11 +114,12 @@ INDEX_VARIABLES = (
     "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL",
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
 )  # fmt: skip
-"""Variables that may point an installer at one of torch's own indexes."""
+"""Variables that may make an installer use one of torch's own indexes."""
 
 
 def wanted_by(environment: Mapping[str, str]) -> Wanted:
-    """The backend that environment variables request: uv's variable, or an index of torch.
+    """The backend that environment variables request, through uv's own variable or the URL of one
+    of torch's indexes.
 
     >>> wanted_by({"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cu121"}).backend
     'cu121'

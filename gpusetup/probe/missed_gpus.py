@@ -1,5 +1,6 @@
-"""GPUs that one source lists but another does not; the sources are the kernel driver, NVML, CUDA
-and /dev."""
+"""GPUs that one source lists but another does not. The sources are the kernel driver, NVML, CUDA
+and /dev.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +14,20 @@ from gpusetup.readings.sources import Snapshots, bus_key, gpu_line
 JOB_VARIABLES = (
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "COBALT_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID",
 )  # fmt: skip
-"""Variables of batch systems: a job is given some of the machine's GPUs, and sees them all."""
+"""Variables of batch systems. A job may be given only some of the machine's GPUs and still see
+files of all of them.
+"""
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 def missed_by_nvml(
     gpus: Sequence[Gpu], answers: Snapshots, files: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """Events for GPUs that the kernel driver manages and that have device nodes, but that NVML does
-    not list.
+    """Events for GPUs that the kernel driver manages and that have device nodes, although NVML does
+    not list them.
 
-    A container or a job that was given some GPUs has fewer nodes; on a whole machine that is a
-    fault.
+    In a container or a job that was given only some GPUs, device nodes are missing on purpose. On a
+    whole machine, a missing node is a fault.
     """
     bound = _bound_gpus(gpus, files)
     nodes = _node_numbers(files)
@@ -32,7 +35,7 @@ def missed_by_nvml(
 
     listed = [gpu for gpu in gpus if gpu.nvml_index is not None]
     nvml_lists = any(part.driver.nvml_code == 0 and part.gpus is not None for part in answers)
-    # A listed GPU without an address may be the one that seems to be missing.
+    # If a listed GPU has no address, it may be the one that seems to be missing.
     all_have_addresses = all(gpu.pci_bus_id for gpu in listed)
     if not nvml_lists or not all_have_addresses:
         return
@@ -44,19 +47,21 @@ def missed_by_nvml(
 
     slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*listed, *missed)})
     for gpu in missed:
-        # NVML counts by slot, so the slot tells the number that the GPU would have.
+        # NVML numbers GPUs by slot, so the slot gives the number that this GPU would have.
         place = str(slots.index(bus_key(gpu.pci_bus_id) or ""))
         text = "NVML does not list this GPU, although the kernel's driver holds it"
         yield _event("gpu-not-listed", gpu, text, source="NVML", place=place)
 
 
 def _missing_nodes(bound: Sequence[Gpu], nodes: set[int]) -> Iterator[Event]:
-    """Events for GPUs of the driver that have no device node although others do."""
+    """Events for GPUs that the driver manages but that have no device node, although other GPUs
+    have one.
+    """
     if not nodes or len(nodes) >= len(bound):
         return
     missing_numbers = set(range(len(bound))) - nodes
     for number in sorted(missing_numbers):
-        # The driver numbers the nodes by slot.
+        # The driver numbers the nodes by slot too.
         text = f"/dev/nvidia{number} is missing"
         yield _event("device-node-missing", bound[number], text, source="/dev", gpu=str(number))
 
@@ -64,10 +69,10 @@ def _missing_nodes(bound: Sequence[Gpu], nodes: set[int]) -> Iterator[Event]:
 def missed_by_cuda(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """Events for GPUs that NVML lists but CUDA does not, if nothing hides them.
+    """Events for GPUs that NVML lists but CUDA does not, although nothing hides them.
 
-    A GPU in MIG mode without an instance has a finding of its own, and beside an instance CUDA
-    shows no whole GPU.
+    A GPU in MIG mode without an instance is left out, because another finding reports it. If a GPU
+    has an instance, CUDA lists the instance instead of the whole GPU.
     """
     if VISIBLE_DEVICES in environ or not _has_complete_cuda_list(answers):
         return
@@ -94,7 +99,7 @@ def _has_complete_cuda_list(answers: Snapshots) -> bool:
 
 
 def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> Event:
-    """An event about a GPU that a source does not list."""
+    """An event about a GPU that is missing in a source's list."""
     gpu_values = {
         "bus": missed.pci_bus_id or "",
         "name": missed.name,
@@ -108,7 +113,7 @@ def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> 
 
 
 def is_listed_by_cuda(gpu: Gpu) -> bool | None:
-    """Whether CUDA lists the GPU; None if the GPU has no UUID or PCI address to tell.
+    """Whether CUDA lists the GPU; None if the GPU has no UUID or PCI address to compare.
 
     A Jetson's GPU has neither UUID nor address in NVML's list.
     """
@@ -118,7 +123,7 @@ def is_listed_by_cuda(gpu: Gpu) -> bool | None:
 
 
 def _node_numbers(files: Snapshots) -> set[int]:
-    """The numbers in the names of the GPUs' device nodes, e.g. 5 for /dev/nvidia5."""
+    """The numbers in the names of the GPUs' device nodes, such as 5 for /dev/nvidia5."""
     numbers = set()
     for part in files:
         for node in part.devices or ():

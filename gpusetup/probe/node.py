@@ -1,7 +1,7 @@
 """Reads a node's health within seconds, from NVML, kernel files and the kernel log.
 
-Neither torch nor CUDA is started, so that a running job notices nothing. All sources share one
-limit; a source that has not answered by then is unknown, and a driver that hangs is a finding.
+Neither torch nor CUDA is started, so a running job is not disturbed. All sources share one time
+limit. A source that has not answered by then is unknown, and a driver that hangs is a finding.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from gpusetup.system.processes import no_answer_in
 from gpusetup.system.system import System, list_or_empty, read_or_none, unless_refused
 
 LIMIT_SECONDS = 3.5
-"""For all sources. A child that cannot be killed is given up a second later."""
+"""In seconds, for all sources together. A child that cannot be killed is given up one second
+later."""
 LOG_SECONDS = 1.5
-"""For each of the commands that may read the kernel's log."""
+"""In seconds, for each command that may read the kernel log."""
 T = TypeVar("T")
 SYSFS_CLASSES = "/sys/class"
 INFINIBAND = f"{SYSFS_CLASSES}/infiniband"
@@ -40,7 +41,7 @@ class NodeRecord(Frozen):
 
     snapshot: Snapshot
     facts: Mapping[str, str] = {}
-    """Facts that a snapshot has no field for: links, free disk space."""
+    """Facts for which a snapshot has no field: links and free disk space."""
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
@@ -64,9 +65,10 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
 
 
 def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
-    """The result of a call that finishes by a monotonic deadline; `otherwise` if it does not.
+    """The result of a call if the call ends by a deadline (in monotonic time), otherwise
+    `otherwise`.
 
-    A file of a device that hangs is never read to its end.
+    Reading a file of a hanging device may never end, so waiting stops at the deadline.
     """
     seconds_left = until - time.monotonic()
     if not call.ended_within(seconds_left):
@@ -75,7 +77,7 @@ def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
 
 
 def name_of_node() -> str:
-    """The node's name in Slurm, or else its own name without the domain."""
+    """The node's name in Slurm, otherwise its own name without the domain."""
     name_in_slurm = System().environ().get("SLURMD_NODENAME")
     return name_in_slurm or platform.node().partition(".")[0]
 
@@ -93,7 +95,7 @@ def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:
 def links(system: System) -> dict[str, str]:
     """The InfiniBand and RoCE ports that are active and those that are down, from sysfs.
 
-    No device is a known answer (`none`); if sysfs cannot be read, there is no answer.
+    If there is no such device, the answer is `none`. If sysfs cannot be read, there is no answer.
     """
     if unless_refused(system.list, SYSFS_CLASSES) is None:
         return {}
@@ -102,7 +104,7 @@ def links(system: System) -> dict[str, str]:
     for device in list_or_empty(system, INFINIBAND):
         for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
             folder = f"{INFINIBAND}/{device}/ports/{port}"
-            # `4: ACTIVE`, `1: DOWN`.
+            # The file contains, for example, `4: ACTIVE` or `1: DOWN`.
             if _port_value(system, folder, "state").endswith("ACTIVE"):
                 rate = _port_value(system, folder, "rate") or "unknown rate"
                 layer = _port_value(system, folder, "link_layer")
@@ -129,15 +131,17 @@ COMMANDS = (
     ("dmesg",),
     ("journalctl", "-k", "-b", "--no-pager", "-o", "cat"),
 )
-"""Commands that print the kernel's log; the second works for users who may not read the first."""
+"""Commands that print the kernel log. The second one also works for users who may not run the
+first.
+"""
 MAX_EVENTS = 50
-"""A GPU that fails writes the same lines thousands of times."""
+"""The maximum number of events, because a failing GPU writes the same lines thousands of times."""
 
 
 def read_kernel_log(system: System, limit: float) -> Snapshot:
     """The events in the kernel log, from the first command that is allowed to read it.
 
-    Each command may take `limit` seconds; a reading says why one could not.
+    Each command may take `limit` seconds. If one could not read the log, a reading says why.
     """
     readings: list[Reading] = []
     events: tuple[Event, ...] = ()
@@ -168,7 +172,7 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
         message = event.text or ""
         return log.flat.find(message)
 
-    # The same event many times counts at its first place, with its last text.
+    # A repeated event counts once, at its first place but with its last text.
     distinct_events: dict[tuple[object, ...], Event] = {}
     for event in sorted(events_of(log, KERNEL_LOG), key=place_in_log):
         key = (event.kind, *sorted(event.values.items()))

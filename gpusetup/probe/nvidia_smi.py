@@ -1,8 +1,7 @@
-"""The GPUs from nvidia-smi, for machines where NVIDIA's library cannot be loaded by Python.
+"""The GPUs from nvidia-smi, for machines on which Python cannot load NVIDIA's library.
 
-In some containers and on some clusters `libnvidia-ml` is missing or broken for Python, while
-`nvidia-smi` answers. The name, memory and compute capability that it prints are enough to tune a
-config.
+In some containers and on some clusters, `libnvidia-ml` is missing or broken for Python, but
+`nvidia-smi` works. It prints name, memory and compute capability, which is enough to tune a config.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from gpusetup.system.system import HOLD_BACK, System
 
 PROGRAM = "nvidia-smi"
 FIELDS = ("index", "name", "uuid", "memory.total", "compute_cap")
-"""Of `nvidia-smi --help-query-gpu`."""
+"""Fields from the list in `nvidia-smi --help-query-gpu`."""
 FIELDS_OF_OLD_DRIVERS = FIELDS[:-1]
-"""Drivers before 470 do not know `compute_cap` and refuse the whole query."""
+"""Drivers before 470 do not know `compute_cap` and reject the whole query."""
 LIMIT_SECONDS = 20.0
-"""nvidia-smi takes a second a GPU where persistence mode is off."""
+"""The time limit in seconds. Without persistence mode, nvidia-smi takes about a second per GPU."""
 
 
 def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     """The machine with GPUs from nvidia-smi, if no other source knows the memory of a visible GPU.
 
-    A machine whose GPUs are all hidden by CUDA_VISIBLE_DEVICES stays as it is.
+    If CUDA_VISIBLE_DEVICES hides all GPUs, the machine stays as it is.
     """
     visible = visible_gpus(machine)
     all_are_hidden = bool(machine.gpus) and not visible
@@ -50,11 +49,12 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
 
 
 def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
-    """Every GPU that nvidia-smi lists; () if nvidia-smi is missing or fails."""
+    """Every GPU that nvidia-smi lists; empty if nvidia-smi is missing or fails."""
     program = system.which(PROGRAM)
     if program is None:
         return ()
-    # On Linux it would load kernel modules and make device nodes, which asking must not do.
+    # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
+    # that.
     starter: tuple[str, ...] = ()
     if system.family == "linux":
         starter = (sys.executable, "-I", "-S", HOLD_BACK)
@@ -68,7 +68,8 @@ def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
 
 
 def parse_gpus(text: str) -> Iterator[Gpu]:
-    """The GPUs in the output of a query for `FIELDS` without heading; incomplete rows are left out.
+    """The GPUs in the output of a query for `FIELDS` without a heading. Incomplete rows are left
+    out.
 
     >>> [gpu] = parse_gpus("0, NVIDIA GeForce RTX 4090, GPU-1234, 24564 MiB, 8.9")
     >>> gpu.name, gpu.memory_total_bytes >> 20, str(gpu.compute_capability)
@@ -76,7 +77,7 @@ def parse_gpus(text: str) -> Iterator[Gpu]:
     """
     for line in text.splitlines():
         cells = [cell(text) for text in line.split(",")]
-        # Without `compute_cap` a row has one cell less; a row that is cut has fewer still.
+        # Without `compute_cap` a row has one cell less; a truncated row has fewer still.
         cells += [None] * len(FIELDS)
         index, name, uuid, size, capability = cells[: len(FIELDS)]
         if name is None or memory(size) is None:
@@ -92,7 +93,7 @@ def parse_gpus(text: str) -> Iterator[Gpu]:
 
 
 def _capability(text: str | None) -> Capability | None:
-    """The compute capability in a cell; None if the cell is empty or has none."""
+    """The compute capability in a cell; None if the cell contains none."""
     if not text:
         return None
     try:
@@ -110,7 +111,7 @@ def capability_by_name(name: str) -> Capability | None:
     try:
         return one_capability(name, rows)
     except UsageError:
-        # The name means cards of different capability.
+        # Cards with this name have different compute capabilities.
         return None
 
 
@@ -132,16 +133,17 @@ def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator
         if not word:
             continue
         matching = [gpu for gpu in gpus if _is_named_by(gpu, word)]
-        # CUDA stops at the first word that names no GPU: `-1` hides those after it.
+        # CUDA ignores everything after the first word that matches no GPU, such as `-1`.
         if not matching:
             return
         yield matching[0]
 
 
 def _is_named_by(gpu: Gpu, word: str) -> bool:
-    """Whether an entry in CUDA_VISIBLE_DEVICES means this GPU: its index, or the beginning of its
-    UUID."""
-    # No machine has a GPU of nine digits, and Python refuses to read much longer numbers.
+    """Whether an entry in CUDA_VISIBLE_DEVICES means this GPU, by its index or the beginning of its
+    UUID.
+    """
+    # No GPU index has nine digits, and Python refuses to convert very long numbers.
     if word.isdecimal():
         index = int(word[:9])
         return gpu.nvml_index == index

@@ -1,5 +1,4 @@
-"""GPUs from AMD, Intel and Apple on machines without NVIDIA GPUs, with the state of their
-driver."""
+"""GPUs from AMD, Intel and Apple on machines without NVIDIA GPUs, and the state of their driver."""
 
 from __future__ import annotations
 
@@ -15,10 +14,11 @@ from gpusetup.system.system import System, list_or_empty
 
 
 def read_other_makers(system: System, found: Snapshot) -> Snapshot:
-    """The GPUs of another maker; empty if the machine has NVIDIA GPUs. `found` is what was read
-    before.
+    """The GPUs of another maker; empty if the machine has NVIDIA GPUs. `found` contains what was
+    read so far.
 
-    A machine with cards of two makers is judged by NVIDIA's: its driver was asked already.
+    A machine with GPUs of several makers is judged by its NVIDIA GPUs, because their driver has
+    already been queried.
     """
     if found.gpus or judged_on(found.pci_devices) or found.driver.version:
         return Snapshot()
@@ -29,7 +29,7 @@ def read_other_makers(system: System, found: Snapshot) -> Snapshot:
     of_intel = tuple(device for device in devices if device.vendor == INTEL.id)
     if system.family == "windows":
         return on_windows(of_amd, of_intel)
-    # A card of Intel's beside the graphics of an AMD processor is the one that computes.
+    # If the AMD device is only a CPU's graphics, an Intel card is the GPU that computes.
     if of_intel and not has_a_card(of_amd):
         snapshot = read_intel(system, of_intel)
         if snapshot.makers is not None:
@@ -38,12 +38,13 @@ def read_other_makers(system: System, found: Snapshot) -> Snapshot:
 
 
 def has_a_card(devices: tuple[PciDevice, ...]) -> bool:
-    """Whether one of these AMD devices is a GPU in the table of known ones."""
+    """Whether one of these AMD devices is in the table of known GPUs."""
     return any(amd_device(device.device_id, device.name) for device in devices)
 
 
 def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -> Snapshot:
-    """The AMD or Intel GPUs that Windows lists by name; whether a driver works is not known."""
+    """The AMD or Intel GPUs that Windows lists by name; it is unknown whether their driver
+    works."""
     gpus = []
     for device in of_amd:
         known = amd_device(device.device_id, device.name)
@@ -69,18 +70,17 @@ HIP_LIBRARY = "libamdhip64.so"
 
 
 def with_torchs_runtime(system: System, snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the information whether torch brings HIP itself, as PyTorch's own wheels
-    do."""
+    """The snapshot with a note of whether torch contains HIP itself, as PyTorch's own wheels do."""
     stack, torch = snapshot.makers, snapshot.torch
     if stack is None and is_rocm_in_wsl(snapshot):
-        # In WSL no bus and no node shows the GPU: torch's build tells whose it is.
+        # In WSL, neither the PCI bus nor a device node shows an AMD GPU, but torch's build does.
         runtime = rocm_version(system)
         stack = MakerStack(maker=AMD.id, kernel_driver="dxg", runtime=runtime)
         return replace(snapshot, makers=stack)
     if stack is None or stack.maker != AMD.id or not torch.hip or not torch.location:
         return snapshot
     names = list_or_empty(system, join(torch.location, "torch", "lib"))
-    # AMD's own wheels bring ROCm as packages beside torch.
+    # AMD's own wheels have ROCm in separate packages, which are installed next to torch.
     beside = list_or_empty(system, torch.location)
     bundles = any(name.startswith(HIP_LIBRARY) for name in names)
     bundles = bundles or any(name.startswith("_rocm_sdk") for name in beside)

@@ -22,18 +22,18 @@ from gpusetup.system.own_cache import MAKING, own_path
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 JOURNAL = (".gpusetup", "journal.json")
-"""Where `install` keeps the journal of what it is doing, in the target's prefix."""
+"""Where `install` keeps the journal of its current change, relative to the target's prefix."""
 
 
 def interruption(prefix: str) -> str:
-    """The sentence that an installation into this environment was interrupted."""
+    """The sentence which says that an installation into this environment was interrupted."""
     return f"An installation into {prefix} was interrupted"
 
 
 def how_to_end(prefix: str, family: str | None, *, half_made: bool = False) -> str:
     """A clause with the command that finishes an interrupted installation.
 
-    `half_made`: the environment itself was not finished, so that no interpreter is in it yet.
+    `half_made` means that the environment itself is unfinished, so that it has no interpreter yet.
     """
     option = "--venv" if half_made else "--python"
     line = shell_line(("gpusetup", "install", option, prefix), family)
@@ -57,12 +57,12 @@ def interruptions(machine: Snapshot) -> tuple[str, ...]:
 def unfinished_events(system: System, target: TargetPython | None) -> Iterator[Event]:
     """An event for each interrupted installation.
 
-    Its journal is in the target, or in an environment of the working folder that is half made.
+    The journal is in the target, or in an unfinished environment in the working folder.
     """
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
         yield _unfinished(target.prefix)
         return
-    # Somebody who names or activates an environment does not mean one that was never finished.
+    # If the user named or activated an environment, it is not an unfinished one.
     if target is not None and target.chosen_by in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
         return
     for prefix in half_made_environments(system):
@@ -71,7 +71,8 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
 
 
 def _unfinished(prefix: str, **more_values: str) -> Event:
-    """The event for the journal of an interrupted installation in this environment."""
+    """The event for an interrupted installation in this environment, of which the journal is
+    left."""
     path = join(prefix, *JOURNAL)
     values = {"path": path, "prefix": prefix}
     values.update(more_values)
@@ -82,11 +83,12 @@ def half_made_environments(system: System) -> Iterator[str]:
     """The environments in the working folder that `install --venv` began to create but did not
     finish.
 
-    Such a folder is no environment yet, so no search for an interpreter finds it. Our note of it,
-    in our own cache, names it.
+    Such a folder is not an environment yet, so no search for an interpreter finds it. But gpusetup
+    has a note of it in its own cache.
     """
     working_folder = system.facts().get("cwd") or ""
-    # Most folders hold none, and where our cache is costs the import of platformdirs.
+    # Most folders contain no such environment. In that case, skip the import of platformdirs, which
+    # finds our cache.
     folders = list_or_empty(system, working_folder)
     if not any(exists(system, join(working_folder, name, *JOURNAL)) for name in folders):
         return
@@ -98,13 +100,13 @@ def half_made_environments(system: System) -> Iterator[str]:
 
 
 CONSTRAINTS = "gpusetup-constraints.txt"
-"""Where `guard --write` puts the constraints, in the target's prefix."""
+"""Where `guard --write` puts the constraints, relative to the target's prefix."""
 RECEIPT = (".gpusetup", "receipt.json")
 MOST_CHARACTERS = 1 << 16
-"""A file with more is not ours."""
+"""A file with more characters is not gpusetup's."""
 MOST_PINS = 100
 DATE = re.compile(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T")
-"""The day in the first line of the guard's file, or in a receipt."""
+"""The date in the first line of the guard's file or in a receipt."""
 
 
 class _Receipt(Frozen):
@@ -116,11 +118,11 @@ class _Receipt(Frozen):
 
 
 def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """An event with the versions that `guard` pins, or else that gpusetup installed, with their
-    date if it is known.
+    """An event with the versions that `guard` pins or, without a guard, those that gpusetup
+    installed; with their date if it is known.
 
-    Nothing if neither names a torch. Anybody may have written these files, so a line that is no
-    pin counts nothing.
+    There is no event if neither source names a torch. Anybody may have written these files, so
+    lines that are not pins are ignored.
     """
     if target is None:
         return
@@ -141,7 +143,7 @@ def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]
 def _text_in(system: System, target: TargetPython, *file: str) -> str:
     """The text of a file in the target's folder; empty if it cannot be read."""
     text = read_or_none(system, join(target.prefix, *file)) or ""
-    # A receipt has more beside the versions.
+    # A receipt contains more than the versions, so allow more characters.
     return text[: 4 * MOST_CHARACTERS]
 
 
@@ -171,8 +173,9 @@ def _names_torch(pins: tuple[str, ...]) -> bool:
 
 
 def _guard_event(source: str, pins: tuple[str, ...], how: str, dated_text: str) -> Event:
-    """The event for a set of pins; `how` says why they should work together (`guarded`, `proven` or
-    `installed`)."""
+    """The event for a set of pins; `how` states why they should work together (`guarded`, `proven`
+    or `installed`).
+    """
     text = " ".join(pins)
     values = {"pins": text, "how": how}
     date = DATE.match(dated_text)
@@ -183,12 +186,12 @@ def _guard_event(source: str, pins: tuple[str, ...], how: str, dated_text: str) 
 
 PIN = re.compile(
     r"(?m)^[ \t]*"
-    # A name with or without extras: `jax[cuda13]`.
+    # A name with or without extras, such as `jax[cuda13]`.
     r"([A-Za-z0-9][\w.-]{0,99})(?:\[[^\]\n]*\])?"
     r"[ \t]*==[ \t]*"
     r"([\w.+!-]{1,99})[ \t]*$"
 )
-"""A line with an exact version: `torch == 2.13.0+cu130`."""
+"""A line with an exact version, such as `torch == 2.13.0+cu130`."""
 
 
 def pins_in(text: str) -> tuple[str, ...]:

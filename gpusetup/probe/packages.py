@@ -1,7 +1,7 @@
 """The installed packages that gpusetup watches, read from file names in the environment.
 
-Nothing is imported: the sources are `*.dist-info` folders, `*.egg-info` and conda's `conda-meta`.
-Each folder is listed once, and only small files are opened.
+Nothing is imported: the sources are the names of `*.dist-info` and `*.egg-info` folders, and
+conda's `conda-meta`. Each folder is listed once, and only small files are opened.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 INFO_FOLDER = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*)(-py[\d.]+.*)?\.(dist-info|egg-info)$")
-"""`torch-2.9.1+cu128.dist-info`, `six-1.16.0-py3.11.egg-info`."""
+"""A folder such as `torch-2.9.1+cu128.dist-info` or `six-1.16.0-py3.11.egg-info`."""
 LIBRARY_IN_RECORD = re.compile(
-    # A compiled library with or without a version: `torch/lib/libtorch.so`, `libz.so.1.3`.
+    # A compiled library with or without a version, such as `torch/lib/libtorch.so` or
+    # `libz.so.1.3`.
     r'(?m)^"?([^,"\n]+\.(?:so|dll|dylib|pyd)(?:\.[\d.]+)?'
     r'|torch/version\.py)"?,'
 )
@@ -36,11 +37,11 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
     """The watched distributions that are installed, in the order in which Python searches their
     folders.
 
-    None if no folder of the target could be listed. The same name may be there twice.
+    None if no folder of the target could be listed. A name may appear twice.
     """
     packages: list[Package] = []
     has_listed_folder = False
-    # A folder may be in the path twice.
+    # The path may contain a folder twice.
     for folder in dict.fromkeys(target.path):
         names = unless_refused(system.list, folder)
         if names is not None:
@@ -53,7 +54,7 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
 
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
-    """The packages in a folder that gpusetup watches, or that declare which torch they need."""
+    """The packages in a folder that gpusetup watches or that declare which torch they need."""
     for name in names:
         info = INFO_FOLDER.match(name)
         if info is not None:
@@ -71,7 +72,7 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
 
     name = normalised(info["name"])
     is_wheel = info_folder.endswith(".dist-info")
-    # NVIDIA's libraries are many, and say nothing about torch.
+    # Skip NVIDIA's libraries: there are many, and they do not need torch.
     may_need_torch = is_wheel and not name.startswith("nvidia-")
     metadata = text("METADATA") if may_need_torch else None
     requires = parse_required(metadata or "")
@@ -80,9 +81,10 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
 
     installer = (text("INSTALLER") or "").strip().lower() or None
     record = text("RECORD")
-    # conda keeps libraries elsewhere than the RECORD of the wheel that it was built from says.
+    # In a conda package, the RECORD may come from the original wheel, while conda keeps the
+    # libraries elsewhere.
     is_checkable = is_wheel and installer != "conda" and record is not None
-    # PEP 610, or editable: an index may have a stranger's project of the same name.
+    # PEP 610 or an editable install: somebody else's project on an index may have the same name.
     is_editable = "__editable__" in (record or "")
     is_direct = is_editable or text("direct_url.json") is not None
     return Package(
@@ -97,9 +99,9 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
 
 
 def is_whole(system: System, folder: str, record: str) -> bool:
-    """Whether all libraries listed in a RECORD exist, and torch's `version.py`.
+    """Whether all libraries listed in a RECORD exist, and also torch's `version.py`.
 
-    If an installation was interrupted, or overwritten, some are missing.
+    After an interrupted or overwritten installation, some of them are missing.
     """
     for path in LIBRARY_IN_RECORD.findall(record):
         parts = path.split("/")

@@ -20,11 +20,13 @@ WMI_QUERY = (
     f"Get-CimInstance {WMI} | Select-Object Name,PNPDeviceID | ConvertTo-Json -Compress",
 )
 WMI_SECONDS = 10.0
-"""PowerShell needs some seconds for its first start after a boot."""
+"""PowerShell's time limit in seconds: its first start after a boot is slow."""
 
 
 DISPLAY_CLASS = "0x03"
-"""How the class of a VGA, 3D or other display controller begins; a card's sound is 0x04."""
+"""The beginning of the class of a VGA, 3D or other display controller; a graphics card's audio
+device has 0x04.
+"""
 
 
 def read_pci(system: System) -> Snapshot:
@@ -41,18 +43,18 @@ def read_pci(system: System) -> Snapshot:
 
 
 def read_device(system: System, bus_id: str) -> PciDevice:
-    """The PCI device at this address, from sysfs."""
+    """The PCI device at an address, from sysfs."""
     vendor = (_pci_value(system, bus_id, "vendor") or "").removeprefix("0x")
     device = (_pci_value(system, bus_id, "device") or "").removeprefix("0x")
     numa_node = _pci_value(system, bus_id, "numa_node") or ""
-    # The link of a bound device points to its driver: `../../../bus/pci/drivers/nvidia`.
+    # The link of a bound device points to its driver, as in `../../../bus/pci/drivers/nvidia`.
     driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
     return PciDevice(
         vendor=maker_on_bus(vendor),
         bus_id=bus_id,
         device_id=device or None,
         driver=driver.rpartition("/")[2] or None,
-        # The kernel writes -1 where the firmware names no node.
+        # The kernel writes -1 if the firmware states no node.
         numa_node=int(numa_node) if numa_node.isdecimal() else None,
     )
 
@@ -74,16 +76,16 @@ def read_wmi(system: System) -> Snapshot:
 
 
 WMI_ROW = re.compile(
-    # The name, which may be null.
+    # The device's name, which may be null.
     r'(?i)"Name":(?:null|"([^"]*)"),'
     # `"PNPDeviceID":"PCI\\VEN_10DE&DEV_27B8&SUBSYS_..."`; PowerShell 5 writes & as \u0026.
     r'"PNPDeviceID":"[^"]*?VEN_(\w{4})(?:&|\\u0026)DEV_(\w{4})'
 )
-"""A row of the query's JSON."""
+"""One row in the query's JSON output."""
 
 
 def parse_wmi(text: str) -> tuple[PciDevice, ...]:
-    """The devices in the JSON output of the query; virtual adapters have no PCI id and are left
+    """The devices in the query's JSON output. Virtual adapters have no PCI id, so they are left
     out.
 
     >>> text = '{"Name":"NVIDIA L4","PNPDeviceID":"PCI\\\\VEN_10DE&DEV_27B8&SUBSYS_1"}'

@@ -1,4 +1,6 @@
-"""Snapshot files: writing, reading, and the example machines in the package."""
+"""Snapshot files: functions to write and read them, and the example machines that come with
+gpusetup.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from gpusetup.model.machine import Snapshot
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
 MOST_BYTES = 8 << 20
-"""A snapshot is some 20 KiB; what is larger than this is something else."""
+"""The maximum size of a snapshot file. A snapshot has about 20 KiB, so a larger file is something
+else.
+"""
 VERSION = 1
 
 
@@ -26,7 +30,7 @@ class _Head(Frozen):
 
 
 class _Doctor(Frozen):
-    """An answer of doctor, of which only the snapshot is read."""
+    """The output of doctor, of which only the snapshot is read."""
 
     snapshot: Snapshot
 
@@ -37,17 +41,18 @@ def dump_snapshot(snapshot: Snapshot) -> str:
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
-    """Read a snapshot file, or the snapshot in an answer of doctor. Raises BadInput, which names
-    the position."""
+    """Read a snapshot file, or the snapshot in doctor's output. Raises BadInput, which names the
+    position.
+    """
     raw = read_bytes(Path(path))
     return parse_snapshot(raw, str(path))
 
 
 def parse_snapshot(raw: bytes, what: str) -> Snapshot:
-    """The snapshot in a file's bytes, with hidden characters replaced because the file may come
+    """The snapshot in a file's bytes. Hidden characters are replaced, because the file may come
     from anybody.
 
-    `what` names the file in messages.
+    `what` names the file in error messages.
     """
     text = named_file.text_of(raw, what)
     first_letter = text.lstrip()[:1]
@@ -64,7 +69,8 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
                 f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
             ) from problem
         raise
-    # Only an escape or another script can hide marks or line breaks; most files have neither.
+    # Only an escape or a non-ASCII character can hide marks or line breaks; most files contain
+    # neither.
     may_hide_something = not text.isascii() or re.search(r"\\[unrf]", text)
     if not may_hide_something:
         return snapshot
@@ -73,7 +79,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
 
 
 def _snapshot_in(text: str, what: str) -> Snapshot:
-    """The snapshot in a JSON text, which is a snapshot file or an answer of doctor."""
+    """The snapshot in a JSON text, which is a snapshot file or doctor's output."""
     schema = from_json(text, _Head, what=what).schema or ""
     if schema.startswith("gpusetup.doctor/"):
         return from_json(text, _Doctor, what=what).snapshot
@@ -82,10 +88,10 @@ def _snapshot_in(text: str, what: str) -> Snapshot:
 
 
 def on_one_line(value: Any, key: str = "") -> Any:
-    """The document with line breaks in its strings replaced by spaces, so that none can fake a line
-    of our output.
+    """The document with line breaks in its strings replaced by spaces, so that no string can look
+    like a line of our output.
 
-    What a program said (`text` of an event) may have several lines.
+    An event's `text` is a program's output and may have several lines.
 
     >>> on_one_line({"name": "a\\nb", "text": "a\\nb"})
     {'name': 'a b', 'text': 'a\\nb'}
@@ -117,7 +123,7 @@ def _check_schema(schema: str, what: str) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a snapshot file. Raises BadInput if it is a folder or cannot be read."""
+    """The bytes of a snapshot file. Raises BadInput if the path is a folder or cannot be read."""
     try:
         if named_file.is_folder(path):
             raise BadInput(f"{path} is a folder, not a snapshot file")
@@ -139,9 +145,11 @@ def example_machines() -> tuple[str, ...]:
 
 
 def machine_named(name_or_path: str) -> Snapshot:
-    """The example machine with this name, or else the snapshot in the file at this path."""
+    """The example machine with this name or, if there is none, the snapshot in the file at this
+    path.
+    """
     example = MACHINES / f"{name_or_path}.json"
-    # Only a plain name: `../x` may not lead out of the folder of examples.
+    # Only a plain name is accepted: `../x` must not lead out of the folder of examples.
     is_plain_name = Path(name_or_path).name == name_or_path
     if is_plain_name and named_file.is_there(example):
         return load_snapshot(example)

@@ -1,7 +1,7 @@
 """Chooses the interpreter whose environment is examined, and records why.
 
-The order: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `./.venv`, and last the interpreter that
-gpusetup runs in, unless that is a tool environment (pipx, `uv tool`).
+The order is `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `./.venv`, and last the interpreter that
+runs gpusetup, unless it is in a tool environment (pipx, `uv tool`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from gpusetup.system.system import (
 )
 
 ASK_SECONDS = 10.0
-"""An interpreter answers within a tenth of a second; one on a slow network disk may need longer."""
+"""The time limit in seconds. An interpreter answers within a tenth of a second, but may take longer
+on a slow network disk.
+"""
 
 CHOICES = (
     "name one with `--python PATH`, activate an environment, "
@@ -41,27 +43,31 @@ class TargetPython(Frozen):
     """The path of the interpreter."""
     prefix: str
     chosen_by: str
-    """`--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv` or `self`."""
+    """How the interpreter was chosen: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv` or
+    `self`."""
     manager: str
-    """`venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv tool`, `system`."""
+    """The program that created the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv
+    tool` or `system`.
+    """
     version: str | None = None
     bits: int | None = None
     free_threaded: bool | None = None
     externally_managed: bool | None = None
-    """Whether the interpreter forbids installing into it (PEP 668); never so in an environment."""
+    """Whether the interpreter forbids installing into it (PEP 668); always false in an
+    environment."""
     has_pip: bool | None = None
     site_packages: str | None = None
     """The folder into which packages are installed (`purelib`)."""
     path: tuple[str, ...] = ()
-    """The folders from which it imports, in their order, without the script's own."""
+    """The folders from which the interpreter imports, in order, without the script's own folder."""
     problem: str | None = None
-    """Why the interpreter itself did not answer; None if it did."""
+    """The reason why the interpreter itself did not answer; None if it did."""
 
 
 def choose_target(system: System, named: str | None = None) -> TargetPython:
-    """Choose the interpreter in the documented order. `named` is the value of `--python`.
+    """Choose the interpreter, in the order above. `named` is the value of `--python`.
 
-    Raises `BadInput` if the named one is no interpreter, `Blocked` if there is no target.
+    Raises `BadInput` if `named` is not an interpreter, and `Blocked` if there is no target.
     """
     if named:
         path = _absolute(system, named)
@@ -93,7 +99,7 @@ def choose_target(system: System, named: str | None = None) -> TargetPython:
 def _interpreter_named(system: System, named: str, path: str) -> str:
     """The interpreter that `--python` names: a file, the folder of an environment, or a command.
 
-    `path` is the same as an absolute path.
+    `path` is the same text as an absolute path.
     """
     interpreter_inside = python_in(system, path)
     if interpreter_inside:
@@ -108,7 +114,7 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
     if mode and not is_folder:
         return path
 
-    # A word without a separator may be a command: `python3.12`.
+    # A word without a separator may be a command, such as `python3.12`.
     is_one_word = not re.search(r"[/\\]", named)
     command = system.which(named) if is_one_word else None
     if command:
@@ -124,7 +130,7 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
 
 
 def _absolute(system: System, named: str) -> str:
-    """The path, made absolute with the working folder if it is relative."""
+    """The path as an absolute path. A relative one starts at the working folder."""
     cwd = system.facts().get("cwd") or ""
     if system.family == "windows":
         return ntpath.join(cwd, named)
@@ -146,13 +152,15 @@ INTERPRETERS: dict[Family, tuple[str, ...]] = {
     "macos": ("bin/python", "bin/python3"),
     "windows": ("Scripts\\python.exe", "python.exe"),
 }
-"""Where an environment keeps its interpreter; the second of Windows is conda's place."""
+"""The interpreter's place in an environment; on Windows, the second one is conda's."""
 
 
 def _target_of_interpreter(
     system: System, python: str, chosen_by: str, folder: str
 ) -> TargetPython:
-    """The target for an interpreter, from its own output, or from files if it cannot run."""
+    """The target for an interpreter, from the interpreter's output or, if it cannot run, from
+    files.
+    """
     facts = system.facts()
     if _is_ours(python, facts):
         return _target_from_facts(system, python, chosen_by, facts)
@@ -165,9 +173,10 @@ def _target_of_interpreter(
 
 
 def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, Any]:
-    """What an interpreter says of itself (`child_scripts/read_python.py`), or its `problem`.
+    """The facts that an interpreter reports about itself (`child_scripts/read_python.py`), or the
+    `problem` if it does not.
 
-    A wrapper that is called `python` may print anything.
+    A wrapper called `python` may print anything.
     """
     answer = system.ask("read_python", python=python, timeout=timeout)
     if "problem" in answer:
@@ -183,21 +192,22 @@ def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, A
 def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
     """Whether an interpreter is the one that runs gpusetup, so that it need not be started.
 
-    `facts` are those of gpusetup's own interpreter.
+    `facts` describe gpusetup's own interpreter.
     """
     our_python = str(facts.get("executable") or "")
     if python == our_python:
         return True
-    # In an environment `bin/python` and `bin/python3` are the same interpreter; in /usr/bin they
-    # may differ.
+    # In an environment, `bin/python` and `bin/python3` are the same interpreter, but in /usr/bin
+    # they may differ.
     in_environment = our_python and facts.get("prefix") != facts.get("base_prefix")
     return bool(in_environment) and parent(python) == parent(our_python)
 
 
 def _refuse_broken_environment(system: System, target: TargetPython, *, is_folder: bool) -> None:
-    """Raise BadInput for an environment whose interpreter would install into another one.
+    """Raise BadInput for an environment whose interpreter would install packages into another
+    environment.
 
-    That happens if its `pyvenv.cfg` was lost: an install would change the base Python.
+    That happens if its `pyvenv.cfg` is lost: an install would then change the base Python.
     """
     folder = prefix_of(target.python)
     site = site_packages(system, folder)
@@ -207,7 +217,7 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
     if target.problem or marker_files or not looks_like_environment:
         return
 
-    # On Windows a path may be written in any case.
+    # On Windows, upper and lower case in a path do not matter.
     comparable = str.lower if system.family == "windows" else str
     installs_into = (target.prefix, target.site_packages or "", *target.path)
     install_folders = {comparable(path) for path in installs_into}
@@ -226,7 +236,7 @@ def _target_from_facts(
     """The target for an interpreter whose facts are already known."""
     prefix = str(facts.get("prefix") or parent(parent(python)))
     path = facts.get("path")
-    # Files alone tell only where packages are installed.
+    # Files only show where packages are installed, not the whole import path.
     if not path and facts.get("site_packages"):
         path = [facts["site_packages"]]
     return TargetPython(
@@ -242,11 +252,11 @@ def _target_from_facts(
 
 
 SHARED_FIELDS = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
-"""Facts of an interpreter that are fields of a target."""
+"""Facts about an interpreter that are also fields of a target."""
 
 
 def read_python(system: System, target: TargetPython | None) -> Snapshot:
-    """The facts about the target's interpreter as a snapshot; empty without a target."""
+    """The facts about the target's interpreter as a snapshot; empty if there is no target."""
     if target is None:
         return Snapshot()
     python = Python(
@@ -271,18 +281,18 @@ PYTHON_FIELDS = (
     "chosen_by",
     "externally_managed",
 )
-"""Fields of a target that a snapshot's `python` has under the same name."""
+"""Fields of a target that also exist, under the same name, in a snapshot's `python`."""
 
 
 # --- an environment from its files ---------------------------------------------------------------
 
 
 CONDA_PYTHON = re.compile(r"^python-(\d[^-]*)-[^-]+\.json$", re.MULTILINE)
-"""The file of conda's own Python: `python-3.11.9-h955ad1f_0.json`."""
+"""The file of conda's own Python package, such as `python-3.11.9-h955ad1f_0.json`."""
 
 
 def facts_from_files(system: System, python: str) -> dict[str, Any]:
-    """What an environment's files show about its interpreter, without running it."""
+    """The facts about an environment's interpreter that its files show, without running it."""
     prefix = prefix_of(python)
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
     # virtualenv and uv write `version_info`, venv writes `version`.
@@ -292,7 +302,7 @@ def facts_from_files(system: System, python: str) -> dict[str, Any]:
         conda_python = CONDA_PYTHON.search(conda_files)
         version = conda_python[1] if conda_python else None
     if version:
-        # `3.11.9.final.0` of virtualenv.
+        # virtualenv writes `3.11.9.final.0`.
         version = ".".join(version.split(".")[:3])
     return {
         "prefix": prefix,
@@ -304,7 +314,7 @@ def facts_from_files(system: System, python: str) -> dict[str, Any]:
 def prefix_of(python: str) -> str:
     """The folder of the environment that contains an interpreter."""
     folder = parent(python)
-    # conda on Windows has its python.exe in the environment's folder itself.
+    # On Windows, conda's python.exe is directly in the environment's folder.
     is_below_prefix = base_name(folder).lower() in ("bin", "scripts")
     return parent(folder) if is_below_prefix else folder
 
@@ -323,9 +333,10 @@ def parse_pyvenv(text: str) -> dict[str, str]:
 
 
 def site_packages(system: System, prefix: str, python: str = "python") -> str | None:
-    """The folder for packages in an environment; None if it is not clear which of several it is.
+    """The folder for packages in an environment; None if there are several and it is not clear
+    which.
 
-    `python` is the interpreter's name: `python3.11` names the folder, `python3` does not.
+    `python` is the interpreter's name: `python3.11` determines the folder, `python3` does not.
     """
     if system.family == "windows":
         return join(prefix, "Lib", "site-packages")
@@ -339,7 +350,7 @@ def site_packages(system: System, prefix: str, python: str = "python") -> str | 
 
 
 UV_CACHE = re.compile(r"[/\\]uv[/\\](cache[/\\])?archive-v\d")
-"""The folder of an environment that `uvx` made in uv's cache."""
+"""The folder of an environment that `uvx` created in uv's cache."""
 
 
 def manager_of(system: System, prefix: str) -> str:

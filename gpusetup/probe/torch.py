@@ -22,12 +22,15 @@ IMPORTED_BY_TORCH = (
     "select", "signal", "socket", "ssl", "string", "struct", "tarfile", "tempfile", "timeit",
     "token", "traceback", "types", "typing", "uuid", "warnings",
 )  # fmt: skip
-"""Modules that `import torch` imports: a file of that name in the working folder hides them."""
+"""Modules that `import torch` imports. A file with such a name in the working folder hides the
+module.
+"""
 
 
 def read_torch(system: System, target: TargetPython | None) -> Snapshot:
-    """The torch family in the target, and events for files that would hide a module that torch
-    imports."""
+    """torch and its companions in the target, and events for files that would hide a module that
+    torch imports.
+    """
     if target is None:
         return Snapshot()
     packages = installed_packages(system, target)
@@ -37,7 +40,7 @@ def read_torch(system: System, target: TargetPython | None) -> Snapshot:
 
 
 def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] | None) -> Snapshot:
-    """The torch that `import torch` would find first, with a reading of its source."""
+    """The torch that `import torch` would find first, with a reading that names its source."""
     if packages is None:
         problem = target.problem or "gpusetup cannot list the environment's folders"
         return missing("torch", "site-packages", problem)
@@ -49,7 +52,8 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
             reading = Reading(subject="torch", source=source, value=torch.version)
             return Snapshot(torch=torch, readings=(reading,))
 
-    # No `torch/version.py` in any folder: torch is not installed, or its installation was cut off.
+    # If no folder has `torch/version.py`, torch is not installed, or its installation was
+    # interrupted.
     for package in packages:
         if package.name in ("torch", "pytorch"):
             return _cut_off_torch(package)
@@ -58,7 +62,7 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
 
 
 def _cut_off_torch(package: Package) -> Snapshot:
-    """A torch that is listed as installed although its files are missing."""
+    """The snapshot of a torch that is listed as installed although its files are missing."""
     problem = f"{package.name} {package.version} is listed but torch/version.py is not there"
     torch = Torch(
         installed=True,
@@ -78,7 +82,7 @@ def from_version_file(
     cuda = fields.get("cuda")
     hip = fields.get("hip")
     backend = backend_of(version, cuda, hip)
-    # A build for the CPU has the field too, with None in it; an old torch has no such field.
+    # A CPU build has this field too, with the value None; an old torch lacks the field.
     if not backend and "cuda" in fields:
         backend = "cpu"
     if fields.get("xpu"):
@@ -103,10 +107,10 @@ def installer_of(version: str | None, folder: str, packages: Iterable[Package]) 
     for package in packages:
         if package.name == "torch" and package.location == folder:
             in_folder.append(package)
-        # conda's package has another name, and lies in the environment's own folder.
+        # conda's package has another name, and its files are in the environment's own folder.
         if package.name in ("pytorch", "libtorch") and package.installer == "conda":
             by_conda.append(package)
-    # An interrupted upgrade leaves two; the one with torch's own version counts.
+    # An interrupted upgrade leaves two packages. The one with torch's own version counts.
     in_folder.sort(key=lambda package: package.version != version)
     candidates = in_folder + by_conda
     return candidates[0].installer if candidates else None
@@ -127,11 +131,12 @@ def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
 
 
 def _path_of_module(system: System, folder: str, module: str, names: Collection[str]) -> str | None:
-    """The path of a module's file or package in a folder with these names; None if it is not
-    there."""
+    """The path of a module's file or package in a folder with these names; None if the folder has
+    neither.
+    """
     if f"{module}.py" in names:
         return join(folder, f"{module}.py")
-    # A folder without this file hides nothing: installed modules come first.
+    # A folder without this file hides nothing, because installed modules take precedence.
     if module in names and exists(system, join(folder, module, "__init__.py")):
         return join(folder, module) + separator(folder)
     return None
@@ -141,19 +146,20 @@ TORCH_LIBRARY = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn\w*|nvJitLink|cusparse|cusolver|nccl|nvrtc|cufft|curand|"
     r"cupti|stdc\+\+|gomp|mkl_rt)\.so"
 )
-"""Libraries that torch brings itself: a copy that the loader finds first replaces torch's."""
+"""Libraries that torch contains itself. If the loader finds another copy first, that one replaces
+torch's.
+"""
 
 
 def library_events(system: System, target: TargetPython | None) -> Iterable[Event]:
-    """Events for libraries in `LD_LIBRARY_PATH` that the loader finds before the ones that torch
-    brings."""
+    """Events for libraries in `LD_LIBRARY_PATH` that the loader finds before torch's own."""
     if system.family != "linux":
         return
     for folder in system.environ().get("LD_LIBRARY_PATH", "").split(":"):
         if not folder:
             continue
         names = list_or_empty(system, folder.rstrip("/") or "/")
-        # The toolkit's stub of the driver's library links, and cannot start the driver.
+        # Programs can link to the toolkit's stub of libcuda, but it cannot start the driver.
         has_libcuda = any(name.startswith("libcuda.so") for name in names)
         if "/stubs" in folder and has_libcuda:
             yield _library_event("libcuda-stub", folder, "libcuda.so")
@@ -163,8 +169,9 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
 
 
 def _torch_libraries(names: Iterable[str]) -> list[str]:
-    """The names of libraries among these files that torch brings itself, without version
-    numbers."""
+    """The names of those files that are libraries which torch contains itself, without version
+    numbers.
+    """
     libraries = set()
     for name in names:
         library = TORCH_LIBRARY.match(name)
@@ -175,7 +182,7 @@ def _torch_libraries(names: Iterable[str]) -> list[str]:
 
 def _is_of_target(folder: str, target: TargetPython | None) -> bool:
     """Whether a folder belongs to the target's environment."""
-    # Below /usr, the prefix of the system's Python, the whole system's libraries lie too.
+    # The system's Python has the prefix /usr, below which the whole system's libraries are too.
     if target is None or target.prefix == "/usr":
         return False
     return is_below(folder, target.prefix)

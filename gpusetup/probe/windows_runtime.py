@@ -8,17 +8,20 @@ from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists
 
 CPP_LIBRARY = "msvcp140.dll"
-"""The C++ part of the runtime. Python brings the C part (vcruntime140.dll), but not this one."""
+"""The C++ part of the runtime. Python contains the C part (vcruntime140.dll), but not this one."""
 
 ALWAYS_THERE = "kernel32.dll"
-"""If even this is not seen, the folder cannot be read, and nothing is proven."""
+"""Windows always has this file. If it is not seen either, the folder cannot be read and nothing is
+proven.
+"""
 
 IN_AN_ENVIRONMENT = ("", "Library\\bin")
-"""Folders of an environment that may have it: conda has a package for it (vc14_runtime)."""
+"""Folders in an environment that may contain it, because conda has a package for it
+(vc14_runtime)."""
 
 
 def runtime_events(system: System, target: TargetPython | None) -> tuple[Event, ...]:
-    """An event if the C++ runtime is missing, because torch's DLLs do not load without it."""
+    """An event if the C++ runtime is missing, because torch's DLLs cannot be loaded without it."""
     if system.family != "windows" or target is None:
         return ()
     environ = system.environ()

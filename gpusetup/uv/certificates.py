@@ -1,5 +1,6 @@
-"""Finds the certificates for gpusetup's own requests to an index, which are the ones that uv trusts
-too."""
+"""Finds the certificates for gpusetup's own requests to an index, so that these requests trust the
+same certificates as uv.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +11,11 @@ SYSTEM_STORES = (
     *("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
     *("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"),
 )
-"""Where Linux distributions keep the certificates that they trust."""
+"""The files in which Linux distributions keep their trusted certificates."""
 
 
 def certificates() -> str | bool:
-    """The certificate file for the `requests` library; True stands for the file that comes with
-    `requests`."""
+    """The certificate file for the `requests` library; True if it should use its own file."""
     for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
         path = os.environ.get(name)
         if path and Path(path).exists():
@@ -30,5 +30,5 @@ def has_system_store() -> bool:
     """Whether this system has a certificate store; Windows and macOS always do."""
     if os.name != "posix":
         return True
-    # A minimal container has none; then uv's own bundle must do.
+    # A minimal container has none, so uv falls back to its own bundle.
     return any(Path(path).exists() for path in SYSTEM_STORES)

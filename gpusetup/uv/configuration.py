@@ -1,8 +1,9 @@
 """Reads uv's settings as data, from environment variables and from the user's and the system's
 uv.toml.
 
-Files of the working folder, of its parents and of the environment are not read, because a checkout
-or another user may have put them there. They are only named, so that nobody wonders.
+Files in the working folder, its parents and the environment are not read, because a checkout or
+another user may have put them there. They are only mentioned, so that the user knows why they have
+no effect.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from gpusetup.uv.pip_settings import PIP_FILE
 from gpusetup.uv.toml import parse_toml
 
 MOST_BYTES = 1 << 20
-"""Of a configuration file: uv's own are a few lines."""
+"""The maximum size of a configuration file; uv's usually have a few lines."""
 YES = ("1", "true", "t", "yes", "y", "on")
-"""What uv takes for true in a variable (clap's BoolishValueParser)."""
+"""The values of a variable that uv reads as true (clap's BoolishValueParser)."""
 
 TEXTS = {
     "UV_DEFAULT_INDEX": "default-index",
@@ -54,8 +55,9 @@ LISTS = {
     "UV_OVERRIDE": ("override-files", r"\s+"),
     "UV_EXCLUDE": ("exclude-files", r"\s+"),
 }
-"""Variable -> the setting, and what separates its items
-(https://docs.astral.sh/uv/reference/environment/)."""
+"""Maps each variable to the name of its setting and the separator of its items
+(https://docs.astral.sh/uv/reference/environment/).
+"""
 
 HONOURED = frozenset(
     (
@@ -68,7 +70,9 @@ HONOURED = frozenset(
         *("http-proxy", "https-proxy", "no-proxy"),
     )
 )
-"""The settings that decide something here; all others are ignored, and named where they matter."""
+"""The settings that gpusetup applies. It ignores all others, and mentions those that matter for
+packages.
+"""
 
 NOT_ABOUT_PACKAGES = re.compile(
     r"UV_(UV|CACHE_DIR|NO_CACHE|PYTHON(?!_PLATFORM|_VERSION).*|(NO_)?MANAGED_PYTHON|TOOL_.*|PROJECT.*|WORKING_DIR|VENV_.*"
@@ -80,34 +84,35 @@ NOT_ABOUT_PACKAGES = re.compile(
     r"|MANAGED|PACKAGE|WORKSPACE|SOURCES|DEFAULT_GROUPS|DEPENDENCY_GROUPS|DEV_DEPENDENCIES"
     r"|BUILD_BACKEND|CONFLICTS|ADD_BOUNDS|AUDIT.*)"
 )
-"""Settings of uv's other commands, and those that cannot change which files come."""
+"""Settings of other uv commands, and those that cannot change which files are installed."""
 
 
 class SettingsSource(Frozen):
     """The settings from one variable or file, with the key names of uv.toml."""
 
     name: str
-    """The variable, or the file."""
+    """The name of the variable or the path of the file."""
     values: Mapping[str, Any]
     folder: str
-    """Where relative paths in it begin."""
+    """The folder to which its relative paths refer."""
 
 
 # --- variables ------------------------------------------------------------------------------------
 
 
 def sources_of_settings() -> tuple[SettingsSource, ...]:
-    """All variables and files whose settings apply, in uv's order: the first one that has a setting
-    wins."""
+    """All variables and files whose settings apply, in uv's order. If several have a setting, the
+    first one wins.
+    """
     sources = list(_of_variables())
-    # Variables come before files, the user's file before the system's.
+    # Variables come before files, and the user's file before the system's.
     for path in _files_that_count():
         sources.append(_of_file(path))
     return tuple(sources)
 
 
 def working_folder() -> str:
-    """The folder in which the person runs gpusetup; the root if it was deleted meanwhile."""
+    """The folder in which the user runs gpusetup; the root folder if it no longer exists."""
     try:
         return os.getcwd()  # noqa: PTH109
     except FileNotFoundError:
@@ -140,7 +145,7 @@ def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
             yield variable, {key: int(text)}
     for variable, (key, separator) in LISTS.items():
         items = re.split(separator, environ.get(variable, ""))
-        # A separator at the end leaves an empty item.
+        # A separator at the end creates an empty item.
         filled = [item for item in items if item]
         if filled:
             yield variable, {key: filled}
@@ -150,8 +155,8 @@ def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _files_that_count() -> Iterator[Path]:
-    """Yields the uv.toml that UV_CONFIG_FILE names, or else the existing ones of the user and the
-    system; none with UV_NO_CONFIG.
+    """Yields the uv.toml that UV_CONFIG_FILE names; without that variable, the existing ones of the
+    user and the system. Yields none with UV_NO_CONFIG.
 
     https://docs.astral.sh/uv/concepts/configuration-files/
     """
@@ -163,7 +168,7 @@ def _files_that_count() -> Iterator[Path]:
         return
     for folder in _configuration_folders():
         path = folder / "uv" / "uv.toml"
-        # A pipe is read as well, as uv does.
+        # Like uv, also read a pipe.
         if path.exists() and not path.is_dir():
             yield path
 
@@ -187,15 +192,15 @@ def _configuration_folders() -> tuple[Path, ...]:
 
 
 def _of_file(path: Path) -> SettingsSource:
-    """The settings of a uv.toml; those in its `[pip]` table win, because gpusetup installs with `uv
+    """The settings in a uv.toml. Those in its `[pip]` table win, because gpusetup installs with `uv
     pip`.
 
-    `BadInput` for a file that is no configuration: without it, packages would come from elsewhere.
+    Raises BadInput if the file is invalid, because without it packages would come from elsewhere.
     """
     try:
         values = parse_toml(named_file.read_text_once(path, MOST_BYTES))
     except ValueError:
-        # The parser's own words may quote a password, so they are not shown.
+        # The parser's message is not shown, because it may quote a password.
         raise BadInput(
             f"{path} is not a configuration of uv",
             hint=f"fix it, or name another: `{own_setting('UV_CONFIG_FILE', 'FILE')}`",
@@ -210,8 +215,9 @@ def _of_file(path: Path) -> SettingsSource:
 
 
 def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
-    """Yields a sentence for each file, and one for all variables, with package settings that
-    gpusetup does not use."""
+    """Yields sentences about package settings that gpusetup ignores: one for each file, and one for
+    all variables.
+    """
     for source in sources:
         unused = source.values.keys() - HONOURED
         keys = sorted(key for key in unused if _is_about_packages(key))
@@ -239,8 +245,8 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
     """Yields a sentence for a uv configuration near this folder and for the environment's pip.conf,
     which gpusetup does not read.
 
-    bare uv and pip read them. A checkout may bring both, so that they count only if the person
-    names them.
+    uv and pip themselves would read these files. But they may come with a checkout, so gpusetup
+    only uses them if the user names them.
     """
     near = _configuration_near(folder)
     if near is not None:
@@ -248,11 +254,12 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
         named_by_user = os.environ.get("UV_CONFIG_FILE")
         is_named = bool(named_by_user) and Path(named_by_user or "").absolute() == path
         way_on = "name an index with UV_DEFAULT_INDEX or UV_INDEX"
-        # Only a file in the form of uv.toml can be named.
+        # The user can only name a file with the format of uv.toml.
         if path.name == "uv.toml":
             way_on = f"to use it: `{own_setting('UV_CONFIG_FILE', str(path))}`"
         if not is_named:
-            # A folder's name may hold a line break, which would begin a line of the plan.
+            # A folder's name may contain a line break, which would look like a new line of the
+            # plan.
             shown = " ".join(str(path).splitlines())
             yield f"{shown} is not read (it sets {', '.join(keys)}); {way_on}"
     if prefix is None:
@@ -264,8 +271,9 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
 
 
 def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
-    """The path of the configuration that uv itself would find from this folder upwards, and its
-    package settings; None if there is none."""
+    """The path of the configuration that uv itself would find in this folder or its parents, and
+    the package settings in it; None if there is none.
+    """
     for parent in (folder, *folder.parents):
         for path in (parent / "uv.toml", parent / "pyproject.toml"):
             if not path.is_file():
@@ -273,12 +281,12 @@ def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
             try:
                 values = parse_toml(named_file.read_text(path, MOST_BYTES))
             except (BadInput, ValueError):
-                # Somebody else's file decides nothing here, not even whether we go on.
+                # An invalid file that may belong to somebody else must not stop gpusetup.
                 continue
             if path.name == "pyproject.toml":
                 tool = values.get("tool")
                 values = tool.get("uv", {}) if isinstance(tool, dict) else {}
-            # What says nothing of packages (`cache-dir`) is of no interest here.
+            # Settings that do not affect packages (such as `cache-dir`) do not matter here.
             keys = sorted(values.keys() & {*HONOURED, "pip"}) if isinstance(values, dict) else []
             if keys:
                 return path, tuple(keys)

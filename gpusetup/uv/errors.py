@@ -14,18 +14,18 @@ from gpusetup.uv.hosts import HostAddress
 from gpusetup.uv.program import emptying_the_cache
 
 QUESTION = "what-was-asked-for"
-"""How uv calls our question in its sentences."""
+"""The project name that stands for the request in uv's messages."""
 NO = 1
-"""uv's exit code where it finds no solution."""
+"""uv's exit code if it finds no solution."""
 COULD_NOT = 2
-"""Its exit code for all that it could not do: reach an index, write a file."""
+"""uv's exit code if something else fails, such as connecting to an index or writing a file."""
 NO_SOLUTION = "No solution found"
 NOT_FOUND = r"([\w.-]+) was not found in the package registry"
-"""uv's words for a package that none of the indexes has in any version."""
+"""uv's message for a package that no index has in any version."""
 REFUSING = re.compile(
     r"An index(?: URL)? \((\S+)\) (?:could not be queried|returned a)\D*(401|403)"
 )
-"""How uv names an index that wants another login; the package in question may be there."""
+"""uv's message for an index that requires another login. The package may still be there."""
 HINTS: dict[type[GpuSetupError], str] = {
     Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
     "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
@@ -38,9 +38,9 @@ WAYS = {
         "~/.netrc), then run this again"
     ),
 }
-"""What uv's message speaks of, and the way on."""
+"""Maps what uv's message is about to advice."""
 FULL_DISK = r"no space|os error 28\b|quota|os error 122\b"
-"""ENOSPC and EDQUOT, in words or by their numbers."""
+"""ENOSPC and EDQUOT, by their messages or their numbers."""
 
 
 def complaint(
@@ -53,11 +53,12 @@ def complaint(
 ) -> GpuSetupError:
     """The error for a failed run of uv, with its complete message.
 
-    Its exit code tells "no" from "could not"; `no` is the kind of its "no". `notes` are settings of
-    the person that took part, because uv's sentence does not say where its constraints come from.
-    `failures`: why hosts could not be reached, which uv, behind our proxy, cannot know.
+    uv's exit code tells whether there is no solution or uv failed otherwise; `no` is the error
+    class for the first case. `notes` list the user's settings that limit versions, because uv does
+    not say where its constraints come from. `failures` contains the reasons why hosts could not be
+    reached, which uv cannot know behind gpusetup's proxy.
     """
-    # uv did not run to its end, so that it has no exit code of its own.
+    # uv did not run to its end, so it has no exit code.
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
@@ -66,16 +67,16 @@ def complaint(
         kind = Unreached
     message = f"{title}: {said_by(output)}"
     message += "".join(f"\n  cause: {host}: {why}" for host, why in failures.items())
-    # A limit of the person may be why there is no solution.
+    # The user's own limits may be the reason why there is no solution.
     if kind is no and notes:
         message += "".join(f"\n  {note}" for note in notes)
     return kind(message, hint=hint_for(kind, message))
 
 
 def is_no(output: Output) -> bool:
-    """Whether uv really found no solution, from every index that could have one.
+    """Whether uv really found no solution although every index that could have one responded.
 
-    It ends in the same way where it cannot read a page, and where an index refuses to answer.
+    uv also ends with this message if it cannot read a page, or if an index refuses to answer.
     """
     text = output.stderr or output.stdout
     if NO_SOLUTION not in text:
@@ -95,16 +96,20 @@ def names_not_found(message: str) -> tuple[str, ...]:
 
 
 def is_torchs_own(url: str) -> bool:
-    """Whether an index is torch's own, which says 403 of what it does not have."""
+    """Whether an index is torch's own, which returns status 403 for a package that it does not
+    have.
+    """
     return url.startswith(INDEX_ROOT)
 
 
 def hint_for(kind: type[GpuSetupError], message: str) -> str:
-    """The hint for this kind of error; it speaks of the network or the disk only if uv's message
-    does."""
-    # Only such an error has many causes; the others say by themselves what to change.
+    """The hint for this kind of error. It only mentions the network or the disk if uv's message
+    does.
+    """
+    # Only this kind of error has many causes; the other messages already say what to change.
     if issubclass(kind, Unreached):
-        # uv says so of a disk while it fetches, too: this is the narrower pattern.
+        # Check for a full disk first: uv reports it as a failed download, which would match below
+        # too.
         if re.search(FULL_DISK, message, re.IGNORECASE):
             way = f"make room on that disk ({emptying_the_cache()}), then run this again"
             return f"nothing was changed; {way}"
@@ -115,25 +120,27 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
 
 
 def said_by(output: Output) -> str:
-    """What the program printed, without logins, or how it ended if it printed nothing."""
+    """The text that the program printed, without logins. If it printed nothing, a text that says
+    how it ended.
+    """
     text = output.stderr or output.stdout
     message = sentence(text)
     if not message:
         name = Path(output.argv[0]).name
         message = f"{name} said nothing: {how_it_ended(output.exit or 0)}"
-    # The question is a project for uv; for the person it is what they typed.
+    # To uv, the request is a project; to the user, it is what they typed.
     message = re.sub(rf"{QUESTION}\s+depends\s+on", "you require", message)
     return without_logins(message)
 
 
 def sentence(text: str) -> str:
-    """The text that a program printed after its first `error: `, without colours; the whole text if
-    there is none.
+    """Returns the text that a program printed after its first `error: `, without colours; the whole
+    text if there is none.
 
     >>> sentence("Resolved 1 package\\nerror: Failed to fetch `x`\\n  cause: 503\\n")
     'Failed to fetch `x`\\n  cause: 503'
     """
-    # Colours of a terminal are no part of a sentence.
+    # Remove the terminal's colour codes from the text.
     plain = re.sub(r"\x1b\[[\d;]*m", "", text).strip()
     start = re.search(r"(?m)^error: ", plain)
     if start is None:
@@ -142,7 +149,7 @@ def sentence(text: str) -> str:
 
 
 def explanation(text: str) -> str:
-    """uv's reasons why no versions go together, on one line and without the frame that uv draws.
+    """uv's reasons why no versions work together, on one line and without the frame that uv draws.
 
     >>> explanation("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
     'Because a==1 depends on b==2, it fails.'

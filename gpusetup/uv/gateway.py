@@ -1,9 +1,9 @@
 """uv's only connection to the network: a local proxy that connects only to allowed hosts.
 
-uv follows redirects and links to any host without a word. Its connections go through this proxy
-instead, which sees the name of each host before a connection is made. TLS stays between uv and the
-host, so that certificates and hashes are checked by uv as always; the person's own proxy, if there
-is one, comes after this one.
+uv follows redirects and links to any host without asking. So its connections go through this proxy,
+which sees each host's name before a connection is made. TLS is still between uv and the host, so uv
+checks certificates and hashes as usual. If the user has their own proxy, this one connects through
+it.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ USER = "gpusetup"
 
 
 class Gateway:
-    """A proxy for one run of uv, which records the hosts that uv asked for."""
+    """A proxy for one run of uv. It records the hosts to which uv wanted to connect."""
 
     def __init__(self, allowed: AllowedHosts, proxies: Mapping[str, str]) -> None:
-        """A proxy that allows these hosts; `proxies` are the person's own by scheme, and under `no`
-        the hosts to reach directly."""
+        """Start a proxy that allows these hosts. `proxies` maps each scheme to the user's own
+        proxy, and `no` to the hosts that are reached directly.
+        """
         self.allowed = allowed
         self.proxies = proxies
         self.refused: list[HostAddress] = []
-        """Hosts that uv wanted to reach and that are not allowed."""
+        """Hosts that uv tried to reach but that are not allowed."""
         self.failures: dict[HostAddress, str] = {}
-        """Why an allowed host could not be reached."""
+        """Maps an allowed host to the reason why it could not be reached."""
         self.contacted: list[HostAddress] = []
-        # Any program of this machine may connect to loopback; only uv knows the password.
+        # Any program on this machine can connect to loopback, but only uv knows the password.
         self.password = secrets.token_urlsafe(24)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self.socket.getsockname()[1]
@@ -56,9 +57,10 @@ class Gateway:
         return f"http://{USER}:{self.password}@127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        """Accept no more connections."""
+        """Stop accepting connections."""
         self.is_closed = True
-        # Closing a socket does not wake the thread that waits at it; a last visitor does.
+        # Closing a socket does not wake the thread that waits for connections, but one last
+        # connection does.
         with suppress(OSError):
             socket.create_connection(("127.0.0.1", self.port), timeout=1.0).close()
         self.socket.close()
@@ -76,7 +78,7 @@ class Gateway:
     def _handle(self, client: socket.socket) -> None:
         """Handle one connection of uv: connect it to the host, or refuse it with an HTTP
         response."""
-        # What comes here is answered or dropped; uv tells of whatever went wrong.
+        # A failed connection is answered or closed here; uv then reports the problem.
         with client, suppress(OSError, ValueError):
             client.settimeout(CONNECT_SECONDS)
             head, rest = read_head(client)
@@ -85,7 +87,9 @@ class Gateway:
                 refuse(client, refusal)
 
     def _answer(self, client: socket.socket, head: list[str], rest: bytes) -> str | None:
-        """Connect uv to the requested host. Returns None, or the HTTP status of a refusal."""
+        """Connect uv to the requested host. Returns None or, if the request is refused, an HTTP
+        status.
+        """
         if not self._is_uv(head):
             return "407 Proxy Authentication Required"
         method, target, _ = head[0].split(" ", 2)
@@ -117,7 +121,7 @@ class Gateway:
         return None
 
     def _is_uv(self, head: list[str]) -> bool:
-        """Whether a request contains this proxy's password, so that it comes from uv."""
+        """Whether a request contains this proxy's password, which shows that it comes from uv."""
         expected = base64.b64encode(f"{USER}:{self.password}".encode()).decode()
         for line in head[1:]:
             name, _, value = line.partition(":")
@@ -127,7 +131,7 @@ class Gateway:
         return False
 
     def _proxy_for(self, scheme: str, name: str) -> str | None:
-        """The person's own proxy for a host; None to connect directly."""
+        """The user's own proxy for a host; None to connect directly."""
         if is_without_proxy(name, self.proxies.get("no", "")):
             return None
         return self.proxies.get(scheme) or self.proxies.get("all") or None
@@ -135,8 +139,9 @@ class Gateway:
 
 @contextmanager
 def gateway(allowed: AllowedHosts, environment: Mapping[str, str]) -> Iterator[Gateway]:
-    """Run a proxy with these allowed hosts during the block; the variables name the person's own
-    proxies."""
+    """Run a proxy that allows these hosts during the block; `environment` contains the user's own
+    proxy settings.
+    """
     way_out = Gateway(allowed, proxies_of(environment))
     try:
         yield way_out

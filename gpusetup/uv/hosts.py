@@ -1,10 +1,10 @@
 """The hosts from which packages may come: those of the indexes, and those where the indexes keep
 their files.
 
-An index may answer with a redirect, and its page may link to files elsewhere. Both count only for
-hosts that the person was shown: the index's own, one that its documentation names for its files,
-or one that the person names in GPUSETUP_FILE_HOSTS. The index that uv comes with names its own
-(`releases.file_hosts_of`).
+An index may redirect to other hosts, and its pages may link to files on them. gpusetup only allows
+hosts that the user was shown: the index's own, those that its documentation names for its files,
+and those that the user names in GPUSETUP_FILE_HOSTS. The pages of uv's default index also tell
+where its files are (`releases.file_hosts_of`).
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ from gpusetup.errors import Unreached
 from gpusetup.model.shell import own_setting
 
 NAMED_BY_PERSON = "GPUSETUP_FILE_HOSTS"
-"""The variable with further hosts: `files.example packages.example:8443`."""
+"""The variable with additional hosts, such as `files.example packages.example:8443`."""
 WEB = ("http:", "https:")
 ON_DISK = "file:"
 PORTS = {"http": 80, "https": 443}
 
 FILE_HOSTS = (
-    # Since 2025 the pages of torch's index link to this name of the same storage.
+    # Since 2025, the pages of torch's index link to this other name of the same storage.
     ("download.pytorch.org", "download-r2.pytorch.org"),
     # https://docs.aws.amazon.com/codeartifact/latest/ug/create-s3-gateway-endpoint.html
     ("*.codeartifact.*.amazonaws.com", "assets-*.s3.*.amazonaws.com"),
     # https://learn.microsoft.com/azure/devops/organizations/security/allow-list-ip-url
     ("pkgs.dev.azure.com", "*.blob.core.windows.net"),
     ("*.pkgs.visualstudio.com", "*.blob.core.windows.net"),
-    # https://docs.github.com/rest/releases/assets : a release's files are redirected there.
+    # https://docs.github.com/rest/releases/assets : downloads of a release are redirected to these
+    # hosts.
     ("github.com", "release-assets.githubusercontent.com"),
     ("github.com", "objects.githubusercontent.com"),
 )
-"""Host of an index, and where its operator documents that its files are; `*` is any text."""
+"""Pairs of an index's host and a host where its operator keeps the files, according to their
+documentation; `*` matches any text.
+"""
 
 
 class HostAddress(NamedTuple):
-    """A host and its port; the same host with another port counts as a different server."""
+    """A host and its port. The same host with another port counts as a different server."""
 
     name: str
     port: int
@@ -68,7 +71,7 @@ def host_of(url: str) -> HostAddress | None:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # A port that is no number, or brackets that do not close.
+        # The port is not a number, or a bracket is not closed.
         return None
     default_port = PORTS.get(parts.scheme)
     if parts.hostname is None or default_port is None:
@@ -95,13 +98,14 @@ class AllowedHosts:
     """The hosts to which uv and gpusetup's own requests may connect."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
-        """Allow the hosts of these addresses, which are the indexes and wheel pages that the plan
-        shows, and those that the person named."""
+        """Allow the hosts of these addresses, which are the indexes and wheel pages in the plan,
+        and the hosts that the user named.
+        """
         hosts: list[HostAddress] = []
         folders: list[str] = []
         for address in addresses:
             host = host_of(address)
-            # A folder of wheels has no host.
+            # A folder with wheels has no host.
             if host is not None:
                 hosts.append(host)
             elif not address.startswith(WEB):
@@ -109,34 +113,35 @@ class AllowedHosts:
         hosts += hosts_named_by_person()
         self.hosts = tuple(dict.fromkeys(hosts))
         self.folders = tuple(folders)
-        """The indexes and pages on disk, as addresses that end with a slash."""
+        """The URLs of indexes and pages on disk, with a slash at the end."""
         patterns: list[str] = []
         for host in self.hosts:
             patterns += documented_file_hosts(host)
         self.patterns = tuple(patterns)
 
     def allows(self, host: HostAddress | None) -> bool:
-        """Whether a host is allowed: it is one of the hosts, or a documented file host of one of
-        them."""
+        """Whether a host is allowed, because it is one of the hosts or a documented file host of
+        one of them.
+        """
         if host is None:
             return False
         if host in self.hosts:
             return True
-        # What an operator documents is always reached by https.
+        # Documented file hosts are always reached over https.
         is_https = host.port == PORTS["https"]
         return is_https and any(fnmatchcase(host.name, pattern) for pattern in self.patterns)
 
     def require(self, url: str) -> None:
-        """Raise Unreached if a URL's host is not allowed; folders have no host."""
+        """Raise Unreached if a URL's host is not allowed. A folder has no host, so it passes."""
         host = host_of(url)
         if host is not None and not self.allows(host):
             raise self.refusal([host])
 
     def require_file(self, url: str, project: str) -> None:
-        """Raise `Unreached` for a file of this machine to which a web page must have led.
+        """Raise `Unreached` for a file on this machine if only a web page can have led to it.
 
-        A file on disk comes from a folder that was shown. The page of an index on disk may also
-        lead elsewhere on this disk: of a project that this index has.
+        A file on disk must be in a folder that was shown to the user. An index on disk may also
+        link to files elsewhere, but only for projects that it contains.
         """
         path = unquote(url)
         for folder in self.folders:
@@ -166,7 +171,7 @@ class AllowedHosts:
 
 
 def folder_uri(folder: str) -> str:
-    """The address of a folder, not encoded, with a slash at its end.
+    """The `file://` address of a folder, not encoded, with a slash at its end.
 
     >>> folder_uri("/home/ann/my wheels")
     'file:///home/ann/my wheels/'
@@ -195,11 +200,11 @@ def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:
 
 
 def hosts_named_by_person() -> tuple[HostAddress, ...]:
-    """The additional hosts that the person names in GPUSETUP_FILE_HOSTS."""
+    """The additional hosts that the user names in GPUSETUP_FILE_HOSTS."""
     hosts: list[HostAddress] = []
     for text in os.environ.get(NAMED_BY_PERSON, "").split():
         host = host_named(text)
-        # What is no host allows nothing.
+        # A text that is not a host is ignored.
         if host is not None:
             hosts.append(host)
     return tuple(hosts)

@@ -1,4 +1,4 @@
-"""The indexes in a person's settings for uv or, if there are none, for pip."""
+"""The indexes in the user's settings for uv or, if there are none, for pip."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gpusetup.uv.hosts import documented_file_hosts, host_of
 from gpusetup.uv.program import ASK_SECONDS, clean_environment, uv_program
 
 NAMED = re.compile(r"([\w.-]+)=(.+)")
-"""How a variable names an index: `corp=https://packages.example/simple`."""
+"""An index in a variable that has a name, such as `corp=https://packages.example/simple`."""
 OPTIONS = ("authenticate", "ignore-error-codes", "cache-control", "format", "exclude-newer")
-"""What `[[index]]` may say besides, which uv is told too."""
+"""Further keys of an `[[index]]` table that are passed to uv."""
 
 
 class Index(Frozen):
@@ -30,10 +30,10 @@ class Index(Frozen):
 
     url: str
     source: str
-    """The variable or file that names it."""
+    """The variable or file that names the index."""
     name: str | None = None
     login: tuple[str, str] | None = None
-    """User and password; the password is empty where a keyring has it."""
+    """User and password; the password is empty if a keyring has it."""
     is_default: bool = False
     options: Mapping[str, Any] = {}
 
@@ -48,7 +48,7 @@ class Index(Frozen):
 
     @property
     def shown(self) -> str:
-        """The index as text for people: its host, the setting that names it, and the hosts of its
+        """The index as text for the user: its host, the setting that names it, and the hosts of its
         files.
 
         >>> Index(url="https://packages.example/simple", source="UV_INDEX").shown
@@ -63,15 +63,15 @@ class Index(Frozen):
 def indexes_of(sources: tuple[SettingsSource, ...]) -> tuple[Index, ...]:
     """The indexes in uv's settings: extra indexes in order, the default index last.
 
-    An index that counts only for packages that a project assigns to it (`explicit`) is left out:
-    the sources of a project are not read.
+    An index that only serves packages which a project assigns to it (`explicit`) is left out,
+    because gpusetup does not read a project's sources.
     """
     extra: list[Index] = []
     default: Index | None = None
     names: set[str] = set()
     for source in sources:
         for index in _named_in(source):
-            # uv takes the first of two indexes with one name.
+            # If two indexes have the same name, uv uses the first.
             if index.name and index.name in names:
                 continue
             names.add(index.name or "")
@@ -89,7 +89,7 @@ def _named_in(source: SettingsSource) -> Iterator[Index]:
         if not isinstance(rows, list):
             continue
         for row in rows:
-            # A variable has addresses, a file has tables. An explicit index counts only for
+            # A variable contains URLs, a file contains tables. An explicit index only serves
             # packages that a project assigns to it.
             table = row if isinstance(row, dict) else {"url": row}
             is_explicit = table.get("explicit")
@@ -105,7 +105,7 @@ def _index(table: Mapping[str, Any], source: SettingsSource, *, is_default: bool
     """An index from one setting, with the login from its URL or from variables."""
     address = str(table.get("url", ""))
     name = table.get("name")
-    # `corp=https://...`; an address may have `=` too, but only after its first slash.
+    # Matches `corp=https://...`. A URL may also contain `=`, but only after its first slash.
     named = NAMED.fullmatch(address)
     if named and "/" not in named[1]:
         name = named[1]
@@ -152,13 +152,13 @@ def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
     """The indexes in pip's settings: extra indexes first, the default index last."""
     indexes: list[Index] = []
     folder = working_folder()
-    # The default index comes last, as everywhere. pip allows several in one setting.
+    # As everywhere, the default index comes last. pip accepts several URLs in one setting.
     for key in ("extra-index-url", "index-url"):
         source = SettingsSource(name=f"pip's {key}", values={}, folder=folder)
         is_default = key == "index-url"
         addresses = pip.get(key, "").split()
         for address in addresses:
-            # pip's files name no index, so that its login can only stand in the address.
+            # pip's settings give an index no name, so its login can only be in the URL.
             index = _index({"url": address}, source, is_default=is_default)
             indexes.append(index)
     return tuple(indexes)
@@ -168,9 +168,9 @@ def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
 def usual_default() -> Index | None:
     """The default index that is built into uv; None if uv does not print it.
 
-    It is asked rather than written down here, because it is uv's to decide.
+    uv is asked for it instead of storing it here, because a uv release may change it.
     """
-    # Offline and without requirements uv only prints what it would ask.
+    # With `--offline` and no requirements, uv only prints the index that it would use.
     options = ("--no-config", "--emit-index-url", "--no-header", "--quiet", "--offline")
     python = ("--python", sys.executable)
     argv = (uv_program(), "pip", "compile", *options, *python, "-")
@@ -192,12 +192,12 @@ def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str
     """The indexes with new names, and the environment variables that pass their logins to uv under
     these names.
 
-    A login stands in no file and no argument, which others may read.
+    Logins are not written to files or arguments, because other users may be able to read those.
     """
     renamed: list[Index] = []
     logins: dict[str, str] = {}
     for number, index in enumerate(indexes, start=1):
-        # A name of the person's could be that of torch's index in the question.
+        # A name from the user's settings could be the same as that of torch's index in the request.
         name = f"index-{number}"
         renamed.append(replace(index, name=name))
         if index.login:
@@ -214,7 +214,8 @@ def login_variables(name: str, login: tuple[str, str]) -> dict[str, str]:
     """
     user, password = login
     variables = {f"UV_INDEX_{name}_USERNAME": user}
-    # Without a password uv asks the keyring for it; an empty one would be taken as it is.
+    # Without a password variable, uv asks the keyring. An empty variable would count as an empty
+    # password.
     if password:
         variables[f"UV_INDEX_{name}_PASSWORD"] = password
     return variables

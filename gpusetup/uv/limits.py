@@ -1,8 +1,8 @@
-"""The person's settings that limit versions in every installation: constraints, overrides and
+"""The user's settings that limit versions in every installation: constraints, overrides and
 exclusions.
 
-They are read as data. A line that would bring a file from an address that no index shows, or that
-would replace the torch that was chosen, does not count and is named.
+They are read as data. A line does not apply if it would fetch a file from a URL that is not shown
+to the user, or would replace the chosen torch; a note then names it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ from gpusetup.model.logins import without_logins
 from gpusetup.uv.configuration import SettingsSource
 
 MOST_BYTES = 1 << 20
-"""Of a file of constraints."""
+"""The maximum size of a constraints file."""
 GUARD = "/gpusetup-constraints.txt"
-"""How the name of a file ends that `gpusetup guard` wrote: it holds back other installers only."""
+"""The end of the name of a file that `gpusetup guard` wrote. Such a file only restrains other
+installers.
+"""
 KINDS = {"constraint": "constraints", "override": "overrides", "exclude": "exclusions"}
-"""How a setting's name begins, and what it holds."""
+"""Maps the beginning of a setting's name, as in `constraint-dependencies`, to the kind of limits
+that it contains.
+"""
 
 
 class Limits(Frozen):
@@ -39,8 +43,9 @@ class Limits(Frozen):
 
 
 def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
-    """The limits from all variables and files with settings, with a note for each place that
-    contributes."""
+    """The limits from all variables and files with settings, with a note for each source that
+    contributes.
+    """
     lines: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
     notes: list[str] = []
     for source in sources:
@@ -48,7 +53,7 @@ def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
             written = _lines_in(source, prefix)
             counted, refused = _counted(written, _may_count(kind))
             lines[kind] += counted
-            # Both are said: uv's own sentence does not name where a limit comes from.
+            # Name the source in both cases, because uv does not say where a limit comes from.
             if counted:
                 notes.append(f"{source.name} counts ({kind}): {', '.join(counted)}")
             if refused:
@@ -62,24 +67,26 @@ def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
 
 
 def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
-    """Yields the lines of one place: those that it contains, and those in the files that it
-    names."""
+    """Yields the lines of one source: those that it contains itself, and those in the files that it
+    names.
+    """
     written = source.values.get(f"{prefix}-dependencies")
     if isinstance(written, list):
         yield from map(str, written)
-    # Variables name files, settings have the lines themselves.
+    # Variables name files, while settings in a file contain the lines themselves.
     files = source.values.get(f"{prefix}-files")
     if not isinstance(files, list):
         return
     for name in map(str, files):
-        # The guard holds other installers back, not the one that changes torch on purpose.
+        # The guard file restrains other installers, but gpusetup changes torch on purpose.
         if not name.endswith(GUARD):
             yield from _lines_of_file(name, source)
 
 
 def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
-    """Yields the lines of a file without comments; a URL is yielded as it is. Raises BadInput if
-    the file cannot be read."""
+    """Yields the lines of a file without comments. A URL instead of a file is yielded unchanged.
+    Raises BadInput if the file cannot be read.
+    """
     parts = urlsplit(name)
     if parts.scheme in ("http", "https"):
         yield name
@@ -98,7 +105,7 @@ def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
 def _counted(
     lines: Iterator[str], may_count: Callable[[Requirement], bool]
 ) -> tuple[list[str], list[str]]:
-    """The lines that apply, and the lines that do not."""
+    """The lines that apply, and those that do not."""
     counted: list[str] = []
     refused: list[str] = []
     for line in lines:
@@ -115,13 +122,14 @@ def _counted(
 
 
 def _may_count(kind: str) -> Callable[[Requirement], bool]:
-    """A function that tells whether a requirement may apply as this kind of limit."""
+    """Returns a function that tells whether a requirement may apply as this kind of limit."""
 
     def may_count(requirement: Requirement) -> bool:
-        # A file by its address would come from a host that is not shown before it is fetched.
+        # A file given by its URL would come from a host that the user has not been shown.
         if requirement.url:
             return False
-        # An override or an exclusion replaces what is asked for, also the chosen torch.
+        # An override or an exclusion replaces the requested version, which could be the chosen
+        # torch.
         is_torch = canonicalize_name(requirement.name) in FAMILY
         return kind == "constraints" or not is_torch
 

@@ -1,8 +1,8 @@
 """Asks torch's own index for builds that are not in the catalog (`resolve --refresh`).
 
-The answer is a page that a stranger may have written: it is read up to a size and within a time,
-and of its links only file names count that are those of torch's wheels. No address of the page goes
-into an answer or a command.
+The page may come from an untrusted server. So it is read within limits of size and time, and only
+links whose file names are those of torch wheels are used. No URL from the page appears in a result
+or a command.
 """
 
 from __future__ import annotations
@@ -27,27 +27,30 @@ if TYPE_CHECKING:
     from requests import Response
 
 TIMEOUTS = (5.0, 10.0)
-"""Seconds for the connection and between two parts of the answer."""
+"""Timeouts in seconds, for connecting and between two parts of the response."""
 WHOLE_SECONDS = 30.0
-"""For the whole page: one that drips is given up."""
+"""The time limit in seconds for the whole page, in case a server sends it very slowly."""
 MOST_BYTES = 32 << 20
-"""Of the page. torch's page of all wheels, with every backend since 2016, has some megabytes."""
+"""The maximum size of the page. torch's page with all wheels, for every backend since 2016, has a
+few megabytes.
+"""
 MOST_WHEELS = 50_000
-"""Of a page: torch's own has some thousands; more than these are not looked at."""
+"""The maximum number of wheels read from a page; torch's own page has a few thousand."""
 LINK = re.compile(r"<a\b(?P<attributes>[^<>]{0,2000})>", re.IGNORECASE)
 WHEEL = re.compile(r"""href\s*=\s*["']?(?P<path>[^"'#<>=\s]{1,1000}\.whl)""", re.IGNORECASE)
-"""Both stop at the next letter that may begin another one: a page of nothing but beginnings must
-not take longer than it is long."""
+"""Both patterns stop at a character that may begin another match. Otherwise a page that consists
+only of such beginnings would take quadratic time.
+"""
 
 
 class LiveIndex(Frozen):
-    """What the index lists now: the catalog with the new builds added."""
+    """The builds that the index lists now: the catalog with the new builds added."""
 
     catalog: Catalog
     places: frozenset[Place]
-    """Torch, backend, system and machine of the builds that the table lacks."""
+    """Torch, backend, system and machine of the builds that the catalog lacks."""
     url: str
-    """The page that was asked, without a login."""
+    """The URL of the page that was read, without a login."""
 
     @property
     def host(self) -> str:
@@ -67,7 +70,8 @@ class LiveIndex(Frozen):
 def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], None]) -> LiveIndex:
     """The builds for a backend (or all backends, for `auto`) that torch's index lists now.
 
-    Unreached if it gives no usable answer; Unsatisfiable if it has no such backend.
+    Raises Unreached if the index gives no usable answer, and Unsatisfiable if it has no such
+    backend.
     """
     folder = "" if backend == "auto" else f"/{backend}"
     address = f"{root.rstrip('/')}{folder}/torch/"
@@ -88,8 +92,8 @@ def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], N
 
 
 def wheel_names(page: str) -> list[tuple[str, str]]:
-    """The wheels that a page links to, as (last folder of the URL, file name); withdrawn ones (PEP
-    592) are left out.
+    """Returns the wheels that a page links to, as (last folder of the URL, file name); withdrawn
+    ones (PEP 592) are left out.
 
     >>> wheel_names('<a href="/whl/cu134/torch-2.16.0%2Bcu134-cp311-cp311-win_amd64.whl#x=1">')
     [('cu134', 'torch-2.16.0+cu134-cp311-cp311-win_amd64.whl')]
@@ -172,14 +176,14 @@ def read_within(answer: Response, shown: str, deadline: float) -> str:
 
 
 def known_backends(catalog: Catalog) -> str:
-    """The backends of the newest torch in the catalog, as text."""
+    """The backends of the newest torch in the catalog, as a text for an error message."""
     newest = catalog.releases[-1].torch
     names = {build.backend for build in catalog.builds if build.torch == newest}
     return ", ".join(sorted(names))
 
 
 def hint_of(catalog: Catalog) -> str:
-    """The hint for an index that cannot be asked: use the catalog, or name a mirror."""
+    """The hint if an index cannot be asked: use the catalog, or name a mirror."""
     return (
         f"without `--refresh` gpusetup answers from its table of {catalog.as_of}; a mirror of the "
         "index is named by `--index URL`"

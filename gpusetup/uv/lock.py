@@ -1,5 +1,6 @@
-"""The files to download, read from uv's lock, and a lock with which uv downloads exactly these
-files."""
+"""Reads from uv's lock which files to download, and writes a lock with which uv downloads exactly
+these files.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from gpusetup.uv.program import ALONE, uv_program
 from gpusetup.uv.settings import PersonSettings
 
 FETCHING = {"UV_HTTP_TIMEOUT": "30", "UV_HTTP_RETRIES": "3"}
-"""Seconds and tries while uv fetches gigabytes."""
+"""uv's timeout in seconds and number of retries while it downloads gigabytes."""
 TORCH_INDEX = "torch index"
 DEFAULT_INDEX = "default index"
 
@@ -33,7 +34,7 @@ class Wheel(Frozen):
     filename: str
     url: str
     sha256: str | None = None
-    """What the index says; None where it says nothing."""
+    """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
     source: str = DEFAULT_INDEX
 
@@ -46,10 +47,9 @@ class Wheel(Frozen):
 
 
 def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: str) -> Wheel:
-    """The wheel to download for a package in a lock: the first, which is the best of those that
-    fit.
+    """The wheel to download for a package in a lock. uv lists the best of the fitting wheels first.
 
-    Unsatisfiable if it has none.
+    Raises Unsatisfiable if the package has none.
     """
     rows, name, version = package.get("wheels"), package["name"], package.get("version", "")
     if not rows:
@@ -58,7 +58,7 @@ def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: 
             hint="nothing was changed; install it by itself first, then run this again",
         )
     row = rows[0]
-    # A wheel of a folder has a path in place of an address.
+    # A wheel from a folder has a path instead of a URL.
     url = row.get("url") or Path(row["path"]).absolute().as_uri()
     return Wheel(
         name=name,
@@ -75,7 +75,7 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
     """The text of a lock file with these wheels, each with its URL and hash."""
     rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
     for wheel in wheels:
-        # An old index names no hash; the plan says so before anything is fetched.
+        # Some old indexes state no hash; the plan mentions that before anything is downloaded.
         hashes = f'{{ sha256 = "{wheel.sha256}" }}' if wheel.sha256 else "{}"
         rows.append(
             f'[[packages]]\nname = "{wheel.name}"\nversion = "{wheel.version}"\n'
@@ -87,11 +87,12 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
 def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None = None) -> Step:
     """The step that downloads the wheels of a lock and unpacks them in the folder `stage`.
 
-    Each comes by its address and its hash. `hashed`: the index names a hash of every one. Settings
-    of the person about versions have done their part in the plan: uv accepts none beside a lock.
+    Each wheel is given by its URL and hash. `hashed` tells whether the index states a hash for each
+    of them. The user's settings about versions were already applied in the plan, and uv does not
+    accept any together with a lock.
     """
     options = ["--quiet", "--no-deps", "--no-build", "--preview-features", "pylock"]
-    # uv refuses the whole lock if one file of it has none.
+    # uv refuses the whole lock if a single file has no hash.
     if hashed:
         options.append("--require-hashes")
     if link_mode:
@@ -111,7 +112,7 @@ def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str
     """The environment variables for uv's download, including every index that needs a login."""
     variables = dict(FETCHING)
     named: list[str] = []
-    # A folder of wheels is no address that uv could log in at.
+    # A folder with wheels is not a URL that needs a login.
     if torch_index.startswith("http"):
         url, login = split_login(torch_index)
         named.append(f"torch={url}")
@@ -128,7 +129,7 @@ def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str
         variables["UV_OFFLINE"] = "1"
     if settings.insecure_hosts:
         variables["UV_INSECURE_HOST"] = " ".join(settings.insecure_hosts)
-    # How many files at once: a slow disk or a proxy may bear few.
+    # The number of simultaneous downloads, because a slow disk or proxy may not handle many.
     for variable, key in NUMBERS.items():
         count = settings.single(key)
         if count:

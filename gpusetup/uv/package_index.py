@@ -1,6 +1,6 @@
-"""The person's package indexes, asked through uv, with the interface that choosing packages needs.
+"""The user's package indexes, asked through uv, with the interface that choosing packages needs.
 
-Who chooses hands in one of these; it asks for another machine than this one, too.
+The caller passes such an object to `choose`. It can also ask on behalf of another machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ TITLE = "uv finds no set of versions"
 
 
 class PersonIndex:
-    """The person's indexes and torch's own indexes below a root, asked for one machine."""
+    """The user's indexes and torch's own indexes below a root URL, asked on behalf of one
+    machine."""
 
     def __init__(
         self,
@@ -38,8 +39,9 @@ class PersonIndex:
         settings: PersonSettings,
         before: Callable[[Choice, tuple[str, ...]], None],
     ) -> None:
-        """The indexes for a machine; `before` is called before the first question, and an error
-        that it raises ends the choice."""
+        """Prepare the indexes for a machine. `before` is called before the first question, and if
+        it raises an error, the choice ends.
+        """
         self.root, self.settings, self.begin = root, settings, before
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
@@ -51,7 +53,7 @@ class PersonIndex:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Sentences on where packages are looked for; without logins."""
+        """Sentences on where packages are looked for, without logins."""
         return self.settings.notes_on_places(self.torch_root)
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
@@ -74,8 +76,9 @@ class PersonIndex:
         return IndexAnswer(packages=packages, notes=locked.notes)
 
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
-        """The newest release of each package that has a wheel for the machine; empty if one of them
-        has none."""
+        """The newest release of each package that has a wheel for the machine. If one of the
+        packages has none, the result is empty.
+        """
         requirements = Requirements(family=(), index=self.root, others=names)
         try:
             locked = lock_of(self._question(requirements), self.settings, with_dependencies=False)
@@ -93,8 +96,8 @@ class PersonIndex:
     def _question(self, requirements: Requirements) -> Question:
         return Question(
             requirements=requirements,
-            # Our own Python builds nothing: without a name uv asks each of the machine's for its
-            # version.
+            # Use gpusetup's own Python, because nothing is built. Otherwise uv would start each
+            # Python on the machine to get its version.
             python=sys.executable,
             python_version=self.python_version,
             platform=self.platform,
@@ -104,8 +107,9 @@ class PersonIndex:
 
 
 def released(row: Mapping[str, Any]) -> Released:
-    """A package in uv's lock as a release, with the earliest upload date of its wheels; None as
-    date if none is stated."""
+    """A package in uv's lock as a release, with the earliest upload date of its wheels; the date is
+    None if none is stated.
+    """
     times = []
     for wheel in row.get("wheels", ()):
         time = wheel.get("upload-time")

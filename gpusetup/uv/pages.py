@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from requests import Response
 
 MOST_REDIRECTS = 5
-"""An index needs one or two: a slash at the end, and the place of a file."""
+"""The maximum number of redirects. An index needs one or two: for a slash at the end, and to the
+host of a file.
+"""
 Login = tuple[str, str]
 
 
@@ -29,10 +31,11 @@ def answered(
     timeouts: tuple[float, float],
     method: str = "GET",
 ) -> Iterator[Response]:
-    """Send a request and provide the response during the block, with its body not yet read.
+    """A context manager that sends a request and yields the response, whose body has not been read
+    yet.
 
-    `Unreached` if it would lead to a host that was not shown; RequestException if there is no
-    answer.
+    Raises `Unreached` if a redirect leads to a host that the user was not shown, and
+    RequestException if there is no response.
     """
     import requests
 
@@ -42,12 +45,12 @@ def answered(
         "timeout": timeouts,
         "stream": True,
         "verify": certificates(),
-        # Each redirect is looked at here, before anybody is asked.
+        # Each redirect is checked here, before its host is contacted.
         "allow_redirects": False,
     }
     for _ in range(MOST_REDIRECTS):
         allowed.require(url)
-        # The password is for the index alone, not for the place where it keeps its files.
+        # Only the index gets the password, not the host where it keeps its files.
         login_here = login if host_of(url) == first_host else None
         answer = requests.request(method, url, auth=login_here, **options)
         target = answer.headers.get("Location") if answer.is_redirect else None

@@ -1,4 +1,4 @@
-"""Reads pip's settings about where packages come from, from its files and variables."""
+"""Reads pip's settings that decide where packages come from, from its files and variables."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ KEYS = (
     *("index-url", "extra-index-url", "trusted-host"),
     *("cert", "proxy", "keyring-provider", "constraint"),
 )
-"""The settings that count (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
+"""The pip settings that gpusetup reads (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
 PIP_FILE = "pip.ini" if sys.platform == "win32" else "pip.conf"
 
 
 def pip_settings(prefix: str | None = None) -> dict[str, str]:
     """The values of pip's settings that matter here (`KEYS`), from its files and variables.
 
-    `[install]` of any file wins over `[global]` of any other, and a variable wins over both.
-    `prefix` adds the file of an environment, which pip reads and which only `guard` looks at: a
-    checkout may bring an environment with it, so its file decides no index of ours.
+    `[install]` in any file overrides `[global]` in all others, and a variable overrides both.
+    `prefix` adds an environment's file. pip reads that file, but here only `guard` does: an
+    environment may come with a checkout, so its file must not decide which indexes gpusetup uses.
 
-    `BadInput` for a file that is no configuration: without it, packages would come from elsewhere.
+    Raises BadInput if a file is invalid, because without it packages would come from elsewhere.
     """
     parser = RawConfigParser(strict=False)
     parser.optionxform = lambda name: name.lower().replace("_", "-")  # type: ignore[assignment]
@@ -34,7 +34,7 @@ def pip_settings(prefix: str | None = None) -> dict[str, str]:
         try:
             parser.read(path, encoding="utf-8-sig")
         except (Error, UnicodeDecodeError):
-            # The parser's own words may quote a password, so they are not shown.
+            # The parser's message is not shown, because it may quote a password.
             raise BadInput(
                 f"{path} is not a pip configuration",
                 hint="fix it (`pip config debug` shows what pip reads), or set "
@@ -63,8 +63,8 @@ def pip_variable(key: str) -> str:
 def pip_files(prefix: str | None) -> tuple[Path, ...]:
     """The configuration files that pip reads, in order; a later one overrides the earlier ones.
 
-    They are the machine's, the user's, the environment's, and the one that PIP_CONFIG_FILE names
-    (https://pip.pypa.io/en/stable/topics/configuration/#location).
+    These are the files of the machine, the user and the environment, and the one that
+    PIP_CONFIG_FILE names (https://pip.pypa.io/en/stable/topics/configuration/#location).
     """
     named_file = os.environ.get("PIP_CONFIG_FILE")
     if named_file == os.devnull:
@@ -75,7 +75,7 @@ def pip_files(prefix: str | None) -> tuple[Path, ...]:
     if os.name == "nt":
         machine_folder /= "pip"
     files = [machine_folder / PIP_FILE, home / ".pip" / PIP_FILE, Path(config, "pip", PIP_FILE)]
-    # In pip's order the environment's file comes after the user's.
+    # In pip's order, the environment's file comes after the user's.
     if prefix:
         files.append(Path(prefix, PIP_FILE))
     if named_file:

@@ -17,34 +17,38 @@ from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.certificates import has_system_store
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
-"""Seconds and tries while uv is asked, so that a dead host is reported within 15 s."""
+"""uv's timeout in seconds and number of retries for a question, so that an unreachable host is
+reported within 15 s.
+"""
 ASK_SECONDS = 30.0
-"""For a question that needs no network."""
+"""The time limit in seconds for a question that needs no network."""
 ALONE = ("--no-config",)
-"""Keeps uv from every configuration file, in whatever folder."""
+"""Keeps uv from reading any configuration file, in any folder."""
 LEFTOVER_SECONDS = 86_400.0
-"""A question takes minutes; a folder that is a day old was left by a run that was killed."""
+"""One day, in seconds. A private folder that is older was left by a run that was killed, because a
+question only takes minutes.
+"""
 
 PASSED_ON = (
-    # Where programs, certificates and the login files of the person are.
+    # The paths of programs, certificates and the user's login files.
     *("HOME", "USER", "LOGNAME", "PATH", "NETRC", "XDG_DATA_HOME", "UV_CREDENTIALS_DIR"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT"),
-    # The way into the network.
+    # The proxies to the network.
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
-    # A Python that a cluster's module or conda provides may need these to start.
+    # A Python from a cluster's module or from conda may need these to start.
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
     *("LANG", "LC_ALL", "LC_CTYPE"),
-    # Windows starts no program without these.
+    # On Windows, no program starts without these.
     *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "PROGRAMDATA"),
     *("USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA"),
 )
-"""The only variables of the person that uv sees as they are."""
+"""The only environment variables of the user that uv gets unchanged."""
 FOR_A_KEYRING = (
     *("DBUS_", "XDG_RUNTIME_DIR", "DISPLAY", "KEYRING_", "PYTHON_KEYRING_", "AWS_"),
     *("GOOGLE_", "CLOUDSDK_", "AZURE_", "ARTIFACTS_", "GNUPGHOME"),
 )
-"""How the variables begin that a keyring program may need, where the person uses one."""
+"""The first letters of variables that a keyring program may need, if the user has one."""
 
 
 def uv_program() -> str:
@@ -55,8 +59,9 @@ def uv_program() -> str:
 
 
 def own_cache() -> Path:
-    """The folder of gpusetup's own uv cache; the person's cache is not used, because it is not
-    trusted."""
+    """The folder of gpusetup's own uv cache. The user's cache is not used, because it is not
+    trusted.
+    """
     return own_folder("uv")
 
 
@@ -68,11 +73,12 @@ def emptying_the_cache() -> str:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Provide a new folder in gpusetup's cache that only this user can enter, and delete it after
-    the block.
+    """A context manager that creates a folder in gpusetup's cache that only this user can enter,
+    and deletes it after the block.
 
-    It does not lie below TMPDIR: uv looks into the parents of a question, and in /tmp any user may
-    put a file that decides where packages come from. Nor can it lie in uv's cache: uv refuses that.
+    The folder is not below TMPDIR, because uv searches the parent folders and in /tmp any user
+    could put a file that decides where packages come from. Nor can it be in uv's cache, because uv
+    refuses that.
     """
     questions = own_folder("questions")
     with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
@@ -88,17 +94,17 @@ def _drop_leftovers(questions: Path) -> None:
     """Remove the private folders of runs that were killed more than a day ago."""
     oldest = time.time() - LEFTOVER_SECONDS
     for folder in questions.iterdir():
-        # Another run may remove the same folder at the same time.
+        # Another run may be removing the same folder.
         with suppress(OSError):
             if folder.stat().st_mtime < oldest:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) -> dict[str, str]:
-    """The environment variables for uv: a few of the person's, `more`, and those that gpusetup
-    sets.
+    """The environment variables for uv: a few of the user's, `more`, and those that gpusetup sets.
 
-    None of uv's, pip's or Python's variables is in it. `more` has what was read as data.
+    It contains none of the variables for uv, pip or Python. `more` contains settings that were read
+    as data.
     """
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     if keyring:
@@ -112,7 +118,7 @@ def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) ->
         **LIMITS,
         **more,
         "UV_CACHE_DIR": str(own_cache()),
-        # A Python is never downloaded: the environment's own is what counts.
+        # uv must never download a Python, because the packages are for the environment's own.
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
         "NO_COLOR": "1",
@@ -124,7 +130,7 @@ def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) ->
 
 def venv_step(folder: str, base: str) -> Step:
     """The step that creates an environment in a folder that already contains gpusetup's store."""
-    # Without `--no-project` uv reads the project of the working folder for its Python.
+    # Without `--no-project`, uv reads the working folder's project to choose a Python.
     options = (*ALONE, "--no-project", "--quiet", "--allow-existing")
     argv = (uv_program(), "venv", *options, "--python", base, folder)
     return Step(argv=argv, title="make the environment", timeout_seconds=120.0)

@@ -1,8 +1,9 @@
-"""Asks uv which packages go together, in a private folder and with all settings passed explicitly.
+"""Asks uv which packages work together, in a private folder and with all settings passed
+explicitly.
 
-The question is a project of its own and the root of a workspace of its own, so that uv looks into
-no parent folder. torch and its companions come from torch's own index and from no other (an
-explicit index of uv); everything else comes from the indexes that the person's settings name.
+The question is its own project and the root of its own workspace, so that uv does not search the
+parent folders. torch and its companions come only from torch's own index (an explicit index of uv);
+everything else comes from the indexes in the user's settings.
 """
 
 from __future__ import annotations
@@ -37,19 +38,22 @@ COMPILE = ("--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
 PROJECT = "pyproject.toml"
 MAKE_ROOM = "nothing was changed; make room there"
 MOST_ROUNDS = 5
-"""How often uv is asked again without the pre-releases of its answer; each round names new ones."""
+"""How often uv is asked again with the pre-releases of its last answer forbidden; each round may
+find new ones.
+"""
 Disallowed = frozenset[str]
-"""The packages of which no pre-release may be taken."""
+"""The packages whose pre-releases uv must not use."""
 Rows = dict[str, Mapping[str, Any]]
-"""Name -> what uv says of a package that comes, its `version` among it."""
+"""Maps a package's name to uv's data about it, such as its `version`."""
 
 
 class Requirements(Frozen):
-    """The request to uv: torch and its companions from one index, other packages from the person's
-    indexes."""
+    """The request to uv: torch and its companions from one index, other packages from the user's
+    indexes.
+    """
 
     family: tuple[str, ...]
-    """`torch==2.9.1+cu128`."""
+    """The requirements for torch and its companions, such as `torch==2.9.1+cu128`."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     index: str
@@ -70,7 +74,8 @@ class Requirements(Frozen):
         rows = [
             f'[project]\nname = "{QUESTION}"\nversion = "0"',
             f"dependencies = {json.dumps([*self.family, *self.others])}",
-            # The root of its own workspace: without it uv looks for one in the parent folders.
+            # It is the root of its own workspace, because otherwise uv looks for one in the parent
+            # folders.
             "[tool.uv.workspace]\nmembers = []",
             f"[[tool.uv.index]]\n{self.index_table}[tool.uv.sources]",
             *(f'{name} = {{ index = "torch" }}' for name in self.names),
@@ -104,37 +109,39 @@ class Requirements(Frozen):
 
 
 class Question(Frozen):
-    """A request to uv, and the Python and platform that it is for."""
+    """A request to uv, with the Python and the platform that it is for."""
 
     requirements: Requirements
     python: str
-    """The interpreter."""
+    """The path of the Python interpreter."""
     python_version: str
-    """Its version, or that of the machine that is meant."""
+    """The Python version of the environment or of the described machine."""
     platform: str | None = None
-    """uv's name of another machine's platform; None is this one."""
+    """uv's name for another machine's platform; None for this machine."""
     environment: Mapping[str, str] = {}
     wheels_folder: str | None = None
-    """The folder that holds every wheel; then no index is asked."""
+    """The folder that contains every wheel; if it is set, no index is asked."""
     title: str
-    """How the error begins where uv has no answer."""
+    """The beginning of the error message if uv finds no answer."""
 
     @property
     def addresses(self) -> tuple[str, ...] | None:
-        """The URL of torch's index, which is used in addition to the person's; None if no index is
-        used."""
+        """The URL of torch's index, which is used in addition to the user's indexes; None if no
+        index is used.
+        """
         if self.wheels_folder:
             return None
         return (split_login(self.requirements.index)[0],)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """uv's command-line options. They forbid building, because a source distribution runs its
-        author's code."""
+        """uv's command-line options. They forbid building, because building a source distribution
+        runs its author's code.
+        """
         options = ["--no-build", "--python", self.python]
         if self.platform:
             options += ["--python-platform", self.platform, "--python-version", self.python_version]
-        # With its own folder uv is kept from the network altogether.
+        # With a folder of wheels, uv must not use the network at all.
         if self.wheels_folder:
             links = Path(self.wheels_folder).as_uri()
             options += ["--no-sources", "--no-index", "--find-links", links, "--offline"]
@@ -163,7 +170,7 @@ def lock_of(
 ) -> Locked:
     """The packages and files that meet the requirements, from uv's lock.
 
-    Unsatisfiable if nothing does; Unreached if an index gives no answer.
+    Raises Unsatisfiable if nothing meets them, and Unreached if an index does not respond.
     """
     words = ["compile", *COMPILE]
     if not with_dependencies:
@@ -182,7 +189,8 @@ def lock_of(
 def changes_of(question: Question, settings: PersonSettings) -> Changes:
     """The packages that uv would install into the existing environment.
 
-    The family is always looked up again: another build of the same version may be installed.
+    torch and its companions are always looked up again, because another build of the same version
+    may be installed.
     """
     words = ["install", "--dry-run", "--output-format", "json"]
     for name in question.requirements.names:
@@ -199,16 +207,17 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
 
 
 def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Rows) -> None:
-    """Raise `Unreached` if a file in a result is on a host, or in a folder, that was not shown.
+    """Raise `Unreached` if a file in a result is on a host, or in a folder, that was not shown to
+    the user.
 
-    A link to a file of this machine passes by our proxy, and uv may answer from its cache, for
-    which it connects to nobody.
+    The proxy does not see a link to a file on this machine. uv may also answer from its cache
+    without a connection.
     """
     if question.addresses is None:
         return
     allowed = AllowedHosts((*question.addresses, *settings.addresses))
     for name, row in rows.items():
-        # The best file is the one that comes.
+        # uv would install the first file, which is the best one.
         for wheel in row.get("wheels", ())[:1]:
             url = str(wheel.get("url") or Path(wheel.get("path", "")).absolute().as_uri())
             if url.startswith(ON_DISK):
@@ -219,11 +228,11 @@ def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Row
 
 @contextmanager
 def lock_file_removed(python: str) -> Iterator[None]:
-    """After the block, remove the empty `.lock` file that uv leaves in an environment that it only
-    read.
+    """A context manager that afterwards removes the empty `.lock` file which uv leaves in an
+    environment, even if it only reads.
 
-    uv locks an environment by its file `.lock`, also for a dry run, which should leave no trace. A
-    file that was there before is another uv's.
+    uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace. A
+    file that existed before belongs to another uv process.
     """
     lock = Path(python).parent.parent / ".lock"
     was_there = lock.exists()
@@ -237,11 +246,13 @@ def lock_file_removed(python: str) -> Iterator[None]:
 
 
 def _planned(output: Output) -> Rows:
-    """Name -> version of the packages that a dry run of uv would install. Raises ToolFailed if its
-    output cannot be read."""
+    """The versions of the packages that a dry run of uv would install, by name. Raises ToolFailed
+    if its output cannot be read.
+    """
     try:
         changes = json.loads(output.stdout)["changes"]
-        # What is only removed does not come; a replaced package is listed once more as installed.
+        # A package that is only removed does not count; a replaced package is also listed as
+        # installed.
         coming = [change for change in changes if change["action"] != "uninstalled"]
         return {change["name"]: {"version": change["version"]} for change in coming}
     except (ValueError, KeyError, TypeError) as problem:
@@ -254,7 +265,7 @@ def _ask(
 ) -> Output:
     """Run uv and return its output; if it fails, raise the matching gpusetup error.
 
-    Nothing of the question is in its arguments, which other users may read.
+    The command line contains nothing of the request, because other users may be able to read it.
     """
     if settings.single("no-index") and not question.wheels_folder:
         raise _no_index(settings)
@@ -264,10 +275,10 @@ def _ask(
         folder = world.folder
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
             limits = _write_question(question, settings, world, disallowed)
-        # The two commands name a project in different ways. uv runs in its folder: of the whole
-        # path it would take no byte that is not UTF-8.
+        # The two commands name a project differently. The names are relative to uv's working
+        # folder, because uv rejects an absolute path with bytes that are not UTF-8.
         named = f"--requirement={PROJECT}" if verb == "install" else PROJECT
-        # The one file of settings is ours; no other is looked for.
+        # gpusetup's settings file is the only one; uv does not look for others.
         configuration = ("--config-file", CONFIGURATION)
         argv = (uv_program(), "pip", verb, *ALONE, *configuration, *question.options)
         output = run(
@@ -291,8 +302,9 @@ def _ask(
 
 
 def _offline(settings: PersonSettings, output: Output) -> Blocked:
-    """The error for a request that uv's cache alone could not answer, because the person's settings
-    forbid the network."""
+    """The error for a request that uv could not answer from its cache. The user's settings forbid
+    the network.
+    """
     source = settings.source_of("offline")
     return Blocked(
         f"No index may be asked, because {source} sets offline, and uv's cache does not have all "
@@ -303,7 +315,7 @@ def _offline(settings: PersonSettings, output: Output) -> Blocked:
 
 
 def _no_index(settings: PersonSettings) -> Blocked:
-    """The error if the person's settings forbid using any index."""
+    """The error if the user's settings forbid using any index."""
     source = settings.source_of("no-index")
     return Blocked(
         f"No index may be asked, because {source} sets no-index",
@@ -313,8 +325,9 @@ def _no_index(settings: PersonSettings) -> Blocked:
 
 
 def _environment(question: Question, settings: PersonSettings) -> dict[str, str]:
-    """The environment variables for a request: the person's, those of the question, and the login
-    for torch's index."""
+    """The environment variables for a request: the user's, those of the question, and the login for
+    torch's index.
+    """
     variables = dict(question.environment)
     _, login = split_login(question.requirements.index)
     if login:
@@ -328,13 +341,13 @@ def _write_question(
     """Write the files of a request into uv's folder, and return the options that name the files
     with limits."""
     configuration = ""
-    # In a folder of wheels there is no index, and so nothing of the person's to hand over.
+    # With a folder of wheels no index is used, so the user's settings are not needed.
     if not question.wheels_folder:
         changes: dict[str, Mapping[str, Any]] = {}
         if disallowed:
             changes["prerelease-package"] = dict.fromkeys(sorted(disallowed), "disallow")
         if settings.single("exclude-newer"):
-            # torch's index states no dates: with a limit by date it would have nothing at all.
+            # torch's index states no dates, so with a limit by date it would seem empty.
             by_package = settings.single("exclude-newer-package")
             limits_by_date = by_package if isinstance(by_package, dict) else {}
             without_limit = dict.fromkeys(question.requirements.names, False)
@@ -366,16 +379,16 @@ def _write_question(
 def _without_prereleases(
     question: Question, settings: PersonSettings, ask: Callable[[Disallowed], Rows]
 ) -> tuple[Rows, tuple[str, ...]]:
-    """uv's result without pre-releases that the person did not request, and a note about each one
+    """uv's result without pre-releases that the user did not request, and a note about each one
     that remains.
 
-    Nothing is built here, so that for uv a project without wheels has only its old pre-releases
-    that do have one: it would take a development version from years ago. If a project has a regular
-    release, uv is asked again without its pre-releases; without any, its pre-release is what there
-    is.
+    Because gpusetup builds nothing, uv ignores releases without a wheel. Of a project whose only
+    wheels are old pre-releases, it would take a development version from years ago. If a project
+    has a regular release, uv is therefore asked again without its pre-releases. Otherwise its
+    pre-release is used.
     """
     answer = ask(frozenset())
-    # The person filled that folder, or has said how pre-releases are to be treated.
+    # The user filled that folder, or has decided in a setting how to treat pre-releases.
     if question.wheels_folder or settings.single("prerelease"):
         return answer, ()
     requirements = question.requirements
@@ -406,14 +419,14 @@ def _without_prereleases(
 
 
 def _prereleases(answer: Rows, expected: frozenset[str]) -> dict[str, str]:
-    """Name -> version of the packages in a result that are pre-releases and not expected."""
+    """The versions of the packages in a result that are unexpected pre-releases, by name."""
     prereleases: dict[str, str] = {}
     for name, row in answer.items():
         version = str(row.get("version", ""))
         try:
             is_prerelease = Version(version).is_prerelease
         except InvalidVersion:
-            # uv says nothing of the version of a folder or an address.
+            # uv states no version for a package from a folder or a URL.
             continue
         if is_prerelease and canonicalize_name(name) not in expected:
             prereleases[name] = version

@@ -10,16 +10,17 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 MOST_HEAD_BYTES = 1 << 16
-"""Of the head of a request: uv's have one kilobyte."""
+"""The maximum size of a request's header; uv's have about one kilobyte."""
 PART_BYTES = 1 << 20
-"""How much is moved at once."""
+"""How many bytes are transferred at once."""
 HOP_BY_HOP = ("connection", "proxy-connection", "proxy-authorization", "keep-alive")
-"""Header lines that are meant for a proxy (RFC 9110, 7.6.1)."""
+"""Header fields that are meant for a proxy only (RFC 9110, 7.6.1)."""
 
 
 def read_head(connection: socket.socket) -> tuple[list[str], bytes]:
-    """The lines of an HTTP header, and the bytes received after it. Raises ValueError if the header
-    does not end."""
+    """The lines of an HTTP header, and the bytes that were received after it. Raises ValueError if
+    the header does not end.
+    """
     data = b""
     while b"\r\n\r\n" not in data:
         part = connection.recv(1 << 14)
@@ -42,10 +43,10 @@ def read_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -> bytes:
-    """An unencrypted proxy request in the form that the host itself (or another proxy) expects.
+    """A plain HTTP proxy request in the form that the host itself (or another proxy) expects.
 
-    The connection ends with its answer: the next request may be for another host, and is looked at
-    again. `whole_address`: another proxy comes first, which needs it.
+    The connection ends after the response, because the next request may be for another host and
+    must be checked again. `whole_address` is for another proxy, which needs the full URL.
     """
     method, target, version = head[0].split(" ", 2)
     if not whole_address:
@@ -60,10 +61,10 @@ def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -
 
 
 def last_answer(server: socket.socket) -> bytes:
-    """The first bytes of a response, with a header that says that the connection ends; unchanged if
-    they are not HTTP.
+    """The first bytes of a response, with a header that announces the end of the connection;
+    unchanged if they are not HTTP.
 
-    uv would use the connection again for its next request, and find it closed.
+    Without that header, uv would send its next request over the same connection and find it closed.
     """
     data = b""
     while b"\r\n\r\n" not in data and len(data) <= MOST_HEAD_BYTES:
@@ -91,7 +92,7 @@ def refuse(client: socket.socket, status: str) -> None:
 
 def relay(client: socket.socket, server: socket.socket) -> None:
     """Transfer bytes in both directions until both sides have ended."""
-    # uv has limits of its own for a host that says nothing.
+    # uv has its own timeouts for a host that sends nothing.
     client.settimeout(None)
     upwards = threading.Thread(target=carry, args=(client, server), daemon=True)
     upwards.start()
@@ -100,9 +101,10 @@ def relay(client: socket.socket, server: socket.socket) -> None:
 
 
 def carry(source: socket.socket, target: socket.socket) -> None:
-    """Transfer bytes in one direction until the source ends, then tell the target."""
+    """Transfer bytes in one direction until the source ends, then close the target for writing."""
     try:
-        # Linux moves them inside the kernel; what is encrypted by us has to pass through Python.
+        # On Linux, splice moves the bytes inside the kernel. Connections that gpusetup encrypts
+        # must go through Python.
         is_plain = not isinstance(source, ssl.SSLSocket) and not isinstance(target, ssl.SSLSocket)
         if hasattr(os, "splice") and is_plain:
             splice_all(source, target)
@@ -110,7 +112,7 @@ def carry(source: socket.socket, target: socket.socket) -> None:
             while part := source.recv(PART_BYTES):
                 target.sendall(part)
     except OSError:
-        # One side hung up: the other one must not wait for it.
+        # If one side closed its connection, the other one must not wait for it.
         for connection in (source, target):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""The releases of a project that an index lists, including those without a wheel.
+"""Finds the releases of a project that an index lists, including those without a wheel.
 
-uv is asked to build nothing, so that it does not see releases that exist only as source. The
-index's own page shows them (https://packaging.python.org/specifications/simple-repository-api/).
+uv is not allowed to build, so it does not see releases that only exist as source code. The index's
+own page lists them (https://packaging.python.org/specifications/simple-repository-api/).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from gpusetup.uv.settings import PersonSettings
 
 TIMEOUTS = (5.0, 6.0)
-"""Seconds for the connection and between two parts of the page, as for uv."""
+"""Timeouts in seconds, for connecting and between two parts of the page, as for uv."""
 WHOLE_SECONDS = 20.0
-"""For the whole page: one that drips is given up."""
+"""The time limit in seconds for the whole page, in case a server sends it very slowly."""
 MOST_BYTES = 32 << 20
-"""Of a page; the largest projects have some megabytes."""
+"""The maximum size of a page; those of the largest projects have a few megabytes."""
 MOST_FILES = 100_000
 PAGES = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 LINK = re.compile(r"<a\b([^<>]{0,4000})>([^<>]{1,500})</a>", re.IGNORECASE)
@@ -48,21 +48,20 @@ REQUIRES = re.compile(r"""data-requires-python\s*=\s*["']([^"']{0,200})["']""", 
 
 
 class Release(Frozen):
-    """A release of a project on an index; pre-releases and withdrawn releases are not used."""
+    """A release of a project on an index. Pre-releases and withdrawn releases are left out."""
 
     version: str
     has_wheel: bool
-    """Whether it has any wheel, for whatever machine."""
+    """Whether the release has any wheel, even if it is for another machine."""
     published: datetime | None = None
-    """When its first file came; None if the index does not say."""
+    """When the release's first file was uploaded; None if the index does not say."""
 
 
 def newest_release(name: str, settings: PersonSettings, python_version: str) -> Release | None:
-    """The newest release of a project for a Python version, from the first index that lists files
-    of it; None if none can be read.
+    """A project's newest release for a Python version, from the first index that lists the project;
+    None if there is none or no index can be read.
 
-    None where none does, or where none can be read here: it is a comparison, and no answer of ours
-    hangs on it alone.
+    A failure is not an error here, because the release is only used for comparison.
     """
     if settings.single("offline") or settings.single("no-index"):
         return None
@@ -74,7 +73,7 @@ def newest_release(name: str, settings: PersonSettings, python_version: str) -> 
 
 
 COMMON_PROJECT = "pip"
-"""A project that every full copy of the usual index has."""
+"""A project that every full copy of the default index has."""
 
 
 @cache
@@ -82,8 +81,8 @@ def file_hosts_of(index_url: str) -> tuple[str, ...]:
     """The hosts where uv's default index keeps its files, according to its page for one project;
     empty if they are on its own host.
 
-    Only that index may name a further host by itself, because uv and not a setting chose it. The
-    page counts only over https, which nobody on the way can change.
+    Only this index may name additional hosts itself, because it is uv's default and not from a
+    setting. The page is only used over https, so that nobody can change it on the way.
     """
     if not index_url.startswith("https://"):
         return ()
@@ -101,7 +100,7 @@ def file_hosts_of(index_url: str) -> tuple[str, ...]:
 
 def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:
     """Yields the files of a project that an index lists, as its JSON page describes them."""
-    # A flat page lists all projects at once, and a keyring's password is known to uv alone.
+    # A flat page lists all projects at once, and a keyring's password is only known to uv.
     is_flat = index.options.get("format") == "flat"
     keyring_has_password = index.login is not None and not index.login[1]
     if not index.url.startswith("http") or is_flat or keyring_has_password:
@@ -138,7 +137,7 @@ def read_page(url: str, index: Index) -> tuple[str, str]:
             kind = answer.headers.get("Content-Type", "")
             return kind.lower(), b"".join(parts).decode("utf-8", "replace")
     except (requests.RequestException, HTTPError, OSError, ValueError, Unreached):
-        # A stranger's server may answer with anything; uv itself reports what matters of it.
+        # An untrusted server may send anything; uv reports what matters.
         return "", ""
 
 
@@ -147,7 +146,7 @@ def _files_of_json(text: str) -> Iterator[Mapping[str, Any]]:
         page = json.loads(text)
     except (ValueError, RecursionError):
         return
-    # Valid JSON may still be anything.
+    # The content may be valid JSON but have an unexpected structure.
     files = page.get("files") if isinstance(page, dict) else None
     for file in files[:MOST_FILES] if isinstance(files, list) else ():
         if isinstance(file, dict):
@@ -160,7 +159,7 @@ def _files_of_html(text: str) -> Iterator[Mapping[str, Any]]:
     [{'filename': 'a-1.tar.gz', 'requires-python': '>=3.9', 'yanked': False}]
     """
     for number, link in enumerate(LINK.finditer(text)):
-        # A page without an end must not keep us for ever.
+        # A page that never ends must not keep this loop running.
         if number == MOST_FILES:
             return
         requires = REQUIRES.search(link[1])
@@ -183,7 +182,8 @@ def _newest(files: list[Mapping[str, Any]], python_version: str) -> Release | No
             by_version.setdefault(version, []).append(file)
     if not by_version:
         return None
-    # By version, not by date: an older branch may get a later patch.
+    # The newest release is the one with the highest version, not the latest date: an older branch
+    # may get a later patch.
     version = max(by_version)
     files = by_version[version]
     times = [when for file in files if (when := _time_of(file)) is not None]

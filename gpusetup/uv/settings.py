@@ -1,7 +1,7 @@
-"""The person's settings for uv and pip, read once as data, and which of them gpusetup applies.
+"""The user's settings for uv and pip, read once as data, and which of them gpusetup applies.
 
-What may decide is listed (`PASSED_TO_UV`). Everything else that bears on packages is named in a
-note instead of failing an installation halfway.
+`PASSED_TO_UV` lists the settings that uv gets. Any other setting that affects packages is mentioned
+in a note, so that it does not make an installation fail halfway.
 """
 
 from __future__ import annotations
@@ -39,38 +39,42 @@ PASSED_TO_UV = (
     *("index-strategy", "keyring-provider", "no-index", "offline", "system-certs"),
     *("resolution", "prerelease", "exclude-newer", "concurrent-downloads", "concurrent-installs"),
 )
-"""Single settings that uv is told as they are."""
+"""Settings that are passed to uv unchanged."""
 SAFE_LINK_MODES = ("clone", "copy", "hardlink")
-"""How uv may bring files from its cache. With symbolic links the environment would stop working as
-soon as the cache is cleaned, so that `symlink` is not used."""
+"""The allowed ways for uv to put files from its cache into an environment. `symlink` is not used,
+because the environment would break as soon as the cache is cleaned.
+"""
 NEVER_CHANGES = "max-age=365000000, immutable"
-"""For the files of uv's default index, where no file name may be used twice. Behind a proxy that
-drops what the index says of it, uv would ask about each file again with every question."""
+"""The caching header for files of uv's default index, where a file name is never used twice. If a
+proxy drops the index's own header, uv would otherwise check each file again with every question.
+"""
 PROXIES = {"http-proxy": "HTTP_PROXY", "https-proxy": "HTTPS_PROXY", "no-proxy": "NO_PROXY"}
 
 
 class PersonSettings:
-    """A person's settings for uv and pip, as far as gpusetup applies them."""
+    """The user's settings for uv and pip, as far as gpusetup applies them."""
 
     def __init__(
         self, sources: tuple[SettingsSource, ...], pip: Mapping[str, str], prefix: str | None = None
     ) -> None:
-        """The settings from these sources; `prefix` is an environment whose own pip.conf is
-        mentioned in a note, because it is not read."""
+        """Read the settings from these sources. `prefix` is an environment whose own pip.conf is
+        not read; a note mentions it.
+        """
         self.sources = sources
         self.pip = pip
         self.prefix = prefix
 
     @cached_property
     def indexes(self) -> tuple[Index, ...]:
-        """The person's indexes: extra ones in uv's order, the default one last; torch's own index
-        is not among them."""
+        """The user's indexes: extra ones in uv's order, the default one last. torch's own index is
+        not among them.
+        """
         indexes = indexes_of(self.sources)
-        # uv's own settings win: pip's count only if uv has no index at all.
+        # uv's own settings win: pip's are only used if uv has no index at all.
         if not indexes:
             indexes = indexes_of_pip(self.pip)
         has_default = any(index.is_default for index in indexes)
-        # Without any index only the folders of find-links are looked at.
+        # Without any index, only the folders from find-links are used.
         if has_default or self.single("no-index"):
             return indexes
         default = usual_default()
@@ -87,11 +91,11 @@ class PersonSettings:
 
     @cached_property
     def limits(self) -> Limits:
-        """The constraints, overrides and exclusions in the person's settings."""
+        """The constraints, overrides and exclusions in the user's settings."""
         return limits_of(self.sources)
 
     def single(self, key: str) -> Any:
-        """The value of a setting, from the first place that has it; None if none does."""
+        """The value of a setting, from the first source that has it; None if none does."""
         for source in self.sources:
             if key in source.values:
                 return source.values[key]
@@ -105,11 +109,11 @@ class PersonSettings:
         return ""
 
     def listed(self, key: str) -> list[str]:
-        """The texts of a list setting from all places, joined in order."""
+        """All values of a setting that is a list, from all sources in order."""
         items: list[str] = []
         for source in self.sources:
             values = source.values.get(key)
-            # A file may have anything where a list of texts belongs.
+            # A file may contain another type where a list of texts is expected.
             if not isinstance(values, list):
                 continue
             for value in values:
@@ -121,14 +125,15 @@ class PersonSettings:
     def uses_keyring(self) -> bool:
         """Whether uv asks the `keyring` program for passwords."""
         for_uv = self.single("keyring-provider")
-        # pip may also look for a keyring by itself; uv only ever starts the program.
+        # pip may also look for a keyring by itself, but uv only starts it as a program.
         for_pip = self.pip.get("keyring-provider")
         return bool(for_uv == "subprocess" or for_pip == "subprocess")
 
     @property
     def link_mode(self) -> str | None:
         """How uv puts files from its cache into an environment (`clone`, `copy` or `hardlink`);
-        None if the person chose none of these."""
+        None if the user chose none of these.
+        """
         mode = self.single("link-mode")
         if mode in SAFE_LINK_MODES:
             return str(mode)
@@ -136,8 +141,7 @@ class PersonSettings:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of all indexes, wheel pages and file hosts in the settings, without
-        logins."""
+        """The URLs of all indexes, wheel pages and file hosts in the settings, without logins."""
         addresses = [index.url for index in self.indexes]
         addresses += self.wheel_folders
         addresses += [f"https://{host}" for host in self.file_hosts]
@@ -145,8 +149,9 @@ class PersonSettings:
 
     @cached_property
     def file_hosts(self) -> tuple[str, ...]:
-        """The hosts where uv's default index keeps its files; empty if the person does not use that
-        index."""
+        """The hosts where uv's default index keeps its files; empty if the user does not use that
+        index.
+        """
         hosts: list[str] = []
         for index in self.indexes:
             if is_usual_default(index):
@@ -160,7 +165,7 @@ class PersonSettings:
         """The indexes, wheel folders and file hosts as text, each with the setting that names it:
         `packages.example (UV_INDEX)`."""
         shown = [index.shown for index in self.indexes]
-        # Folders of wheels are asked too, so that they belong to what is shown.
+        # Folders with wheels are searched too, so they must be shown.
         for folder in self.wheel_folders:
             shown.append(f"{folder} (find-links)")
         for file_host in self.file_hosts:
@@ -171,7 +176,7 @@ class PersonSettings:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the person on the settings that apply, and on those that are not used."""
+        """Notes for the user on the settings that apply, and on those that are not used."""
         return tuple(self._notes())
 
     @property
@@ -188,8 +193,9 @@ class PersonSettings:
         return tuple(notes)
 
     def notes_on_places(self, torch_index: str) -> tuple[str, ...]:
-        """Notes for somebody whose package was not found: the indexes that are asked, and the files
-        that may name another index and are not read."""
+        """Notes for a user whose package was not found: which indexes are asked, and which files
+        may name another index but are not read.
+        """
         asked = ", ".join((torch_index, *self.shown_indexes))
         return f"asked: {asked}", *self._files_not_read()
 
@@ -203,7 +209,7 @@ class PersonSettings:
         if is_unsafe:
             yield f"link-mode {mode} is not used: the files are put into the environment itself"
         yield from ignored_settings(self.sources)
-        # bare uv would read these, so that somebody may miss them.
+        # uv itself would read these, so the user may expect them to count.
         yield from self._files_not_read()
 
     # --- what uv is told --------------------------------------------------------------------------
@@ -216,7 +222,7 @@ class PersonSettings:
         """
         settings = {key: self.single(key) for key in PASSED_TO_UV}
         settings |= self._from_pip()
-        # The older name of the same setting.
+        # An older name for the same setting.
         if settings["system-certs"] is None:
             settings["system-certs"] = self.single("native-tls")
         settings["find-links"] = self.wheel_folders
@@ -226,12 +232,12 @@ class PersonSettings:
         settings |= changes
         lines: list[str] = []
         for key, value in settings.items():
-            # What is not set, or set to "no", is uv's own default.
+            # If a setting is missing or false, uv's default applies.
             if value:
                 lines.append(f"{key} = {toml_text(value)}")
         lines += first_index.splitlines()
         renamed, _ = handed_over(self.indexes)
-        # Tables come last: in TOML every later key would belong to them.
+        # Tables come last, because in TOML every later key would belong to them.
         for index in renamed:
             table: dict[str, Any] = {
                 "name": index.name,
@@ -247,14 +253,16 @@ class PersonSettings:
         return "\n".join((*lines, ""))
 
     def _from_pip(self) -> dict[str, Any]:
-        """The settings for uv that follow from pip's settings, where uv's own settings say
-        nothing."""
+        """The settings for uv that follow from pip's settings, as far as uv's own settings do not
+        contain them.
+        """
         settings: dict[str, Any] = {}
-        # uv's own setting wins, also where it says `disabled`.
+        # uv's own setting wins, even if it is `disabled`.
         has_provider = self.single("keyring-provider") is not None
         if self.uses_keyring and not has_provider:
             settings["keyring-provider"] = "subprocess"
-        # pip takes the best of all its indexes, uv the first that has a name at all.
+        # pip takes the best release from all its indexes; uv stops at the first index that has the
+        # package.
         has_strategy = self.single("index-strategy") is not None
         has_extra_index = "extra-index-url" in self.pip
         if self.is_pips and has_extra_index and not has_strategy:
@@ -270,7 +278,7 @@ class PersonSettings:
             if not isinstance(links, list):
                 continue
             for link in links:
-                # uv runs elsewhere, so that a relative path would lead to another folder.
+                # uv runs in another folder, so a relative path would be wrong there.
                 folder = with_whole_path(str(link), source.folder)
                 folders.append(folder)
         return folders
@@ -281,22 +289,23 @@ class PersonSettings:
         hosts = self.listed("allow-insecure-host")
         if hosts:
             return hosts
-        # pip's trusted hosts are those of pip's indexes, and count only with them.
+        # pip's trusted hosts belong to pip's indexes, and only count together with them.
         if self.is_pips:
             return self.pip.get("trusted-host", "").split()
         return []
 
     def environment(self, variables: Mapping[str, str] = {}) -> dict[str, str]:
         """The environment variables for uv: logins, proxies and certificates from the settings, and
-        `variables`."""
+        `variables`.
+        """
         environment = clean_environment(keyring=self.uses_keyring)
-        # Somebody who switches the system's certificates off has a reason.
+        # A user who switches the system's certificates off has a reason.
         refuses_system_store = False in (self.single("system-certs"), self.single("native-tls"))
         if refuses_system_store:
             environment.pop("UV_SYSTEM_CERTS", None)
         for key, variable in PROXIES.items():
             proxy = self.single(key)
-            # pip has one proxy for both protocols, and none for exceptions.
+            # pip has one proxy setting for both protocols, and none for exceptions.
             if proxy is None and key != "no-proxy":
                 proxy = self.pip.get("proxy")
             if isinstance(proxy, str):
@@ -309,8 +318,9 @@ class PersonSettings:
 
 
 def person_settings(prefix: str | None = None) -> PersonSettings:
-    """The settings of the person who runs gpusetup. Raises BadInput if a configuration file is
-    invalid."""
+    """The settings of the user who runs gpusetup. Raises BadInput if a configuration file is
+    invalid.
+    """
     for_uv = sources_of_settings()
     for_pip = pip_settings()
     return PersonSettings(for_uv, for_pip, prefix)

@@ -18,7 +18,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         return dict(tomllib.loads(text))
     except RecursionError as problem:
-        # A file of nothing but brackets is no configuration either.
+        # A file with thousands of nested brackets is invalid too.
         raise ValueError("nested too deeply") from problem
 
 
@@ -34,7 +34,7 @@ def toml_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(toml_text, value)) + "]"
     if isinstance(value, (bool, int, str)):
-        # JSON and TOML write truth values, whole numbers and strings alike.
+        # JSON and TOML have the same notation for booleans, integers and strings.
         return json.dumps(value)
-    # Dates: TOML has a type of its own for them, and uv reads them as text too.
+    # TOML has its own type for dates, but uv also reads them as text.
     return json.dumps(str(value))

@@ -16,34 +16,34 @@ from gpusetup.uv.hosts import PORTS, HostAddress
 from gpusetup.uv.relaying import read_exactly, read_head
 
 CONNECT_SECONDS = 5.0
-"""As long as uv itself waits for a connection (`LIMITS` in program.py)."""
+"""In seconds; uv also waits this long for a connection (`LIMITS` in program.py)."""
 SOCKS_PORT = 1080
-"""Of a SOCKS proxy without one (RFC 1928)."""
+"""The default port of a SOCKS proxy (RFC 1928)."""
 
 
 def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """The proxies by scheme, from these variables or, on Windows if they name none, from the
-    system's settings.
+    """Returns the proxy for each scheme. They come from these variables or, if the variables name
+    none on Windows, from the system's settings.
 
     >>> proxies_of({"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": ".local"})
     {'https': 'http://proxy.example:3128', 'no': '.local'}
     """
     proxies: dict[str, str] = {}
     for scheme in ("http", "https", "all", "no"):
-        # Programs prefer the small letters where both are set.
+        # If both are set, programs prefer the lower-case variable.
         name = f"{scheme}_proxy"
         value = environment.get(name) or environment.get(name.upper())
         if value:
             is_address = scheme == "no" or "://" in value
             proxies[scheme] = value if is_address else f"http://{value}"
     if proxies.keys() <= {"no"} and os.name == "nt":
-        # The registry of Windows; uv reads it too.
+        # These are from the Windows registry, which uv reads too.
         return {**urllib.request.getproxies(), **proxies}
     return proxies
 
 
 def is_without_proxy(name: str, exceptions: str) -> bool:
-    """Whether NO_PROXY contains a host, by its name, its domain or a block of addresses.
+    """Whether NO_PROXY contains a host: its name, its domain or a block of addresses.
 
     >>> is_without_proxy("mirror.corp.example", "localhost, .corp.example")
     True
@@ -52,7 +52,7 @@ def is_without_proxy(name: str, exceptions: str) -> bool:
     """
     for word in exceptions.replace(",", " ").split():
         domain = word.lower().lstrip("*").lstrip(".")
-        # `*` alone stands for every host.
+        # A single `*` matches every host.
         if not domain or name == domain or name.endswith(f".{domain}"):
             return True
         with suppress(ValueError):
@@ -101,7 +101,8 @@ def connected(host: HostAddress) -> socket.socket:
     problem: OSError = OSError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(addresses, start=1):
         server = socket.socket(family, kind, protocol)
-        # A network whose IPv6 leads nowhere must not cost all the time; the last one may take it.
+        # If IPv6 leads nowhere, it must not use up all the time; only the last address gets the
+        # full timeout.
         server.settimeout(CONNECT_SECONDS if number == len(addresses) else 1.5)
         try:
             server.connect(address)
@@ -118,7 +119,7 @@ def connected(host: HostAddress) -> socket.socket:
 def tunnelled(server: socket.socket, host: HostAddress, proxy: str) -> None:
     """Ask an HTTP proxy to connect to a host (CONNECT). Raises OSError if it refuses."""
     server.settimeout(CONNECT_SECONDS)
-    # A proxy wants the port in any case.
+    # A proxy needs the port even if it is the default.
     authority = str(host)
     if host.port == PORTS["https"]:
         authority = f"{host}:{host.port}"
@@ -148,12 +149,13 @@ def through_socks(server: socket.socket, host: HostAddress, proxy: str) -> None:
     elif method != 0:
         raise OSError("the SOCKS proxy asks for a login")
     name = host.name.encode()
-    # The name is resolved by the proxy: only it may know the names of its network.
+    # The proxy resolves the name, because it may be the only one that knows the names in its
+    # network.
     server.sendall(b"\x05\x01\x00\x03" + bytes((len(name),)) + name + host.port.to_bytes(2, "big"))
     answer = read_exactly(server, 4)
     if answer[1] != 0:
         raise OSError(f"the SOCKS proxy cannot reach {host} (code {answer[1]})")
-    # It names its own address: by a length, or as an address of version 4 or 6.
+    # The proxy's answer contains its own address, either with a length or as IPv4 or IPv6.
     length = {1: 4, 4: 16}.get(answer[3]) or read_exactly(server, 1)[0]
     read_exactly(server, length + 2)
     server.settimeout(None)

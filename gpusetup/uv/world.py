@@ -1,5 +1,6 @@
-"""The isolated surroundings of a run of uv: a private folder, its environment variables, and one
-proxy to the network."""
+"""The isolated surroundings for a run of uv: a private folder, environment variables, and one proxy
+to the network.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from gpusetup.uv.gateway import Gateway
 
 CREDENTIALS = "credentials.toml"
-"""Where `uv auth login` keeps passwords, in a folder of its own."""
+"""The file in which `uv auth login` stores passwords; it is in its own folder."""
 CONFIGURATION = "uv.toml"
 
 
 class World:
-    """What a run of uv gets: its folder, its environment variables, and the proxy for the network
-    (None if it may use none)."""
+    """The surroundings of a uv run: its folder, its environment variables, and the proxy to the
+    network (None if it must not use the network).
+    """
 
     def __init__(self, folder: Path, environment: dict[str, str], way_out: Gateway | None) -> None:
         self.folder = folder
@@ -37,13 +39,13 @@ class World:
         """The uv settings that send every connection through gpusetup's proxy; empty if uv may not
         use the network.
 
-        They are settings and no variables, because a keyring program that uv starts has its own
-        hosts to reach, by the person's proxy.
+        They are settings and not variables, because a keyring program that uv starts must reach its
+        own hosts through the user's proxy.
         """
         if self.way_out is None:
             return {}
         url = self.way_out.url
-        # With an exception uv would go past the proxy; that knows the person's exceptions itself.
+        # An exception would make uv bypass this proxy, which handles the user's exceptions itself.
         return {"http-proxy": url, "https-proxy": url, "no-proxy": []}
 
     @property
@@ -56,7 +58,7 @@ class World:
 
     @property
     def failures(self) -> Mapping[HostAddress, str]:
-        """Host -> the reason why it could not be reached."""
+        """Maps each host that could not be reached to the reason."""
         if self.way_out is None:
             return {}
         return self.way_out.failures
@@ -64,14 +66,15 @@ class World:
     def configure(self, configuration: str = "") -> Path:
         """Write the only settings file that uv gets, with the proxy and these settings, and return
         its path."""
-        # Before the other settings: in TOML a key after a table would belong to the table.
+        # These come before the other settings, because in TOML a key after a table would belong to
+        # the table.
         lines = [f"{key} = {toml_text(value)}" for key, value in self.proxies.items()]
         path = self.folder / CONFIGURATION
         path.write_text("\n".join((*lines, configuration)), encoding="utf-8")
         return path
 
     def refuse_strange_hosts(self) -> None:
-        """Raise Unreached if uv was led to a host that is not allowed."""
+        """Raise Unreached if uv tried to reach a host that is not allowed."""
         way_out = self.way_out
         if way_out is None or not way_out.refused:
             return
@@ -82,10 +85,11 @@ class World:
 def private_world(
     settings: PersonSettings, environment: Mapping[str, str], addresses: Iterable[str] | None
 ) -> Iterator[World]:
-    """Provide isolated surroundings for one run of uv, and remove them after the block.
+    """A context manager that provides isolated surroundings for one run of uv, and removes them
+    afterwards.
 
-    `environment`: its variables; `addresses`: the indexes and pages that it may ask besides the
-    person's own; None if it asks nobody.
+    `environment` contains uv's environment variables. `addresses` are the indexes and pages that uv
+    may ask besides the user's own; None if it must not ask any.
     """
     with private_folder() as folder:
         private = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
@@ -94,7 +98,8 @@ def private_world(
         if addresses is None:
             yield World(folder, variables, None)
             return
-        # Only who asks the network needs sockets and TLS, and not every Python has TLS.
+        # Import this only if the network is needed: it needs sockets and TLS, and not every Python
+        # has TLS.
         from gpusetup.uv.gateway import gateway
 
         allowed = AllowedHosts((*addresses, *settings.addresses))
@@ -103,10 +108,11 @@ def private_world(
 
 
 def _credentials_in(folder: Path) -> Path:
-    """Create a folder in which uv finds the passwords that the person stored with `uv auth login`.
+    """Create a folder in which uv finds the passwords that the user stored with `uv auth login`.
 
-    uv puts a lock beside them whenever it looks, and a command that only shows changes nothing of
-    the person's. So it finds a link to the file, in a folder of ours.
+    uv puts a lock file beside the passwords whenever it reads them. A command that only shows
+    something must not change the user's files, so uv gets a link to the passwords in a private
+    folder.
     """
     credentials = folder / "credentials"
     credentials.mkdir(mode=0o700)
@@ -116,14 +122,14 @@ def _credentials_in(folder: Path) -> Path:
         try:
             ours.symlink_to(theirs)
         except OSError:
-            # Windows allows links to few. The copy goes with the folder.
+            # On Windows, few users may create links, so make a copy. It is deleted with the folder.
             with suppress(OSError):
                 shutil.copyfile(theirs, ours)
     return credentials
 
 
 def _credentials_of_person() -> Path:
-    """The path of the file in which uv stores the person's passwords.
+    """The path of the file in which uv stores the user's passwords.
 
     https://docs.astral.sh/uv/concepts/authentication/cli/
     """

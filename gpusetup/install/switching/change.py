@@ -1,12 +1,12 @@
 """Changes an environment in a way that can be undone, by moving each old file aside.
 
-Everything that will leave or come is written to a journal first, and every phase is noted there
-before it begins. Until the first rename nothing of the environment is touched; whatever fails
-afterwards puts the previous state back. Moving a file aside is a rename on the same filesystem, so
-it costs no second copy of gigabytes. From the journal alone `recover` brings a killed change to the
-previous or to the new state, and may itself be killed and run again. What a phase relies on is on
-the disk before that phase is noted, so that this holds after a power cut as well. Folders are only
-made, and removed when they are empty.
+Before anything moves, a journal lists every file that will be removed or created, and each phase is
+recorded before it begins. Until the first rename, the environment's own files are untouched, and if
+a later step fails, the previous state is restored. Moving a file aside is a rename on the same
+filesystem, so it needs no second copy of gigabytes. With only the journal, `recover` completes or
+reverts a change that was killed; it can itself be killed and run again. Whatever a phase relies on
+is flushed to disk before that phase is recorded, so this also works after a power cut. A change
+creates folders, but it only removes empty ones.
 """
 
 from __future__ import annotations
@@ -58,15 +58,16 @@ VENV_ENTRIES = (
     *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
     *("pyvenv.cfg", ".lock", ".gitignore", "CACHEDIR.TAG"),
 )
-"""What uv, venv and virtualenv make in the folder of an environment: only these go with one that is
-being made."""
+"""The entries that uv, venv and virtualenv create in an environment's folder. If a new environment
+is taken back, only these are deleted.
+"""
 
 
 def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> InstallOutcome:
     """Install the plan: lock, download, unpack, replace, test, then keep or restore. Returns how it
     ended.
 
-    An environment that is to be made is made first, and taken away if anything fails.
+    A new environment is created first, and removed again if any step fails.
     """
     venv, layout = target.venv, target.layout
     verdict: dict[str, Any] | None = None
@@ -83,7 +84,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> Ins
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
-            # Without a proof nothing speaks against it.
+            # If no test was requested, the change is kept.
             is_good = verdict is None or verdict["verdict"] == "passed"
             if is_good:
                 write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
@@ -98,7 +99,7 @@ def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
     """Create the environment of a plan, and return its layout."""
     assert target.venv is not None, "only an environment with a folder is made"
     environment = job.settings.environment()
-    # uv runs in the store: in the working folder it would look for a project.
+    # uv runs in the store's folder, because in the working folder it would look for a project.
     output = run_step(job, plan.steps[0], environment, folder=str(Path(target.venv, STORE)))
     if not output.ok:
         raise complaint(f"{target.venv} cannot be made", output)
@@ -106,8 +107,9 @@ def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """Raise Blocked if another program changed the environment, or began to change it, since the
-    plan was made."""
+    """Raise Blocked if another program has changed the environment, or begun to change it, since
+    the plan was made.
+    """
     if target.venv is None:
         is_same = target.installed.items() >= plan.before.items()
     else:
@@ -125,7 +127,7 @@ def recover(store: Path) -> Journal | None:
     """Complete or roll back a change that was killed, and return its journal; None if nothing was
     unfinished.
 
-    If it was about to be kept, the new state is completed, else the previous one is restored.
+    If it was about to be kept, the new state is completed; otherwise the previous one is restored.
     """
     journal = read_journal(store)
     if journal is None:
@@ -141,8 +143,9 @@ def recover(store: Path) -> Journal | None:
 
 
 def begun(store: Path, journal: Journal) -> Change:
-    """Begin a change: write its journal, before anything else is changed."""
-    # A name of its own for each change: a folder with the name of an older one may be kept.
+    """Begin a change: write its journal before anything else changes."""
+    # Each change gets a folder with a new name, because the folder of an earlier change may be
+    # kept.
     change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         try:
@@ -151,12 +154,12 @@ def begun(store: Path, journal: Journal) -> Change:
             (store / STAGING).mkdir(mode=0o700)
             if journal.venv:
                 note_making(store, change.journal)
-                # What an environment left that was here before, and of which nothing else remains.
+                # A receipt may remain from a deleted environment that was here before.
                 remove(store / RECEIPT)
             require_followable(store, change.journal)
             change.enter(journal.phase)
         except (OSError, Blocked):
-            # Without a journal nothing else would take these folders away.
+            # Without a journal, no later run would remove these folders.
             drop_leftovers(store)
             raise
         flush(store)
@@ -175,7 +178,7 @@ class Change:
 
     @property
     def aside(self) -> dict[str, str]:
-        """Path of each file to move aside -> the path at which the store keeps it."""
+        """Maps each file to move aside to the path at which the store keeps it."""
         places: dict[str, str] = {}
         for number, path in enumerate(paths_in(self.store, self.journal.moves)):
             places[path] = str(self.former / f"{number:05d}")
@@ -192,9 +195,11 @@ class Change:
         return set(paths_in(self.store, self.journal.made))
 
     def enter(self, phase: Phase, **more: Any) -> None:
-        """Record in the journal that a phase begins, with these changes of the journal."""
+        """Record in the journal that a phase begins, together with these new values of the
+        journal."""
         self.journal = replace(self.journal, phase=phase, **more)
-        # A phase alone names no other files: to check thousands again would take a while.
+        # If only the phase changes, the paths stay the same; checking thousands of them again would
+        # take a while.
         if more:
             require_followable(self.store, self.journal)
         write_journal(self.store, self.journal)
@@ -204,10 +209,10 @@ class Change:
     def exchange(
         self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Move the old files aside and the new ones into place, and make sure that all of it is on
-        disk.
+        """Move the old files aside and the new ones into place, and flush everything to disk.
 
-        `coming`: each new file and where it goes; `after`: the distributions that they are.
+        `coming` maps each new file to its place. `after` contains the distributions to which the
+        new files belong.
         """
         flush(self.store)
         self._list(layout, frozenset(coming.values()), after)
@@ -215,7 +220,7 @@ class Change:
         aside = self.aside
         for path, kept in aside.items():
             os.rename(path, kept)
-        # A folder of metadata without a list would say of a package that it is there.
+        # A metadata folder without its files would still look like an installed package.
         remove_empty(path for path in aside if f"-info{os.sep}" in path)
         flush(self.store)
         self.enter("installing")
@@ -229,8 +234,9 @@ class Change:
         """Record in the journal which files will be moved aside or created when the distributions
         in `after` are replaced.
 
-        A file that would be overwritten although nothing that leaves owns it is moved aside too.
-        `Blocked` if a file lies outside, or if a folder is in its place.
+        A file that would be overwritten is moved aside too, even if it belongs to no replaced
+        package. Raises Blocked if a file is outside the environment, or if there is a folder in its
+        place.
         """
         leaving, files = files_of_all({*after, *self.journal.before}, layout)
         for path in made:
@@ -243,7 +249,7 @@ class Change:
         away |= bytecode_of(away)
         require_inside(self.store, (*away, *made))
         installed = versions(distributions(layout))
-        # What an undo needs to know: which companions were there and did not change.
+        # An undo needs to know which companions were already there and did not change.
         beside = {
             name: installed[name] for name in FAMILY if name in installed and name not in after
         }
@@ -257,9 +263,10 @@ class Change:
         )
 
     def keep(self) -> None:
-        """Make the new state final; the old files are kept for one undo, or deleted.
+        """Make the new state final. The old files are kept for one undo, or deleted.
 
-        The undo belongs to torch: an installation that leaves torch alone drops no older torch.
+        The kept files belong to torch: an installation that does not change torch does not delete
+        an older torch that is kept.
         """
         store = self.store
         flush(store)
@@ -277,7 +284,7 @@ class Change:
         self._forget()
 
     def finish(self) -> None:
-        """Make the new state final; a Ctrl-C waits until this is done."""
+        """Make the new state final. Ctrl-C takes effect only after that."""
         hint = "fix that, then `gpusetup install` finishes it"
         with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
             self.keep()
@@ -287,8 +294,8 @@ class Change:
     def put_back(self) -> None:
         """Restore the previous state: delete the new files, and move the old ones back.
 
-        May be run again after it was stopped anywhere: a file that is in the store was moved and is
-        brought back; one that is not was never moved, or is back already.
+        It can be run again after it was stopped at any point: a file in the store was moved and is
+        brought back, while any other file was never moved or is already back.
         """
         if self.journal.venv:
             for name in VENV_ENTRIES:
@@ -302,19 +309,20 @@ class Change:
                 os.unlink(path)
         for path, kept in aside.items():
             if os.path.lexists(kept):
-                # The new release may have had a folder of this name.
+                # The new release may have a folder at the path of the old file.
                 if _is_folder(path):
                     remove_empty(new for new in made if new.startswith(f"{path}{os.sep}"))
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept, path)
         remove_empty(made)
-        # An undo takes back what the installation noted of itself; a failed one has not noted it.
+        # An undo removes the notes of the installation that it reverts. A failed installation has
+        # not written those yet.
         for name in (UNDO, RECEIPT) if self.journal.undoes else (NEXT_RECEIPT,):
             (self.store / name).unlink(missing_ok=True)
         self._forget()
 
     def restore(self, job: InstallJob) -> None:
-        """Restores the old state; a Ctrl-C is held back until that is done."""
+        """Restore the old state. Ctrl-C takes effect only after that."""
         if self.journal.phase != "staging":
             job.talk("Restoring the previous state ...")
         hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
@@ -323,7 +331,7 @@ class Change:
 
     @contextmanager
     def or_back(self, job: InstallJob) -> Iterator[None]:
-        """Run a block; if it fails, restore the previous state and raise the error."""
+        """A context manager that restores the previous state if its block fails."""
         try:
             yield
         except BaseException as problem:
@@ -335,7 +343,7 @@ class Change:
             raise
 
     def _forget(self) -> None:
-        """End a change: delete the journal, then the left-over files."""
+        """End a change: delete the journal, then the remaining files."""
         flush(self.store)
         (self.store / JOURNAL).unlink(missing_ok=True)
         flush(self.store)
@@ -349,8 +357,9 @@ def _is_folder(path: str) -> bool:
 
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
-    """The existing bytecode files of these source files, such as `__pycache__/x.cpython-311.pyc`
-    for `x.py`."""
+    """The existing bytecode files for these source files, such as `__pycache__/x.cpython-311.pyc`
+    for `x.py`.
+    """
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
@@ -368,28 +377,29 @@ def remove_empty(files: Iterable[str]) -> None:
     """Remove the folders of these files and their parents if they are empty; the library folder
     itself stays."""
     folders = {os.path.dirname(path) for path in files}
-    # The inner folders first.
+    # Inner folders come before outer ones.
     for folder in sorted(folders, reverse=True):
         with suppress(OSError):
-            # The library itself stays, empty or not: an environment has one.
+            # The library folder itself stays even if it is empty, because an environment needs it.
             while os.path.basename(folder) not in LIBRARIES:
                 os.rmdir(folder)
                 folder = os.path.dirname(folder)
 
 
 def keeps_torch(store: Path) -> bool:
-    """Whether the store keeps an older torch for `--undo`; false if this cannot be read."""
+    """Whether the store keeps an older torch for `--undo`; false if the store cannot be read."""
     try:
         undo = read_journal(store, UNDO)
     except (BadInput, Blocked):
-        # What cannot be read brings nothing back, and is replaced.
+        # An unreadable journal cannot restore anything, and will be replaced.
         return False
     return undo is not None and "torch" in undo.after
 
 
 def files_in(former: Path) -> dict[str, tuple[int, int]]:
-    """Name of each kept file or link -> its size in bytes and its modification time in whole
-    seconds."""
+    """Maps the name of each kept file or link to its size in bytes and its modification time in
+    whole seconds.
+    """
     files: dict[str, tuple[int, int]] = {}
     with os.scandir(former) as entries:
         for entry in entries:
@@ -399,7 +409,9 @@ def files_in(former: Path) -> dict[str, tuple[int, int]]:
 
 
 def drop_leftovers(store: Path) -> None:
-    """Delete what no journal lists from the store, and the store itself if it is then empty."""
+    """Delete everything from the store that is in no journal. If the store is then empty, delete it
+    too.
+    """
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
         is_kept = undo is not None and folder.name == undo.former

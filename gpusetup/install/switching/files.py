@@ -1,4 +1,4 @@
-"""Writes and removes files so that after a crash there is either the old file or the new one."""
+"""Writes and removes files so that after a crash either the old file or the new one exists."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from pathlib import Path
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
-"""How often, and after which rest, a folder is removed in which somebody still writes."""
+"""How often, and with how many seconds in between, gpusetup tries to remove a folder into which
+another process still writes.
+"""
 
 
 def write_safely(path: Path, text: str) -> None:
-    """Write a file atomically and to disk, keeping the mode of a previous file."""
+    """Write a file atomically, flush it to disk, and keep the mode of a previous file."""
     fresh = path.with_name(f".{path.name}.gpusetup.new")
     remove(fresh)
     try:
@@ -33,7 +35,7 @@ def write_safely(path: Path, text: str) -> None:
         raise
     if os.name == "posix":
         handle = os.open(path.parent, os.O_RDONLY)
-        # Some network filesystems sync no folder.
+        # Some network filesystems cannot sync a folder.
         with suppress(OSError):
             os.fsync(handle)
         os.close(handle)
@@ -45,7 +47,7 @@ def flush(folder: Path) -> None:
 
     if os.name != "posix" or not folder.is_dir():
         return
-    # One filesystem only; macOS has no such call.
+    # This only flushes one filesystem. macOS does not have the call.
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
         os.sync()
@@ -56,7 +58,7 @@ def flush(folder: Path) -> None:
         number = ctypes.get_errno() if has_failed else 0
     finally:
         os.close(handle)
-    # Some kernels and filesystems do not know it; then everything is written.
+    # Some kernels and filesystems do not support it, so flush everything instead.
     if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         os.sync()
     elif number:
@@ -64,9 +66,9 @@ def flush(folder: Path) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """An opener for `open` that does not follow a symbolic link or wait for the writer of a
+    """An opener for `open` that neither follows a symbolic link nor waits for the writer of a
     pipe."""
-    # Windows has neither of the two.
+    # Windows has neither of these flags.
     no_follow: int = getattr(os, "O_NOFOLLOW", 0)
     no_wait: int = getattr(os, "O_NONBLOCK", 0)
     return os.open(path, flags | no_follow | no_wait, 0o666)
@@ -76,10 +78,10 @@ def remove(path: Path) -> None:
     """Delete a file, a link or a whole folder, retrying for two seconds while another process
     writes into the folder.
 
-    What is not there is no error.
+    A missing path is not an error.
     """
     if path.is_symlink() or not path.is_dir():
-        # A file may stand where a folder on the way would be.
+        # One of the parent folders may be a file.
         with suppress(NotADirectoryError):
             path.unlink(missing_ok=True)
         return
@@ -87,7 +89,7 @@ def remove(path: Path) -> None:
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
-            # Another process removed a part of it.
+            # Another process removed part of the folder.
             pass
         except OSError:
             if attempt == BUSY_TRIES:

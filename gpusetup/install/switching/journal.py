@@ -1,18 +1,19 @@
-"""The journal of a change. It is read with distrust, because anyone may have written the files in
-an environment.
+"""The journal of a change. It is not trusted, because anyone may have written the files in an
+environment.
 
-A checkout may bring a `.venv/.gpusetup` of its own. What is read there is a plain file of a bounded
-size that belongs to us or to whom the environment belongs, and it leads nowhere but into the
-environment: every path in it is below the prefix, with no symbolic link on the way.
+For example, a checkout may contain a `.venv/.gpusetup`. So a journal is only read if it is a
+regular file of limited size that belongs to this user or to the environment's owner. It must not
+lead out of the environment: every path in it is below the prefix, without a symbolic link on the
+way.
 
 The store, `.gpusetup` in the target's prefix:
 
     journal.json       an unfinished change
-    staging/           what is unpacked there before the switch
-    former-1f2e3d4c/   what was moved aside
-    undo.json          what `--undo` brings back from there, once the change is done
+    staging/           the new files, unpacked before they are moved into place
+    former-1f2e3d4c/   the old files that were moved aside
+    undo.json          after the change: which of these files `--undo` moves back
     receipt.json       what was installed last
-    lock, installer    held while somebody changes the environment (`lock.py`)
+    lock, installer    held while a process changes the environment (`lock.py`)
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from gpusetup.system.own_cache import MAKING, own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
 
 STORE = ".gpusetup"
-"""The folder in the target's prefix."""
+"""The name of the store, a folder in the target's prefix."""
 JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
 STAGING = "staging"
 JOURNAL_BYTES = 32 << 20
-"""How large a journal is written at most; one of thirty thousand paths has 4 MB."""
+"""The maximum size of a journal that is written; one with thirty thousand paths has 4 MB."""
 STATE_BYTES = 3 * JOURNAL_BYTES
-"""How large a file is read at most: an undo lists each kept file with its size and time besides,
-which takes no more than twice the place of its path."""
+"""The maximum size of a file that is read. An undo also lists the size and time of each kept file,
+which takes at most twice as much space as its path.
+"""
 YOURS = "nothing was changed; see what it is, and delete it yourself if it is not needed"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 PYTHONS_OWN = re.compile(
@@ -51,37 +53,43 @@ PYTHONS_OWN = re.compile(
     r"|lib(64)?/libpython[^/]*"
     r"|Lib/(?!site-packages/).*|DLLs/.*|python\w*\.(exe|dll)"
 )
-"""Files of the environment itself, below its prefix: no wheel brings or replaces one."""
+"""Files that belong to the environment itself, as paths below its prefix. No wheel may contain or
+replace them.
+"""
 Phase = Literal["making", "staging", "moving", "installing", "verifying", "keeping"]
 
 
 class Journal(Frozen):
-    """Everything that a change does to an environment, so that it can be completed or rolled back.
-    Its paths are relative to the environment, which may be moved."""
+    """All changes to an environment that are in progress or done, so that they can be completed or
+    rolled back. The paths are relative to the environment, because it may be moved.
+    """
 
     schema: Literal["gpusetup.journal/2"] = "gpusetup.journal/2"
     gpusetup: str = __version__
     phase: Phase = "moving"
     former: str = "former"
-    """The folder of the store that keeps what was moved aside, by number."""
+    """The folder in the store with the files that were moved aside; a number is each file's
+    name."""
     moves: tuple[str, ...] = ()
     """The files that are moved aside."""
     made: tuple[str, ...] = ()
-    """Files that were not there before and will be."""
+    """Files that the change creates and that did not exist before."""
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
     venv: bool = False
-    """Whether the whole environment is made here, so that putting back takes it away."""
+    """Whether this change creates the whole environment, so that reverting it removes the
+    environment.
+    """
     keep: bool = True
-    """Whether what was there is kept for `--undo`."""
+    """Whether the old files are kept for `--undo`."""
     undoes: bool = False
-    """Whether it is of an installation that is being undone."""
+    """Whether this is the journal of an installation that is being undone."""
     beside: Mapping[str, str] | None = None
-    """Members of torch's family that the installation left alone; None in an older journal."""
+    """The installed companions that the installation left alone; None in an older journal."""
     stays: tuple[str, ...] = ()
-    """Of an undo: files that belong to what was installed since, which are left as they are."""
+    """Only for an undo: files of packages that were installed later, which are left as they are."""
     kept: Mapping[str, tuple[int, int]] = {}
-    """Of an undo: what is kept, with the size and the time of each file."""
+    """Only for an undo: the size and time of each kept file."""
 
 
 def text_of(path: str, prefix: str) -> str:
@@ -121,7 +129,7 @@ def require_inside(store: Path, paths: Iterable[str]) -> None:
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
-    """The absolute paths for texts that `text_of` made."""
+    """The absolute paths for texts that `text_of` returned."""
     prefix = str(store.parent)
     paths: list[str] = []
     for text in texts:
@@ -131,9 +139,9 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Write the journal atomically; it is on disk when this returns.
+    """Write the journal atomically, so that it is on disk when this function returns.
 
-    `Blocked` for a journal that is too large to be read again.
+    Raises Blocked if the journal would be too large to be read again.
     """
     from gpusetup.model.codec import to_json
 
@@ -145,8 +153,9 @@ def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
 
 
 def require_followable(store: Path, journal: Journal) -> None:
-    """Raise `Blocked` for a journal that `read_journal` would refuse: the change could neither be
-    completed nor reverted."""
+    """Raise `Blocked` for a journal that `read_journal` would refuse, because the change could then
+    be neither completed nor reverted.
+    """
     objection = _objection_to(journal, store)
     if objection:
         raise _unusable(store / JOURNAL, objection)
@@ -176,7 +185,7 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     except BadInput as problem:
         objection = problem.message
     except (RecursionError, ValueError):
-        # Nested too deeply, or letters that are no bytes of a path.
+        # The JSON may be nested too deeply, or contain characters that are not bytes of a path.
         objection = "it cannot be read"
     if objection:
         raise BadInput(f"{path}: {objection}", hint=WAYS_ON[name])
@@ -200,7 +209,8 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     removes_environment = journal.venv and journal.phase != "keeping"
     if removes_environment and os.path.lexists(store / RECEIPT):
         return "it is of an environment that is being made, but this one is done"
-    # Anybody can write such a journal, also into a checkout; only our own note proves it.
+    # Anybody could write such a journal, for example into a checkout. Only gpusetup's own note
+    # proves that it is genuine.
     if removes_environment and not was_making(store, journal):
         return (
             "it is of an environment that is being made, and gpusetup has no note of that; if it "
@@ -210,7 +220,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     outside = first_outside(store, paths)
     if outside is not None:
         return f"it names files outside the environment, or behind a link: {outside[:200]!r}"
-    # Each is below the prefix, as was just seen.
+    # The check above showed that each path is below the prefix.
     pythons_own = first_of_python(str(store.parent), paths)
     if pythons_own is not None:
         return f"it names a file of the environment's own Python: {pythons_own[:200]!r}"
@@ -218,8 +228,9 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 
 def _objection_to_folders(journal: Journal, store: Path) -> str | None:
-    """Why an unfinished change must not be followed: a change makes files only, so that a folder
-    in their place is somebody else's."""
+    """The reason why an unfinished change must not be followed. A change only creates files, so a
+    folder with the same path is not gpusetup's.
+    """
     folder = first_folder(paths_in(store, journal.made))
     if folder is None:
         return None
@@ -227,7 +238,7 @@ def _objection_to_folders(journal: Journal, store: Path) -> str | None:
 
 
 def first_folder(paths: Iterable[str]) -> str | None:
-    """The first path that is a real folder, not a link to one."""
+    """The first of these paths that is a real folder, not a link to one."""
     for path in paths:
         if os.path.isdir(path) and not os.path.islink(path):
             return path
@@ -235,8 +246,8 @@ def first_folder(paths: Iterable[str]) -> str | None:
 
 
 def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
-    """The first of some paths below the prefix that is a file of the environment's own Python,
-    as a path below the prefix; None if there is none.
+    """The first of these paths (all below the prefix) that is a file of the environment's own
+    Python, as a path below the prefix; None if there is none.
 
     >>> first_of_python("/env", ["/env/bin/torchrun", "/env/bin/activate"])
     'bin/activate'
@@ -252,8 +263,9 @@ def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
 
 
 def _making_note(journal: Journal) -> Path:
-    """The path of gpusetup's note that it is creating an environment; it is unique, because the
-    journal's `former` is random."""
+    """The path of gpusetup's note that it is creating an environment. The path is unique, because
+    the journal's `former` is random.
+    """
     return own_folder(MAKING) / journal.former
 
 
@@ -265,7 +277,7 @@ def note_making(store: Path, journal: Journal) -> None:
 
 def was_making(store: Path, journal: Journal) -> bool:
     """Whether gpusetup's own note shows that it began to create this environment."""
-    # A command that only reads makes no folder for notes.
+    # A command that only reads must not create the folder for notes.
     if not own_path(MAKING).is_dir():
         return False
     try:
@@ -282,12 +294,13 @@ def forget_making(journal: Journal) -> None:
 
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
-    """The first path that is unsafe to touch: outside of the environment (`store.parent`), through
-    a symbolic link, or inside the undo store. None if all paths are safe."""
+    """The first path that is unsafe to touch, because it is outside the environment
+    (`store.parent`), behind a symbolic link, or in the store itself. None if all paths are safe.
+    """
     prefix = str(store.parent)
     is_safe = {prefix: True, str(store): False}
     for path in paths:
-        # No file name can contain NUL, and every call refuses it.
+        # No file name can contain NUL, and every system call rejects it.
         if "\0" in path or path in (prefix, str(store)):
             return path
         folder, name = os.path.split(path)
@@ -298,14 +311,15 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
 
 
 NO_NAMES = ("", os.curdir, os.pardir)
-"""Last parts of a path that name no file or folder."""
+"""Last parts of a path that do not name a file or folder."""
 
 
 def _is_safe_folder(folder: str, is_safe: dict[str, bool]) -> bool:
-    """Whether a folder lies in a safe one and is no link itself.
+    """Whether a folder is inside a safe folder and is not a link itself.
 
-    `is_safe` holds what is known of some folders, and of the environment's own from the start. What
-    is found is added, so that thousands of files in one folder ask the disk once.
+    `is_safe` contains the results for folders checked so far, and from the start for the
+    environment's own. New results are added, so that thousands of files in one folder need only one
+    check on disk.
     """
     if folder in is_safe:
         return is_safe[folder]
@@ -316,10 +330,10 @@ def _is_safe_folder(folder: str, is_safe: dict[str, bool]) -> bool:
 
 
 def _is_link(folder: str) -> bool:
-    """Whether a folder's path leads somewhere else than into its parent."""
+    """Whether a folder's real path is not inside its parent."""
     if os.name == "posix":
         return os.path.islink(folder)
-    # On Windows, junctions, short names and another case of the letters do so too.
+    # On Windows, junctions, short names and names in another case differ too.
     parent, name = os.path.split(folder)
     return os.path.realpath(folder) != os.path.join(os.path.realpath(parent), name)
 
@@ -330,9 +344,8 @@ def _is_link(folder: str) -> bool:
 def checked_status(path: Path) -> os.stat_result | None:
     """The status of a store, or of a file in it; None if it does not exist.
 
-    Raises Blocked for a link, and for a file that belongs neither to this process's user, nor to
-    root, nor to the owner of the environment (in a container often another user than this
-    process's).
+    Raises Blocked for a link, and for a file that does not belong to this process's user, root or
+    the owner of the environment (in a container, that owner is often another user).
     """
     try:
         status = path.lstat()
@@ -340,7 +353,7 @@ def checked_status(path: Path) -> os.stat_result | None:
         return None
     if stat.S_ISLNK(status.st_mode):
         raise Blocked(f"{path} is a symbolic link", hint=YOURS)
-    # Windows has no owners of this kind.
+    # Windows has no comparable file owners.
     if os.name != "posix":
         return status
     prefix = path.parent if path.name == STORE else path.parent.parent
@@ -356,9 +369,11 @@ def checked_status(path: Path) -> os.stat_result | None:
 
 
 def read_state(path: Path) -> bytes | None:
-    """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is not a
-    regular file of ours or is too large."""
-    # None means that the store or the file does not exist; what belongs to others has raised.
+    """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is too
+    large, not a regular file, or not ours.
+    """
+    # None means that the store or the file does not exist; a file with another owner would have
+    # raised an error.
     store_status = checked_status(path.parent)
     if store_status is None:
         return None
@@ -376,8 +391,9 @@ def read_state(path: Path) -> bytes | None:
 
 
 def require_lock(path: Path) -> None:
-    """Raise Blocked if a lock file exists and is not an empty file of ours, because opening it
-    could change another file."""
+    """Raise Blocked if a lock file exists but is not an empty file of a trusted owner, because
+    opening it could change another file.
+    """
     status = checked_status(path)
     if status is None:
         return

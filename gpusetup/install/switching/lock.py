@@ -1,5 +1,6 @@
-"""The two locks of an environment: one that gpusetup holds, and one that the installer holds while
-it writes."""
+"""The two locks of an environment: gpusetup holds one, and the installer holds the other while it
+writes.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 LOCK_SECONDS = 10.0
-"""How long a second process waits for the first."""
+"""How many seconds a second process waits for the first."""
 INSTALLER_SECONDS = 60.0
-"""How long an installer may take to end that lost its parent."""
+"""How many seconds to wait for an installer whose gpusetup was killed."""
 LAUNCHER = Path(__file__).resolve().parents[2] / "child_scripts" / "end_with_parent.py"
 
 
 @contextmanager
 def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of an environment during the block; its store is created, and removed again if
+    """Hold the lock of an environment during the block. Its store is created, and removed again if
     it stays empty.
 
-    A second process waits, says so, and leaves with `Blocked`. Who gets the lock waits until an
-    installer that lost its parent has ended.
+    A second process waits, tells the user so, and gives up with `Blocked`. With the lock, it then
+    waits for an installer that is still running although its gpusetup was killed.
     """
     prefix = store.parent
     new_folders = _missing_folders(prefix)
@@ -47,7 +48,7 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
             _remove_empty((store, *new_folders))
             raise
     try:
-        # The uv or conda of a gpusetup that was killed may still write.
+        # If an earlier gpusetup was killed, its uv or conda may still be writing.
         if (store / "installer").exists():
             who = f"The installer of an earlier run still writes to {prefix}"
             _acquired(store / "installer", say, who, INSTALLER_SECONDS).release()
@@ -64,7 +65,7 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _missing_folders(folder: Path) -> list[Path]:
-    """A folder and those above it that are not there yet, the innermost first."""
+    """A folder and its parents that do not exist yet, innermost first."""
     missing: list[Path] = []
     while not folder.exists():
         missing.append(folder)
@@ -73,9 +74,10 @@ def _missing_folders(folder: Path) -> list[Path]:
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders, the innermost first, as far as they are empty."""
+    """Remove these folders, innermost first, as far as they are empty."""
     for folder in folders:
-        # Of a path that is too long only the outer folders were made: the inner ones fail here.
+        # If a path was too long, only the outer folders were created, so removing the inner ones
+        # fails.
         with contextlib.suppress(OSError):
             folder.rmdir()
 
@@ -97,11 +99,11 @@ def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) 
 
 
 def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False) -> tuple[str, ...]:
-    """The command wrapped so that the program holds the installer's lock and ends when gpusetup
-    ends; with `outlives`, it is not ended.
+    """The command, wrapped so that the program holds the installer's lock and ends when gpusetup
+    ends. With `outlives`, it does not end then.
 
-    Windows has no such thing: there a killed gpusetup leaves uv to run to its end, and what it
-    still has open cannot be renamed.
+    Windows does not support this. If gpusetup is killed there, uv continues to its end, and files
+    that it has open cannot be renamed.
     """
     if store is None or os.name != "posix":
         return tuple(argv)

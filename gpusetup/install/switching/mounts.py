@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 MOUNTS = Path("/proc/self/mountinfo")
-"""Linux' table of mounts (https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html)."""
+"""Linux's table of mounts (https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html)."""
 
 
 class Mount(NamedTuple):
-    """A mount: its path and its type of filesystem."""
+    """A mount: its path and filesystem type."""
 
     place: str
     kind: str
@@ -29,7 +29,7 @@ def mounts() -> Iterator[Mount]:
     for line in lines:
         facts, _, filesystem = line.partition(" - ")
         fields = facts.split(" ")
-        # Spaces, tabs and line breaks of a name are written as octal numbers.
+        # Spaces, tabs and line breaks in a name are written as octal numbers.
         place = re.sub(r"\\([0-7]{3})", lambda number: chr(int(number[1], 8)), fields[4])
         yield Mount(place, filesystem.split(" ")[0])
 
@@ -38,7 +38,7 @@ def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
     """The first mount inside an environment that contains one of these paths; None if there is
     none.
 
-    Also two bind mounts of the same disk are two mounts for a rename.
+    Two bind mounts of the same disk count as two mounts, because a rename between them fails.
     """
     real = os.path.realpath(prefix)
     inside = [mount.place for mount in mounts() if mount.place.startswith(f"{real}{os.sep}")]
@@ -55,18 +55,18 @@ def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
         for place in inside:
             if f"{folder}{os.sep}".startswith(f"{place}{os.sep}"):
                 return place
-        # Other systems have no such table, and subvolumes of btrfs are not in it.
+        # Other systems have no such table, and btrfs subvolumes are not in it.
         if os.path.isdir(folder) and os.stat(folder).st_dev != device:
             return folder
     return None
 
 
 def filesystem_of(folder: str) -> str:
-    """The type of filesystem of a folder, such as `overlay` or `ext4`; "" if unknown."""
+    """The filesystem type of a folder, such as `overlay` or `ext4`; "" if unknown."""
     real = f"{os.path.realpath(folder)}{os.sep}"
     around = [
         mount for mount in mounts() if real.startswith(f"{mount.place.rstrip(os.sep)}{os.sep}")
     ]
-    # The longest place is the innermost mount; of two at one place the later one is on top.
+    # The longest path is the innermost mount. If two have the same path, the later one is on top.
     innermost = max(enumerate(around), key=lambda row: (len(row[1].place), row[0]), default=None)
     return innermost[1].kind if innermost else ""

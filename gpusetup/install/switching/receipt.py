@@ -1,5 +1,6 @@
-"""The receipt of an installation, kept in the environment: the packages before and after, and where
-they came from."""
+"""The receipt of an installation, kept in the environment: the packages before and after, and their
+sources.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def write_receipt(
 ) -> None:
     """Write the receipt of an installation, without logins, user names and home folders.
 
-    The host of each file stays: whoever reads the receipt wants to know where a package came from.
+    The host of each file stays, because a reader of the receipt wants to know where a package came
+    from.
     """
     from gpusetup.redaction import redact_document
 
@@ -43,11 +45,11 @@ def write_receipt(
         "verdict": {"verdict": verdict["verdict"]} if verdict else None,
     }
     redacted = redact_document(receipt)
-    # Redaction would hide a private index, so that these facts join the receipt after it.
+    # These facts are added after the redaction, which would hide a private index.
     for row, wheel in zip(redacted["wheels"], plan.wheels, strict=True):
         row["file"] = wheel.filename
         row["host"] = wheel.host or None
-    # A file may be kept in uv's cache; then nobody was asked for it.
+    # Only the hosts that were contacted are listed, because a file may come from uv's cache.
     redacted["hosts"] = list(job.contacted)
     write_safely(path, json.dumps(redacted, indent=2) + "\n")
 

@@ -1,8 +1,8 @@
 """Plans the renames that move unpacked files into place, whole folders at once if nothing exists
 there yet.
 
-torch has 15,000 files in 1,100 folders. Renamed one by one, with a folder made for each and removed
-again, they take longer than uv takes to unpack them.
+torch has 15,000 files in 1,100 folders. Renaming each file, and creating and removing each folder,
+would take longer than uv needs to unpack them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from gpusetup.install.target.layout import LIBRARIES
 
 
 def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields what to rename and to which path; `coming` maps each unpacked file to its place."""
+    """Yields each path to rename, with its new path; `coming` maps each unpacked file to its
+    place."""
     files_of_packages: dict[str, list[str]] = {}
     single_files: list[str] = []
     for source in coming:
@@ -34,8 +35,9 @@ def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _package_folder(source: str) -> str | None:
-    """The package folder directly below the library that contains a file; None if the file is in no
-    such folder."""
+    """The package folder directly below the library folder that contains a file; None if the file
+    is not in such a folder.
+    """
     for library in LIBRARIES:
         start = source.find(f"{os.sep}{library}{os.sep}")
         if start >= 0:
@@ -52,7 +54,7 @@ def _place_of_whole(folder: str, sources: Iterable[str], coming: Mapping[str, st
     parents = {folder}
     for source in sources:
         below = source[len(folder) :]
-        # The file must lie in its place as it lies in the folder.
+        # The file must have the same path below the folder in both places.
         if not coming[source].endswith(below):
             return None
         places.add(coming[source][: -len(below)])
@@ -65,7 +67,7 @@ def _place_of_whole(folder: str, sources: Iterable[str], coming: Mapping[str, st
     place = places.pop()
     if os.path.lexists(place):
         return None
-    # An empty folder, or a file that nobody listed, would come along and never be taken back.
+    # An empty folder or an unlisted file would be moved along, but never be removed again.
     for path, folders, files in os.walk(folder):
         if any(os.path.join(path, name) not in parents for name in folders):
             return None

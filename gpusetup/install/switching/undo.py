@@ -1,7 +1,7 @@
 """`--undo`: restores the packages that the last installation replaced, and leaves later changes
 alone.
 
-What others have changed since stays as it is; so do the files that belong to it.
+Packages that others have changed since then stay as they are, together with their files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ UNCHANGED = "nothing was changed; `gpusetup install --torch VERSION` installs an
 def undo(job: InstallJob, layout: Layout) -> None:
     """Restore the packages that the last installation replaced.
 
-    Its own journal is put back. If this is killed, or kept from a file, the next run ends it.
+    It applies the installation's own journal in reverse. If it is killed, or cannot write a file,
+    the next run completes it.
     """
     store = store_of(layout)
     with interruptible(), locked(store, job.talk):
@@ -65,8 +66,8 @@ def store_of(layout: Layout) -> Path:
 def undo_known(store: Path, layout: Layout) -> Change:
     """The change that an undo would make, with a journal that lists which files stay.
 
-    `Blocked` if there is nothing, if others have changed torch since, or if what was kept has
-    changed.
+    Raises Blocked if there is nothing to undo, if another program has changed torch since then, or
+    if the kept files have changed.
     """
     undo = read_journal(store, UNDO)
     if undo is None:
@@ -78,7 +79,8 @@ def undo_known(store: Path, layout: Layout) -> Change:
         )
     installed = versions(distributions(layout))
     changed = {name for name, version in undo.after.items() if installed.get(name) != version}
-    # Without torch in it the undo is of exactly those packages, so that each must be as it was.
+    # If torch is not part of it, the undo concerns exactly these packages, so none of them may have
+    # changed.
     decisive = changed & {*FAMILY} if "torch" in undo.after else changed
     if decisive:
         now = ", ".join(f"{name} is {installed.get(name) or 'gone'}" for name in sorted(decisive))
@@ -108,7 +110,7 @@ def _require_kept_as_it_was(change: Change) -> None:
 
 
 def _require_no_folders(change: Change) -> None:
-    """Raise `Blocked` if there is a folder in place of a file that would be removed."""
+    """Raise `Blocked` if a folder is in the place of a file that would be removed."""
     folder = first_folder(change.made)
     if folder is not None:
         raise Blocked(
@@ -123,10 +125,11 @@ def _require_no_folders(change: Change) -> None:
 def _beside_what_came_since(
     store: Path, undo: Journal, changed: set[str], layout: Layout
 ) -> Journal:
-    """The undo's journal, adjusted so that files of packages that were installed or updated since
-    are left alone.
+    """The undo's journal, changed so that it leaves files alone whose packages were installed or
+    updated later.
 
-    A companion that came since for the torch that goes (`install torchvision`) goes with it.
+    A companion that was installed later for the torch that is removed (`install torchvision`) is
+    removed too.
     """
     installed = distributions(layout)
     updated = changed & {package.name for package in installed}
@@ -158,9 +161,10 @@ def _beside_what_came_since(
 
 
 def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[str]:
-    """The companions that were installed after the torch that the undo removes, and that go with
-    it."""
-    # An older journal does not say what was beside it; an undo without torch takes nothing more.
+    """The companions that were installed after the torch that the undo removes, and that are
+    removed together with it.
+    """
+    # An older journal does not list the companions. An undo without torch removes no other package.
     if undo.beside is None or "torch" not in undo.after:
         return set()
     names: set[str] = set()
@@ -188,8 +192,9 @@ def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
 
 
 def _previous_files(store: Path, undo: Journal, updated: set[str]) -> set[str]:
-    """The kept files of packages that were updated since; restoring them would mix parts of two
-    releases."""
+    """The kept files of packages that were updated since then. Restoring these would mix parts of
+    two releases.
+    """
     files: set[str] = set()
     for path, kept in Change(store, undo).aside.items():
         info, name = os.path.split(path)

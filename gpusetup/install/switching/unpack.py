@@ -1,8 +1,8 @@
 """Downloads and unpacks the wheels with uv into a staging folder, and checks every file against the
 wheels' lists (RECORD).
 
-uv checks the hash of each wheel as it comes; what lies in its cache may have changed since, on the
-disk or by whoever edits a file of an environment that shares it.
+uv checks each wheel's hash when it downloads the wheel. But the files in uv's cache may have
+changed since then: on disk, or because somebody edited a file of an environment that shares it.
 """
 
 from __future__ import annotations
@@ -39,32 +39,34 @@ from gpusetup.uv.program import forget_step, private_folder
 from gpusetup.uv.world import private_world
 
 UV_LOCK = ".lock"
-"""What uv leaves in a prefix that it has installed into."""
+"""The file that uv leaves in a prefix into which it has installed."""
 MOST_READERS = 8
-"""Files that are read at once; more than these a disk does not serve faster."""
+"""How many files are read at once; more would not be faster on a disk."""
 FILES_AT_ONCE = 200
-"""What one reader takes at a time: torch has 15,000 files, most of them a few kilobytes."""
+"""How many files one thread reads at a time: torch has 15,000 files, most of them a few
+kilobytes."""
 LIBRARY_DEPTH = 2
-"""How deep below a prefix the library is at most: `lib/python3.11/site-packages`."""
+"""The maximum depth of the library folder below a prefix, as in `lib/python3.11/site-packages`."""
 ENVIRONMENTS_OWN = re.compile(
     r"\W(pyvenv\.cfg|(bin|Scripts)\W((de)?activate|python)[^/]*)", re.IGNORECASE
 )
-"""What an environment itself has, below its prefix."""
+"""Files of the environment itself, as paths below its prefix."""
 NOT_PLAIN = re.compile(r"^/|//|\./|/$|/?\.\.?$")
-"""What makes a path differ from its normal form."""
+"""Matches a path that is not in its normal form."""
 
 
 class Promise(NamedTuple):
-    """What a wheel's list says about one of its files."""
+    """The facts that a wheel's list states about one of its files."""
 
     digest: str
-    """Empty where the list gives none, as for itself."""
+    """The digest; empty if the list states none, as for the list itself."""
     record: str
-    """The list."""
+    """The path of the list (RECORD)."""
 
 
 Promises = Mapping[str, Sequence[Promise]]
-"""Unpacked file -> what the lists say about it. Two wheels may bring the same file."""
+"""Maps each unpacked file to what the lists state about it. Two wheels may contain the same
+file."""
 
 
 def stage_of(prefix: str) -> str:
@@ -74,8 +76,9 @@ def stage_of(prefix: str) -> str:
 
 
 def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
-    """Unpacked file -> its place in the environment, after checking every file; if a check fails,
-    the cache is cleared and the download repeated once."""
+    """Maps each unpacked file to its place in the environment, after checking every file. If a
+    check fails, the cache is cleared and the download is repeated once.
+    """
     try:
         return _unpack(job, plan, layout)
     except Differs:
@@ -87,7 +90,8 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 
 def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     """Run uv in the staging folder, check the unpacked files, and return each with its place in the
-    environment."""
+    environment.
+    """
     folder = Path(layout.prefix, STORE, STAGING)
     remove(folder)
     (folder / "tmp").mkdir(parents=True)
@@ -95,10 +99,10 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
     settings = job.settings
     environment = fetching_environment(settings, plan.choice.index_url)
-    # A folder of wheels is no index, so that there is nobody to ask.
+    # With a folder of wheels, no index is asked.
     addresses = None if job.wheels else (split_login(plan.choice.index_url)[0],)
     with private_world(settings, environment, addresses) as world:
-        # The command that is shown stays as it can be typed: the way into the network is no part.
+        # The proxy's settings are not part of the shown command, so that the user can type it.
         variables = {**world.environment, "UV_CONFIG_FILE": str(world.configure())}
         with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
             output = run_step(job, plan.steps[-1], variables, folder=str(folder))
@@ -118,17 +122,18 @@ class Differs(ToolFailed):
 
 
 def differs(message: str) -> Differs:
-    """The error for unpacked files that differ from the wheels, with this message."""
+    """The error for unpacked files that differ from the wheels' lists, with this message."""
     return Differs(message, hint="nothing was changed; run this again")
 
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
-    """Unpacked file -> its place in the environment. Raises Differs if a file is not as its wheel's
-    list says."""
+    """Maps each unpacked file to its place in the environment. Raises Differs if a file is not as
+    its wheel's list states.
+    """
     names = {wheel.name for wheel in wheels}
     unpacked_files = frozenset(files_below(str(root)))
     for path in unpacked_files:
-        # A link could lead out of the environment.
+        # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
             raise differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
     records = [path for path in unpacked_files if _is_record(path)]
@@ -153,13 +158,16 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
 
 
 def _promises_of(records: Iterable[str]) -> dict[str, list[Promise]]:
-    """Unpacked file -> the digests that the lists give for it, each with the path of that list."""
+    """Maps each unpacked file to the digests that the lists state for it, each with the path of
+    that list.
+    """
     promises: dict[str, list[Promise]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
         for row in record_rows(record):
             path = f"{library}{os.sep}{row[0]}"
-            # A script lies beside the library, `../../../bin/torchrun`; most paths are plain.
+            # A script has a path outside the library, such as `../../../bin/torchrun`. Most other
+            # paths need no normalising.
             if os.sep != "/" or NOT_PLAIN.search(row[0]):
                 path = os.path.normpath(os.path.join(library, row[0]))
             digest = row[1] if len(row) > 1 else ""
@@ -190,19 +198,20 @@ def _require_same_content(root: Path, promises: Promises) -> None:
 
 
 def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
-    """The files among these whose content does not match the digest in their list."""
+    """The files, out of these, whose content does not match the digest in their list."""
     wrong: list[str] = []
     for path in paths:
         digests = {promise.digest for promise in promises[path]}
-        # A list names itself without a digest.
+        # A list contains itself, without a digest.
         if "" not in digests and _digest(path) not in digests:
             wrong.append(path)
     return wrong
 
 
 def _digest(path: str) -> str:
-    """The digest of a file in the form of a RECORD
-    (https://packaging.python.org/specifications/recording-installed-packages/)."""
+    """The digest of a file in the form that a RECORD uses
+    (https://packaging.python.org/specifications/recording-installed-packages/).
+    """
     digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path)))
     return f"sha256={digest.decode().rstrip('=')}"
 
@@ -214,8 +223,9 @@ def _project_of(record: str) -> str:
 
 
 def _is_record(path: str) -> bool:
-    """Whether a path is the RECORD of an unpacked wheel, and not of a package that another package
-    contains."""
+    """Whether a path is the RECORD of an unpacked wheel, and not that of a package inside another
+    package.
+    """
     if not path.endswith(f".dist-info{os.sep}RECORD"):
         return False
     library = os.path.dirname(os.path.dirname(path))
@@ -226,7 +236,7 @@ def _is_record(path: str) -> bool:
 
 
 def _places_of(paths: Iterable[str], root: Path, layout: Layout) -> dict[str, str]:
-    """Unpacked file -> its place in the environment."""
+    """Maps each unpacked file to its place in the environment."""
     places: dict[str, str] = {}
     place_of_folder: dict[str, str] = {}
     for path in paths:
@@ -241,7 +251,7 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     """The folder in the environment for the files of an unpacked folder."""
     below_root = os.path.relpath(folder, root)
     parts = [part for part in below_root.split(os.sep) if part != "."]
-    # Debian's and Fedora's Python put `local` before all.
+    # Python on Debian and Fedora puts `local` before all other parts.
     if parts and parts[0] == "local":
         parts = parts[1:]
     for depth, part in enumerate(parts[: LIBRARY_DEPTH + 1]):
@@ -255,8 +265,9 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
 
 
 def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
-    """Raise `Blocked` if a wheel brings a file of the environment's own Python, even one that is
-    not there yet: the journal of such a change would not be followed."""
+    """Raise `Blocked` if a wheel contains a file of the environment's own Python, even one that
+    does not exist yet: the journal of such a change would be rejected.
+    """
     for path, place in coming.items():
         pythons_own = first_of_python(layout.prefix, [place])
         if pythons_own is not None:
@@ -271,10 +282,10 @@ def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layou
 def _refuse_different_files_in_one_place(
     coming: Mapping[str, str], promises: Promises, layout: Layout
 ) -> None:
-    """Raise `Blocked` if two wheels bring different files for the same place.
+    """Raise `Blocked` if two wheels contain different files for the same place.
 
-    Whichever uv unpacks last would be there, and the other package would be broken. The same
-    content is common: packages of one namespace share its `__init__.py`.
+    The file that uv unpacks last would win, and the other package would be broken. Files with the
+    same content are common, because packages of one namespace share its `__init__.py`.
     """
     first_promises: dict[str, Promise] = {}
     for path, place in coming.items():
@@ -295,8 +306,9 @@ def _refuse_different_files_in_one_place(
 def _taken_places(
     coming: Mapping[str, str], names: set[str], layout: Layout
 ) -> Iterator[tuple[str, str]]:
-    """Yields the unpacked files that would overwrite a different file that stays, and the name of
-    that file's package."""
+    """Yields each unpacked file that would overwrite a different file of a package that stays, with
+    that package's name.
+    """
     leaving = files_of_all(names, layout)[1]
     owners: dict[str, str] = {}
     for package in distributions(layout):
@@ -306,6 +318,6 @@ def _taken_places(
         owner = owners.get(place)
         if owner is None and ENVIRONMENTS_OWN.fullmatch(place[len(layout.prefix) :]):
             owner = "the environment itself"
-        # Two packages may bring the same file, such as an empty `__init__.py`.
+        # Two packages may contain the same file, such as an empty `__init__.py`.
         if owner and os.path.isfile(place) and not cmp(path, place, shallow=False):
             yield path, owner

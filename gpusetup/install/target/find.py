@@ -25,12 +25,14 @@ class Target(Frozen):
     interpreter."""
 
     layout: Layout
-    """Of the target, or of the base where the environment is to be made."""
+    """The folders of the target. If the environment does not exist yet, these are the base
+    interpreter's.
+    """
     venv: str | None = None
 
     @property
     def python(self) -> str:
-        """The path of the interpreter into whose environment the packages go."""
+        """The path of the interpreter into whose environment packages are installed."""
         if self.venv is None:
             return self.layout.python
         place = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
@@ -38,20 +40,21 @@ class Target(Frozen):
 
     @property
     def installed(self) -> dict[str, str]:
-        """Installed package -> version; empty if the environment does not exist yet."""
+        """Maps each installed package to its version; empty if the environment does not exist
+        yet."""
         if self.venv:
             return {}
         return versions(distributions(self.layout))
 
 
 def require_possible_folder(folder: str) -> None:
-    """Raise `Blocked` for a path at which no environment can be or be made."""
+    """Raise `Blocked` for a path at which there is no environment and none can be created."""
     path = Path(folder)
     with blocked_by_files(f"{folder} can be no environment", POSSIBLE):
         try:
             path.stat()
         except FileNotFoundError:
-            # A new folder, unless a link stands there that leads nowhere.
+            # The path is free for a new folder, unless it is a broken link.
             if path.is_symlink():
                 raise
 
@@ -60,14 +63,15 @@ POSSIBLE = "nothing was changed; name another folder: `--venv DIR`"
 
 
 def must_create_venv(folder: str) -> bool:
-    """Whether the environment of `--venv DIR` must be created. Raises UsageError if the folder
-    exists and is something else."""
+    """Whether the environment of `--venv DIR` must be created. Raises UsageError if DIR exists but
+    is not an environment.
+    """
     path = Path(folder)
     if (path / "pyvenv.cfg").is_file():
         return False
     if not path.exists():
         return True
-    # What a killed run left there is ours.
+    # A folder that only contains gpusetup's store was left by a killed run.
     is_free = path.is_dir() and all(entry.name == STORE for entry in path.iterdir())
     if not is_free:
         raise UsageError(
@@ -78,15 +82,16 @@ def must_create_venv(folder: str) -> bool:
 
 
 def layout_of(python: str) -> Layout:
-    """The folders into which a Python interpreter installs, which it is run to find out. Raises
-    Blocked if it does not run."""
+    """The folders into which a Python interpreter installs. The interpreter is run to find them.
+    Raises Blocked if it does not run.
+    """
     answer = ask_python(System(), python, timeout=30)
     if "problem" in answer:
         raise Blocked(
             f"{python} does not run: {answer['problem']}",
             hint="name another interpreter with `--python PATH`",
         )
-    # The child calls its version `python`.
+    # In the child's answer, `python` is the version.
     facts = {**answer, "python": python, "version": answer["python"]}
     layout = from_plain(facts, Layout, what=f"the answer of {python}")
     prefix = layout.prefix
@@ -100,8 +105,9 @@ def layout_of(python: str) -> Layout:
 
 
 def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
-    """Raise Blocked if an environment must not be changed or cannot be written; the hint names
-    `command`, which creates another one."""
+    """Raise Blocked if an environment must not be changed or cannot be written. The hint names
+    `command`, which creates another one.
+    """
     hint = f"use your own environment: `{command}`"
     if layout.externally_managed:
         raise Blocked(
@@ -110,7 +116,7 @@ def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
             hint=hint,
         )
     for folder in (*layout.libraries, layout.scripts, layout.prefix):
-        # A folder that is not there yet is made in the prefix.
+        # A missing folder will be created in the prefix.
         is_writable = os.access(folder, os.W_OK) or not Path(folder).exists()
         if not is_writable:
             raise Blocked(
@@ -132,12 +138,14 @@ def require_utf_8(folder: str) -> None:
 
 
 def read_target(python: str | None, venv: str | None) -> Target:
-    """The environment of an interpreter, or the one to be created from it in the folder `venv`."""
+    """The environment of an interpreter, or the one that will be created from this interpreter in
+    the folder `venv`.
+    """
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     require_utf_8(venv or python)
     layout = layout_of(python)
-    # A new environment gets the same implementation.
+    # A new environment would get the same Python implementation.
     if layout.implementation != "cpython":
         raise Blocked(
             f"{python} is {layout.implementation}; torch has wheels for CPython only",
@@ -147,8 +155,9 @@ def read_target(python: str | None, venv: str | None) -> Target:
 
 
 def check_importable(layout: Layout, family: Iterable[str]) -> None:
-    """Raise Blocked if newly installed packages would never be imported, because a folder earlier
-    in the import path contains them."""
+    """Raise Blocked if Python would never import newly installed packages, because a folder earlier
+    in the import path contains them too.
+    """
     for folder in layout.ahead:
         hiding = [name for name in family if Path(folder, name, "__init__.py").is_file()]
         if hiding:

@@ -1,7 +1,7 @@
 """The folders of an environment, the distributions in it, and their files.
 
-To a distribution belongs what its RECORD lists. What keeps no such list (an egg, `setup.py
-develop`, conda's own) could not be put back and is not changed.
+A distribution's files are those in its RECORD. A package without such a list (an egg, `setup.py
+develop`, conda's own) could not be restored, so it is not changed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from gpusetup.install.switching.files import files_below
 from gpusetup.model.frozen import Frozen
 
 LIBRARIES = ("site-packages", "dist-packages")
-"""Folders that stay if they are empty."""
+"""Folders that stay even if they are empty."""
 
 
 def real_below(prefix: str, folder: str) -> str:
     """The real path of a folder if it is inside the prefix, such as `lib` for Fedora's link
-    `lib64`; otherwise the folder unchanged."""
+    `lib64`. Otherwise the folder is returned unchanged.
+    """
     real_folder = os.path.realpath(folder)
     real_prefix = os.path.realpath(prefix)
     if not real_folder.startswith(f"{real_prefix}{os.sep}"):
@@ -35,9 +36,9 @@ class Layout(Frozen):
     """The folders into which an interpreter installs, as absolute paths."""
 
     python: str
-    """The interpreter's path, as it is called."""
+    """The interpreter's path, as the user calls it."""
     version: str
-    """`3.11.7`."""
+    """The Python version, such as `3.11.7`."""
     prefix: str
     purelib: str
     platlib: str
@@ -46,14 +47,19 @@ class Layout(Frozen):
     implementation: str = "cpython"
     free_threaded: bool = False
     externally_managed: str | None = None
-    """The marker file that says so, where the target is no environment."""
+    """The marker file which says that the operating system manages this Python; None in an
+    environment.
+    """
     ahead: tuple[str, ...] = ()
-    """The folders that an import looks in before the libraries: PYTHONPATH's, the user's site."""
+    """The folders that Python searches before the libraries, such as PYTHONPATH's and the user's
+    site-packages.
+    """
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The folders from which packages are imported: one, or two if compiled packages have
-        another."""
+        """The folders from which packages are imported: one, or two if compiled packages have a
+        separate folder.
+        """
         if self.purelib == self.platlib:
             return (self.purelib,)
         return (self.purelib, self.platlib)
@@ -65,7 +71,7 @@ class Layout(Frozen):
 
 
 class Distribution(Frozen):
-    """An installed distribution: its name, its version and the path of its metadata folder."""
+    """An installed distribution: its name, version and metadata folder."""
 
     name: str
     version: str
@@ -81,11 +87,13 @@ def distributions(layout: Layout) -> tuple[Distribution, ...]:
 
 
 def distributions_in(library: str) -> Iterator[Distribution]:
-    """Yields the distributions in one library folder, by the names of their metadata folders."""
+    """Yields the distributions in one library folder, according to the names of their metadata
+    folders.
+    """
     try:
         entries = sorted(os.listdir(library))
     except OSError:
-        # A library folder that is not there yet holds nothing.
+        # A library folder that does not exist yet contains nothing.
         return
     for entry in entries:
         path = os.path.join(library, entry)
@@ -93,32 +101,32 @@ def distributions_in(library: str) -> Iterator[Distribution]:
         if described:
             name, version = canonicalize_name(described[1]), described[2]
             yield Distribution(name=name, version=version, info=path)
-        # What `setup.py develop` leaves names no version.
+        # The file that `setup.py develop` leaves contains no version.
         elif entry.endswith(".egg-link"):
             name = canonicalize_name(entry.removesuffix(".egg-link"))
             yield Distribution(name=name, version="0", info=path)
 
 
 INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
-"""The name of a metadata folder: project, version, and of an egg the Python."""
+"""The name of a metadata folder: project and version, and for an egg also the Python version."""
 
 
 def versions(installed: Iterable[Distribution]) -> dict[str, str]:
-    """Name -> version of these distributions."""
+    """Maps the name of each distribution to its version."""
     return {package.name: package.version for package in installed}
 
 
 # --- the files of a distribution ------------------------------------------------------------------
 
 MOST_LIST_BYTES = 64 << 20
-"""Of a list of files; torch's has 1.5 MB."""
+"""The maximum size of a list of files; torch's has 1.5 MB."""
 
 
 def record_rows(path: str) -> list[list[str]]:
     """The non-empty rows of a RECORD file."""
     with open(path, "rb") as file:
         raw = file.read(MOST_LIST_BYTES)
-    # Python's reader of CSV refuses NUL, which no path has.
+    # Python's CSV reader rejects NUL, which no path contains.
     text = os.fsdecode(raw).replace("\0", "\ufffd")
     rows = csv.reader(text.splitlines())
     return [row for row in rows if row and row[0]]
@@ -128,8 +136,8 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
     """The distributions with these names, and all their files. Raises Blocked if one has no list of
     its files.
 
-    Where another of its name keeps one, it is let go with its metadata folder alone: it is what a
-    broken removal left.
+    If another distribution with the same name has a list, this one is the rest of a failed removal.
+    Then only its metadata folder counts as its files.
     """
     wanted_names = set(names)
     leaving = tuple(package for package in distributions(layout) if package.name in wanted_names)
@@ -160,7 +168,8 @@ def files_listed(package: Distribution, layout: Layout) -> set[str]:
     paths: set[str] = set()
     for row in rows:
         path = os.path.normpath(os.path.join(library, row[0]))
-        # A list may name files of the whole system; only the environment's own are changed.
+        # A list may name files anywhere on the system, but only the environment's own may be
+        # changed.
         if path.startswith(roots):
             paths.add(path)
     return paths

@@ -1,4 +1,4 @@
-"""Notes for the person about an environment that is going to be changed."""
+"""Notes for the user about an environment that is going to be changed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gpusetup.named_file import read_text
 from gpusetup.uv.toml import parse_toml
 
 MOST_BYTES = 1 << 20
-"""Of a project file."""
+"""The maximum size of a project file."""
 WORTH_SAYING_BYTES = 100 << 20
-"""A copy of less is not noticed."""
+"""The size from which a copy is worth a note; a smaller one goes unnoticed."""
 
 
 def notes_of_target(target: Target, leaving: Iterable[str]) -> Iterator[str]:
@@ -35,23 +35,22 @@ def notes_of_target(target: Target, leaving: Iterable[str]) -> Iterator[str]:
 
 
 def is_uv_project(folder: Path) -> bool:
-    """Whether a folder contains a uv project, whose environment `uv sync` makes equal to its
-    lock."""
+    """Whether a folder contains a uv project, whose environment `uv sync` resets to its lock."""
     if (folder / "uv.lock").is_file():
         return True
     try:
         document = parse_toml(read_text(folder / PROJECT_FILE, MOST_BYTES))
     except (BadInput, ValueError):
-        # No project file, or one that cannot be read: then uv does not sync it either.
+        # Without a readable project file, uv does not sync the environment either.
         return False
     return "project" in document and "uv" in table(document, "tool")
 
 
 def _cost_on_overlay(target: Target, leaving: Iterable[str]) -> Iterator[str]:
-    """Yields a note on the disk space that moving files aside costs in a container's layered
+    """Yields a note on the disk space that is needed to move files aside in a container's layered
     filesystem.
 
-    A file of a lower layer cannot be renamed; the system copies it into the top layer first
+    A file in a lower layer cannot be renamed, so the system first copies it into the top layer
     (https://docs.kernel.org/filesystems/overlayfs.html, "Non-directories").
     """
     if filesystem_of(target.layout.prefix) != "overlay":
