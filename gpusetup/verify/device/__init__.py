@@ -1,2 +1,3 @@
-"""What this torch and its devices are: read from torch and the driver, and tested with the first
-computations."""
+"""What this torch and its devices are, read from torch and the driver, and their first
+computations.
+"""
