@@ -30,7 +30,7 @@ def dropout() -> None:
         draws_mask = training and 0 < p < 1
         has_native_form = input.is_floating_point() and not inplace
         if draws_mask and has_native_form:
-            # (output, mask)
+            # native_dropout returns (output, mask).
             return torch.native_dropout(input, p, True)[0]
         return dropout_on_cpu(input, p, training, inplace)
 

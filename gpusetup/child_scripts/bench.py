@@ -111,7 +111,7 @@ def warm_optimizer() -> None:
     """
     weight = torch.zeros(1, requires_grad=True)
     weight.grad = torch.zeros(1)
-    # Any optimizer will do.
+    # Any optimizer imports these modules.
     optimizer = torch.optim.AdamW([weight])
     optimizer.step()
 
@@ -130,7 +130,7 @@ def release_gpu_memory() -> bool:
 def release_host_memory(imported_bytes: Optional[int]) -> bool:
     """Free the last request's host memory. Returns whether almost nothing of it is left."""
     gc.collect()
-    with contextlib.suppress(Exception):  # only glibc has it
+    with contextlib.suppress(Exception):  # only glibc has malloc_trim
         import ctypes
 
         ctypes.CDLL(None).malloc_trim(0)
@@ -170,7 +170,7 @@ class Fork:
     def answer(self, request: Answer) -> Answer:
         """The fork's result, or how it died (its exit code; negative for a signal)."""
         line = json.dumps(request).encode() + b"\n"
-        with contextlib.suppress(OSError):  # it ended already
+        with contextlib.suppress(OSError):  # the fork has ended already
             os.write(self.requests, line)
         # An empty line means that the fork ended without an answer.
         answer_line = self.lines.readline()

@@ -34,7 +34,7 @@ def separate_output(to: int | None = None) -> None:
     """Let only `say` write results from now on; text that libraries print goes to the descriptor
     `to`, or nowhere.
     """
-    # It was done already.
+    # The output is separated already.
     if OUTPUT["descriptor"] != 1:
         return
     OUTPUT["descriptor"] = os.dup(1)

@@ -153,7 +153,7 @@ def first_line(problem: BaseException) -> str:
 
 
 def seconds_of(torch: Any, device: str, run: Callable[[], Any]) -> float:
-    """Seconds of one run."""
+    """How many seconds one run takes."""
     began = time.perf_counter()
     run()
     if device.startswith("cuda"):

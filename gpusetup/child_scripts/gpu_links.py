@@ -98,7 +98,7 @@ def address(pci: Any) -> str:
     eight digits.
     """
     bus_id = pci.busId
-    # Old bindings give bytes.
+    # Old bindings return bytes.
     text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
     domain, _, in_domain = text.lower().partition(":")
     short_domain = domain.lstrip("0")

@@ -22,7 +22,7 @@ DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
 MOST_INSTANCES = 64
 """The most MIG instances to read on one GPU; today's GPUs have seven."""
 LICENSE_LICENSED = 5
-"""NVML_GRID_LICENSE_STATE_LICENSED."""
+"""The value of NVML_GRID_LICENSE_STATE_LICENSED."""
 
 THROTTLE_REASONS = (
     *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost"),
@@ -40,7 +40,7 @@ RECOVERY = {
     6: "bus_reset",
     7: "system_reboot",
 }
-"""nvmlDeviceGpuRecoveryAction_t."""
+"""The values of nvmlDeviceGpuRecoveryAction_t."""
 GET_RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, available from driver 565 on."""
 
@@ -159,7 +159,7 @@ def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
     answers = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
     values = []
     for answer in answers:
-        # Each field has an error of its own, so keep the others.
+        # Each field has its own error, so keep the other fields.
         if answer.nvmlReturn != 0:
             continue
         member = NUMBER_TYPES.get(answer.valueType, "ullVal")
@@ -188,7 +188,7 @@ def fabric_status(nvml: Any, handle: Any) -> str | None:
         return None
     if info.status == 0:
         return "success"
-    # In NVML's own words.
+    # Use NVML's own description of the error.
     error = nvml.NVMLError(info.status)
     return str(error).lower()
 
@@ -324,7 +324,7 @@ FIELDS: Fields = (
     ("mig_instances", mig_instances),
     ("compute_mode", call_field("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
     ("ecc_enabled", call_field("nvmlDeviceGetCurrentEccMode", of=bool)),
-    ("ecc_uncorrected", call_field("nvmlDeviceGetTotalEccErrors", 1, 0)),  # uncorrected, volatile
+    ("ecc_uncorrected", call_field("nvmlDeviceGetTotalEccErrors", 1, 0)),  # (uncorrected, volatile)
     (
         "retired_pending",  # rows since Ampere, pages up to Volta
         first_answer(
@@ -406,7 +406,7 @@ def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
     counters = {}
     for index, (name, _, _, unit) in enumerate(COUNTERS):
         answer = answers[index]
-        # A card without NVLink has no such counter.
+        # A card without NVLink does not have the NVLink counters.
         if answer.nvmlReturn == 0:
             counters[name] = int(answer.value.ullVal) * unit
     return counters
@@ -444,4 +444,4 @@ EVERY_HALF_MINUTE: Fields = (
     ),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )
-"""What hardly changes."""
+"""Fields that hardly change, read every half minute."""

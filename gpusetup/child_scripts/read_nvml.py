@@ -1,7 +1,7 @@
 """Reads the driver and every GPU with NVML, and prints lines of JSON. Runs in a child process.
 
-    read_nvml.py                      once
-    read_nvml.py SECONDS [COUNT]      a sample each time; COUNT 0 or none: until nobody reads
+read_nvml.py once read_nvml.py SECONDS [COUNT] a sample each time; without COUNT, or with 0,
+endlessly
 
 The answer (once NVML could be called, all keys are present; if a value is null, `problems` says
 why):
@@ -225,7 +225,7 @@ class SampledGpu:
         self.lost = False
 
     def sample(self, nvml: Any, now: float) -> Answer:
-        """Read the GPU now."""
+        """Read the GPU once, now."""
         # The GPU had no handle from the beginning.
         if self.handle is None:
             return dict(self.identity, processes=None)
@@ -268,7 +268,7 @@ class SampledGpu:
         if passed <= 0:
             return rates
         for name, value in values.items():
-            # A counter that is new or was reset has no rate either.
+            # The rate is also unknown for a counter that is new or was reset.
             if name in before and before[name] <= value:
                 growth = value - before[name]
                 rates[name] = round(growth / passed)

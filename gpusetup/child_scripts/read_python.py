@@ -57,7 +57,7 @@ def imported_from(stdlib: str, library: str) -> List[str]:
     working folder and the script's folder."""
     try:
         cwd = os.getcwd()
-    except OSError:  # it was deleted
+    except OSError:  # the working folder was deleted
         cwd = ""
     script_folder = os.path.dirname(os.path.abspath(__file__))
     program_folder = os.path.dirname(sys.executable)

@@ -158,11 +158,11 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
 
 MASKS_FILE = "masking_utils.py"
-"""Of transformers."""
+"""The file of transformers that creates masks."""
 
 
 LOADER_FILES = ("dataloader.py", "sampler.py")
-"""Of torch.utils.data."""
+"""The files of torch.utils.data that draw samples."""
 
 
 def refuse_other_device(device: Any) -> None:
@@ -283,7 +283,7 @@ class Prepared:
     def mark_gradient(self, parameter: Any) -> None:
         """Record that the backward pass created a gradient."""
         gradient = parameter.grad
-        # It is no activation.
+        # A gradient is a state, not an activation.
         self.ledger.mark_states(gradient)
 
 

@@ -18,7 +18,7 @@ def process_memory(name: str) -> Optional[int]:
         for line in file:
             label, _, value = line.partition(":")
             if label == name:
-                # `VmRSS:	  123456 kB`
+                # A line looks like `VmRSS: 123456 kB`.
                 kibibytes = value.split()[0]
                 return int(kibibytes) * KIB
     return None
@@ -124,7 +124,7 @@ class HostMemory:
         return process_memory("VmHWM")
 
     def now(self) -> Optional[int]:
-        """The current resident memory."""
+        """The current resident memory in bytes."""
         return process_memory("VmRSS")
 
     def reserved(self) -> Optional[int]:
@@ -144,7 +144,7 @@ def address_limits() -> Tuple[int, int]:
 
 
 NO_LIMIT = -1
-"""The value of `resource.RLIM_INFINITY`, needed on systems that lack the module too."""
+"""The value of `resource.RLIM_INFINITY`, defined here because some systems lack the module."""
 ADDRESS_LIMITS = address_limits()
 """The limits at the start, because a trial lowers them."""
 

@@ -217,7 +217,7 @@ def run_steps(request: Answer) -> Answer:
     if request.get("timed", True):
         loader, seconds = timed_steps(trial, request, seconds, ends)
         busy = memory.busy()
-    trial.batches = None  # ends the workers
+    trial.batches = None  # ends the loader's workers
     losses = [finite(loss) for loss in trial.losses]
     return {
         **summary(rows, seconds, request["batch"]),
@@ -275,7 +275,7 @@ def timed_rounds(
 def finite(loss: Any) -> Optional[float]:
     """A loss as a number; None for NaN and infinity, which JSON does not support."""
     number = float(loss)
-    # Mixed precision may overflow.
+    # The loss may overflow in mixed precision.
     if not math.isfinite(number):
         return None
     return number

@@ -25,7 +25,7 @@ def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
     """A function that checks a text's form and length."""
 
     def matches(text: str) -> bool:
-        # No name is longer, and matching a long text takes long.
+        # No name is this long, and matching a long text takes time.
         if len(text) > most_letters:
             return False
         return re.fullmatch(pattern, text) is not None
@@ -38,7 +38,7 @@ is_a_name = _matcher(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", 100)
 is_a_version = _matcher(r"[0-9][A-Za-z0-9.+!_-]*", 60)
 """Whether a text is a version, with or without a local label."""
 is_a_kernel = _matcher(r"[0-9][A-Za-z0-9._+~-]*", 80)
-"""What `uname -r` prints."""
+"""Whether a text may be a kernel version, as `uname -r` prints it."""
 is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
 """Whether a text is one word that may be a UUID, a bus address, an interface or an image."""
 

@@ -43,7 +43,7 @@ def gpu_names(gpus: tuple[Gpu, ...]) -> str:
 
 
 INSUFFICIENT_DRIVER = 35
-"""cudaErrorInsufficientDriver."""
+"""The error code of cudaErrorInsufficientDriver."""
 
 
 def complaints_of_the_driver(context: RuleContext) -> Events:

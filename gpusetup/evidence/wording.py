@@ -10,7 +10,7 @@ PRINTED = lazy(
     r"|(?i:\b(?:error|fatal|warning)\b[\]:])|\bNo module named\b|\b(?:WARNING|ERROR|CRITICAL)\b"
     # Files and codes: `libcudart.so`, `sm_86`, `0x1f`.
     r"|\.(?:so|dll|dylib|pyd?|whl|cuh?|hpp|exe)\b|\b(?:sm|compute|gfx)_?\d{2,4}\b|0x[0-9A-Fa-f]{2}"
-    # A shell's answers.
+    # Error messages of a shell.
     r"|command not found|No such file|is not recognized as|^(?:ba|z)?sh: "
     # A source file with a line number, and NCCL's prefix: `misc/ibvwrap.cc:278 NCCL WARN`.
     r"|\w\.(?:c|cc|cpp|h|py):\d|\bNCCL (?:WARN|INFO)\b"

@@ -26,7 +26,7 @@ class TorchBuild(Frozen):
     kernels: tuple[str, ...]
     """Such as `sm_80`; () for CPU builds."""
     ptx: tuple[str, ...] = ()
-    """`compute_90`, …"""
+    """The PTX in the build, such as `compute_90`."""
     driver_floor: Text = None
     glibc: Text = None
     macos: Text = None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     @dataclass_transform(frozen_default=True, kw_only_default=True)
     class Frozen:
-        """A plain frozen value."""
+        """A plain value that cannot be changed."""
 
         def __init_subclass__(cls, *, kw_only: bool = True) -> None: ...
 

@@ -28,7 +28,7 @@ BEHIND_NO_PORT = re.compile(
     r"[^\s/?#@]*[/?#\s](?:(?!://)[^\n])*"
     rf"@(?={ANY_HOST})"
 )
-"""`me:pass/word@`"""
+"""Matches `me:pass/word@`, whose beginning cannot be a host with a port."""
 BEHIND_A_PATH = re.compile(
     # not a domain without a port, as in `https://github.com/owner/project@release`
     r"(?<=://)(?!(?:[\w-]+\.)+[\w-]+(?:[/?#]|$))"

@@ -137,7 +137,7 @@ class Gpu(Frozen):
     """How many MIG instances a source counted; most outputs of nvidia-smi do not list them by UUID.
     """
     compute_mode: Text = None
-    """`Default`, `Exclusive_Process`, `Prohibited`."""
+    """`Default`, `Exclusive_Process` or `Prohibited`, as nvidia-smi prints it."""
     ecc_enabled: Flag = None
     ecc_uncorrected: Number = None
     retired_pending: Flag = None
@@ -170,7 +170,7 @@ class Gpu(Frozen):
     pcie_width: Number = None
     pcie_width_max: Number = None
     virtualization: Text = None
-    """`none`, `passthrough`, `vgpu`…"""
+    """`none`, `passthrough`, `vgpu` and others, as NVML reports it."""
     licensed: Flag = None
     fabric_state: Text = None
     """On systems with NVSwitch `completed`, `in_progress` or `not_started`; elsewhere None."""
@@ -183,7 +183,7 @@ class Gpu(Frozen):
     """The numbers of the inactive NVLinks."""
     processes: tuple[GpuProcess, ...] | None = None
     driver_model: Text = None
-    """Windows: `WDDM`, `TCC`, `MCDM`."""
+    """On Windows `WDDM`, `TCC` or `MCDM`; elsewhere None."""
     lost: Flag = None
     numa_node: Number = None
     """The NUMA node whose CPUs and memory are closest; None if the machine has only one."""
@@ -194,7 +194,7 @@ class GpuLink(Frozen):
 
     first: int
     second: int
-    """Their numbers by NVML."""
+    """NVML's indices of the two GPUs."""
     kind: str
     """As in `nvidia-smi topo -m`: `NV12` (12 NVLinks) or, without NVLink, where their PCIe paths
     meet: `PIX`, `PXB`, `PHB`, `NODE`, `SYS`.
@@ -223,7 +223,7 @@ class Package(Frozen):
     installer: Text = None
     """`pip`, `uv` or `conda`, according to INSTALLER or conda-meta."""
     build: Text = None
-    """conda's build string."""
+    """The build string of a conda package."""
     channel: Text = None
     location: Text = None
     intact: Flag = None
@@ -294,7 +294,7 @@ class Memory(Frozen):
 
 class Disk(Frozen):
     subject: str
-    """`site-packages`, `uv-cache`, `pip-cache`, `tmp`."""
+    """What the folder is for: `site-packages`, `uv-cache`, `pip-cache` or `tmp`."""
     path: str
     free_bytes: Number = None
     writable: Flag = None
@@ -303,7 +303,7 @@ class Disk(Frozen):
 class DeviceNode(Frozen):
     path: str
     mode: Text = None
-    """`crw-rw-rw-`."""
+    """The permissions as `ls -l` shows them: `crw-rw-rw-`."""
     readable: Flag = None
     writable: Flag = None
 
@@ -314,7 +314,7 @@ class MakerStack(Frozen):
     """
 
     maker: str
-    """`amd`, `intel`, `apple`."""
+    """The GPUs' vendor: `amd`, `intel` or `apple`."""
     gpus: tuple[Gpu, ...] = ()
     kernel_driver: Text = None
     """The kernel driver that is bound to the GPUs: `amdgpu`, `xe`; None if none is."""
@@ -324,7 +324,7 @@ class MakerStack(Frozen):
     own.
     """
     nodes: tuple[DeviceNode, ...] | None = None
-    """`/dev/kfd` and the render nodes; None if nobody looked for them."""
+    """`/dev/kfd` and the render nodes; None if gpusetup did not look for them."""
     bundles_runtime: Flag = None
     """Whether the installed torch has HIP in its own folder."""
     translated: Flag = None
@@ -340,11 +340,11 @@ class Cpu(Frozen):
 
 class Wanted(Frozen):
     """What the user wants, as far as the machine or the text shows it, such as a torch version; all
-    None if nothing is shown.
+    fields are None if it shows nothing.
     """
 
     torch: Text = None
-    """A specifier: `==2.5.1`."""
+    """A specifier for the torch version: `==2.5.1`."""
     companion: Text = None
     """A companion whose release determines the torch version: `torchvision==0.21.0`."""
     backend: Text = None
@@ -403,7 +403,7 @@ class Snapshot(Frozen):
     memory: Memory = Memory()
     disks: tuple[Disk, ...] = ()
     devices: tuple[DeviceNode, ...] | None = None
-    """The `/dev/nvidia*` nodes; None if nobody looked for them."""
+    """The `/dev/nvidia*` nodes; None if gpusetup did not look for them."""
     makers: MakerStack | None = None
     """GPUs of another vendor; None if there are NVIDIA GPUs, or if none were found."""
     environment: Mapping[str, str] = {}

@@ -51,7 +51,7 @@ class Private(Frozen):
     """What is known about the user of the machine."""
 
     names: tuple[str, ...] = ()
-    """Users and hosts."""
+    """Names of users and hosts."""
     homes: tuple[str, ...] = ()
     """Home folders that are not in the usual places."""
 

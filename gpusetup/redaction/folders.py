@@ -35,15 +35,15 @@ _HOMES = (
     rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
     # `/data/users/jane`, `/u/jane`, `/students/jane`.
     rf"{_START}{_FOLDERS_ABOVE}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
-    # `/root`.
+    # `/root`, the home of root.
     r"(?<![\w./~-])/(?P<who>root)(?![\w-])",
-    # `~jane/model`.
+    # `~jane/model`, a shell's form for jane's home.
     r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)",
 )  # fmt: skip
 """Matches home folders of any user; the name is in the group `who`."""
 
 _FOLDERS_OF_PEOPLE = (
-    # Any folders above.
+    # Any number of folders above.
     rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/"
     # Fast storage and work folders: `/scratch/jane`, `/gpfs01/jane`, `/work/jane`.
     r"(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
@@ -113,9 +113,9 @@ _POSIX_PATH = (
 _WINDOWS_PART = rf"(?:<[\w-]+>|{_LETTERS}(?: {_LETTERS}){{0,3}}(?=\\)|{_LETTERS})"
 """A folder name of up to four words, if a separator follows."""
 _WINDOWS_PATH = (
-    # `C:\a\b`, `~\a`.
+    # A path on a drive: `C:\a\b`, `~\a`.
     rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WINDOWS_PART})+\\?"
-    # `\\server\share\a`.
+    # A network share: `\\server\share\a`.
     rf"|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WINDOWS_PART})+"
 )
 

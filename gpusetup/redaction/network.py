@@ -41,7 +41,7 @@ _URL = (
     r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
     # A login; its password may contain an @.
     r"(?:[^/\s@\"'<>]*@)*"
-    # `[::1]`, `<host>`, `mirror.corp`.
+    # The host: `[::1]`, `<host>`, `mirror.corp`.
     r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)"
     r"(?P<port>:\d{1,5})?"
     r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)"
@@ -92,7 +92,7 @@ def _is_of_a_project(host: str, path: str) -> bool:
     """Whether a URL belongs to a public project on github.com."""
     if host.lower() != "github.com":
         return False
-    # `/pytorch/pytorch/releases`.
+    # The path begins with the owner: `/pytorch/pytorch/releases`.
     owner = path.strip("/").partition("/")[0]
     return owner.lower() in PROJECTS
 
@@ -126,7 +126,7 @@ def is_public(host: str) -> bool:
 _IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
 """Four numbers that are not part of a longer version, with an optional network size and port."""
 _VERSION_BEFORE = (
-    # `==12.8.4.1`, `>= 9.1.0.70`.
+    # A requirement: `==12.8.4.1`, `>= 9.1.0.70`.
     r"(?i)(?:[=~<>!]=\s*v?"
     # `cudnn 9.1.0.70`, `nvidia-cublas-cu12-12.4.5.8`, `Windows 10.0.19045.1`, `version: 1.2.3.4`.
     r"|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
@@ -136,7 +136,7 @@ _VERSION_BEFORE = (
 _IPV6 = (
     # An IPv4 address in IPv6 notation: `::ffff:10.0.0.1`.
     r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
-    # `fe80::1%eth0`, `2001:db8::/32`.
+    # Other IPv6 addresses: `fe80::1%eth0`, `2001:db8::/32`.
     r"|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
 )
 _MAC = (
@@ -210,11 +210,11 @@ digit to count as a server.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _NAME = (
     r"(?<![\w./\\@%$~-])\.?(?:"
-    # `git.corp`, `gpu1.site.org`.
+    # Any name with a usual ending: `git.corp`, `gpu1.site.org`.
     rf"(?:{_LABEL}\.){{1,8}}(?:{_ENDINGS})"
-    # `login.cluster.io`.
+    # A name with a short ending and two dots: `login.cluster.io`.
     rf"|(?:{_LABEL}\.){{2,8}}(?:{_SHORT_ENDINGS})"
-    # `node42.hpc`, `gpu-box.local`.
+    # A name with a short ending and a digit or dash: `node42.hpc`, `gpu-box.local`.
     rf"|(?:[a-z]*\d+|[a-z0-9]+-[a-z0-9-]+)\.(?:{_SHORT_ENDINGS}))"
     # With a port; but not a function's name or part of something longer.
     r"\.?(?::\d{1,5})?(?![\w-]|\.\w|\()"
@@ -308,13 +308,13 @@ HOSTS: tuple[Rule, ...] = (
     (_WITH_PORT, HOST),
     (_AFTER_A_WORD, _hide_named_host),
     (r"(\bPRETTY_HOSTNAME=)(?!<)[^\n]+", r"\1<host>"),
-    # `pod team-a/train-0` of Kubernetes.
+    # A Kubernetes pod: `pod team-a/train-0`.
     (r"(\bpods? )(?!<)[a-z0-9-]+/[a-z0-9.-]+", r"\1<private>"),
     # A name at the beginning of a line: `node042: Traceback`, `0: node042: [rank0]`.
     (rf"(?m)^((?:\d+: ?|\W)?){_MACHINE}(?=: (?:{_MACHINE}: )?[A-Z\[{{(])", r"\1<host>"),
-    # `[node042:1234]`.
+    # A machine and a process id in brackets: `[node042:1234]`.
     (rf"(\[){_MACHINE}(?=(?::\d+)?\])", r"\1<host>"),
-    # NCCL: `node042:1234:1240 [0]`.
+    # A line of NCCL's log: `node042:1234:1240 [0]`.
     (r"(?<![\w.:/-])(?!localhost|rank|gpu|cuda)[a-z][\w.-]*(?=:\d{2,7}:\d{2,7} \[\d+\])", HOST),
     # Slurm and Kubernetes: `ON node042 CANCELLED`, `NodeList=node[1-4]`.
     (rf"(\b(?:ON|kubelet,?|Node:?|on node|at node|from host|BatchHost=|NodeList=|ReqNodeList=|ExcNodeList=)\s*){_MACHINE}(\[[\d,-]+\])?", r"\1<host>"),
@@ -322,7 +322,7 @@ HOSTS: tuple[Rule, ...] = (
     (rf"(\b(?:srun|slurmstepd|mpirun|prterun|pdsh|salloc|sbatch|scontrol)(?:: \w+)?: ){_MACHINE}(?=:)", r"\1<host>"),
     # A log line with the time before the machine: `2026-11-26T21:00:01Z node042 `.
     (rf"(?m)^((?:<\d{{1,3}}>1 )?\d{{4}}-\d\d-\d\d[T ][\d:.,+Z-]+ ){_MACHINE}(?= )", r"\1<host>"),
-    # `INFO node042 `.
+    # A machine after a log level: `INFO node042 `.
     (rf"(?m)^((?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL) ){_MACHINE}(?= )", r"\1<host>"),
     (rf"(?m)^{_MACHINE}(?= kernel: )", HOST),
     # uname -a: `Linux node042 6.8.0-45-generic #45`.

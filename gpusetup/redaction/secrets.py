@@ -53,7 +53,7 @@ ISSUERS = (
 _STRONG = (
     r"(?:"
     r"password|passwd|passphrase|passcode|pwd|secrets?|token|credentials?"
-    # `api_key`, `secret-key`, `access_key_id`.
+    # Keys: `api_key`, `secret-key`, `access_key_id`.
     r"|api[_-]?key|access[_-]?key(?:[_-]?id)?"
     r"|account[_-]?key|private[_-]?key|encryption[_-]?key|secret[_-]?key|signing[_-]?key|license[_-]?key"
     # The word "password" in other languages: Swedish, German, French, Spanish, Portuguese, Dutch,
@@ -91,7 +91,7 @@ _KEY = (
 _LOGS_IN = r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
 """Matches a command that may contain a login as an option, up to the end of the line."""
 _LOGIN = r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+"
-"""`-u me:secret`, `--password=x`, `-psecret`."""
+"""Matches an option with a login: `-u me:secret`, `--password=x`, `-psecret`."""
 
 _DIGIT_OR_CAPITAL = r"[0-9A-Z]"
 """Every issuer's token contains a digit or capital; `hf_transfer` and `sk-learn-contrib` are
@@ -181,7 +181,7 @@ def _hide_token(token: Match) -> str:
 
 
 SECRETS: tuple[Rule, ...] = (
-    # `curl -u me:sesame https://...`.
+    # A login as an option: `curl -u me:sesame https://...`.
     (_LOGS_IN, _hide_login),
     # A public SSH key with its comment: `ssh-ed25519 AAAA... me@laptop`.
     (r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*", SECRET),
@@ -197,9 +197,9 @@ SECRETS: tuple[Rule, ...] = (
     (rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NO_VALUE}[^\s\"',;&<>][^\n\"'<>]*", _hide_prompt_answer),
     # A setting: `WANDB_API_KEY=x`, `"token": "x"`, `secret => x`.
     (rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:]|<<\w+)\s*)(?!<|[\"']<secret>){_VALUE}", r"\1<secret>"),
-    # XML: `<apiKey>x`.
+    # An XML element: `<apiKey>x`.
     (rf"(?i)(<(?!secret>)(?:[\w-]{{0,40}}?{_STRONG})>)\s*{_NO_VALUE}[^<\s][^<]*", r"\1<secret>"),
-    # `Serial Number : 1563221039442`.
+    # A serial number: `Serial Number : 1563221039442`.
     (r"(?i)(\b(?:[a-z]+_)?(?:serial|s/n|sn)(?:[ _-]?(?:number|no\.?))?[ :#]+)(?!<)(?=[\w-]*\d)[A-Z0-9][\w-]{5,}", r"\1<secret>"),
     (r"(\bsshpass\s+-p\s*)(?!<)\S+", r"\1<secret>"),
     # `echo x | sudo -S`.

@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 def seconds(text: str) -> float:
     """The text of an option as a number of seconds above 0."""
     number = float(text)
-    # NaN is neither.
+    # This refuses NaN too, because all comparisons with NaN are false.
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(
             f"{text} is not a valid time: give a number of seconds above 0"

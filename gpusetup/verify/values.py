@@ -96,7 +96,7 @@ def ask_for(options: Asked) -> None:
 
 
 def asked() -> Asked:
-    """The user's options."""
+    """The user's options for this run."""
     return _NOW[0].asked
 
 
@@ -181,7 +181,7 @@ class Report(NamedTuple):
     """The results of a run, with what was requested and what is known about the devices."""
 
     wanted: str
-    """What `--device` asked for."""
+    """The value of `--device`."""
     strict: bool
     facts: Row
     results: Tuple[Result, ...]

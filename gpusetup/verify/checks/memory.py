@@ -180,7 +180,7 @@ def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
     if torch.equal(block, written):
         return
     index = int((block != written).nonzero()[0])
-    # As unsigned numbers.
+    # Show both as unsigned numbers.
     all_bits = 2**64 - 1
     written_word = int(written[index]) & all_bits
     read_word = int(block[index]) & all_bits

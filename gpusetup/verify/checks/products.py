@@ -16,7 +16,7 @@ from ..judging.tolerance import Part, judged, same, source
 from ..values import OTHER_ACCELERATORS, SKIPPED, Outcome, kind
 
 Shape = Tuple[int, int, int]
-"""Rows, inner length, columns."""
+"""Rows, inner length and columns of a product."""
 ONES = 24
 """The most numbers other than 0 in a column of the right factor."""
 GREATEST: Dict[str, Tuple[int, int]] = {

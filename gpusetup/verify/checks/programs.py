@@ -157,7 +157,7 @@ BATCH = 32
 ITEMS = 1003
 """The size of the dataset. It is not a multiple of BATCH, so the last batch is not full."""
 WORKERS = 2
-"""The loader's worker processes."""
+"""How many worker processes the loader has."""
 
 
 class Rows:

@@ -17,7 +17,7 @@ from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, asked, kind
 
 SIZES = {"cpu": 1024, "cuda": 8192}
-"""Edges of the product."""
+"""Kind of device -> the size of the square matrices."""
 MEMORY_SHARE = 0.25
 """The share of the free memory that the pattern and its copy use."""
 MOST_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
@@ -231,7 +231,7 @@ class WindowRates(NamedTuple):
     kept: float
     """The last rate as a share of the first rate."""
     tflops: float
-    """The last rate."""
+    """The rate at the end, in TFLOPS."""
 
 
 def window_rates(rates: Tuple[Tuple[float, float], ...]) -> WindowRates:

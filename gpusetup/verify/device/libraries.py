@@ -61,7 +61,7 @@ def libraries_of(torch_folder: Path) -> Iterator[Path]:
     files = [
         *(torch_folder / "lib").glob("*"),
         *site_packages.glob("nvidia/**/lib/*"),
-        # On Windows.
+        # On Windows, the libraries are in bin.
         *site_packages.glob("nvidia/**/bin/*"),
     ]
     return (path for path in files if WANTED.match(path.name))

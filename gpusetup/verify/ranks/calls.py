@@ -18,7 +18,7 @@ class CallArguments(NamedTuple):
     is_async: bool
     """Whether the call returns at once with a handle to wait for."""
     sent: Any
-    """The rank's own numbers."""
+    """The numbers that this rank sends."""
     received: Any
     """The tensor for the answer; the same as `sent` if the call overwrites its input."""
     in_place: Any

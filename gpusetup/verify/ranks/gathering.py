@@ -145,7 +145,8 @@ class Hub:
                 if not pending:
                     return
                 limit = seconds
-                # Ranks that have sent nothing may still be starting, which has a limit of its own.
+                # Ranks that have sent nothing may still be starting, for which there is another
+                # limit.
                 if not any(rank.host for rank in pending):
                     limit = max(0.0, end - time.monotonic())
                 has_news = self.news.wait(timeout=limit)
@@ -206,7 +207,7 @@ class Spoke:
     def settle(self, code: int) -> int:
         """Wait for rank 0's exit code, close the connection, and return the code; 1 if rank 0 has
         gone."""
-        del code  # rank 0 decides
+        del code  # rank 0 decides the exit code
         message = self.hear()
         exit_code = int(message.get("exit", 1))
         self.answers.close()

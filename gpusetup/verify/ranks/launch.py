@@ -23,7 +23,7 @@ PORTS = 10_000
 
 
 class Rank(NamedTuple):
-    """One rank of several."""
+    """This process's place among several ranks."""
 
     rank: int
     world: int
@@ -36,7 +36,7 @@ class Rank(NamedTuple):
     of the ports above it.
     """
     host: str
-    """This host."""
+    """The name of this host."""
     job: str
     """A name that distinguishes this launch from others on the same hosts."""
 

@@ -48,7 +48,7 @@ class SharedTraining(NamedTuple):
     """
     dtype: str = "float64"
     limit: float = TOLERANCE
-    """The relative difference allowed."""
+    """The allowed relative difference."""
     is_tensor_parallel: bool = False
     """Whether each layer is divided among the ranks, in which case every rank gets the examples of
     all ranks.
