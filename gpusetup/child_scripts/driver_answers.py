@@ -74,7 +74,7 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
 
 
 def cuda_version(number: int) -> str | None:
-    """A version as text, from CUDA's notation as a number.
+    """CUDA's number for a version, as text.
 
     >>> cuda_version(13000)
     '13.0'

@@ -193,7 +193,7 @@ FIELDS = (
 
 
 def read_devices(library: Any) -> list[Answer]:
-    """Every GPU with its fields."""
+    """All GPUs, each with its fields."""
 
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.

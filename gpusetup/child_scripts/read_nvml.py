@@ -104,7 +104,7 @@ def count_of(nvml: Any) -> int:
 
 
 def devices(nvml: Any) -> list[Answer]:
-    """Every GPU with its fields."""
+    """All GPUs, each with its fields."""
 
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
@@ -161,7 +161,7 @@ def binding() -> Any:
 
 
 def once() -> Answer:
-    """The driver and every GPU, read once."""
+    """Read the driver and every GPU once."""
     try:
         nvml = Announced(binding())
     except ImportError as problem:
@@ -292,7 +292,7 @@ class SampledGpu:
 
 
 def with_problem(answer: Answer) -> Answer:
-    """Add the first problem that is more than a missing value."""
+    """The answer, with its first problem that is more than a missing value."""
     problems = []
     for problem in answer.pop("problems"):
         if problem["code"] not in GAP_CODES:

@@ -20,7 +20,7 @@ def facts() -> Dict[str, Any]:
     path = imported_from(paths["stdlib"], paths["purelib"])
     in_environment = sys.prefix != sys.base_prefix
     headers = paths["include"]
-    if in_environment:  # as in pip and uv, because the base owns `include`
+    if in_environment:  # like pip and uv, because `include` belongs to the base Python
         version = "python%d.%d" % sys.version_info[:2]
         headers = os.path.join(sys.prefix, "include", "site", version)
     # A marker in the base installation does not apply to the environment.

@@ -358,7 +358,7 @@ MOST_LETTERS = 200
 
 
 def answer(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Trace the requested batch, and a batch of twice the size."""
+    """Trace a step with the requested batch size and, if requested, a step with twice that size."""
     version = str(torch.__version__)
     release = tuple(int(part) for part in version.split(".")[:2])
     if release < OLDEST:
@@ -438,7 +438,7 @@ def error_answer(problem: BaseException) -> Dict[str, str]:
 
 
 def main() -> int:
-    """Answer the request on standard input."""
+    """Read the request from standard input, and print the answer."""
     request = json.loads(sys.stdin.read())
     driver_answers.separate_output(to=2)
     # Remove our folder, so that the user's code cannot import our files by their short names.

@@ -458,7 +458,7 @@ def optimizer_class(name: str) -> Any:
 
 
 def warm(optimizer: Any) -> None:
-    """Create the optimizer's states, so that they exist as from the second step on."""
+    """Create the optimizer's states, which otherwise exist only from the second step on."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             # The gradients' values do not matter.

@@ -70,7 +70,7 @@ MOST_READY = 16
 
 
 class SettingTrial:
-    """One setting, ready to run steps."""
+    """A trial of one setting, ready to run steps."""
 
     def __init__(self, request: Answer) -> None:
         random.seed(0)  # the same weights and samples in every trial

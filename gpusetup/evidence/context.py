@@ -101,7 +101,7 @@ MOST_QUOTES = 3
 
 
 def event_evidence(events: Events) -> tuple[Evidence, ...]:
-    """The first events as evidence, each line once."""
+    """Evidence from the first few events, without repeated lines."""
     quotes: dict[Evidence, None] = {}
     for event in events:
         quote = Evidence(source=event.source or "event", text=event.text or event.kind)
@@ -146,7 +146,7 @@ def _comes_from_a_list(gpu: Gpu) -> bool:
 
 
 def cuda_errors(context: RuleContext, *codes: int) -> Events:
-    """The events of CUDA errors with these codes."""
+    """The CUDA error events with these codes."""
     code_texts = {str(code) for code in codes}
     matching = []
     for event in events(context, "cuda-error"):

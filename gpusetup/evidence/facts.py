@@ -128,7 +128,9 @@ def wanted_cuda(context: RuleContext) -> str | None:
 
 
 OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers", "card"}
-"""Topics of questions (`messages.questions`) that the driver's version may answer with no."""
+"""Topics of questions (`messages.questions`) to which the answer may be no because of the driver's
+version.
+"""
 OF_A_BUILD = {"driver", "torch-cuda"}
 """Topics in which a CUDA version belongs to a build; in other questions it may be the driver's."""
 
@@ -321,7 +323,8 @@ def _is_of_another_backend(context: RuleContext, name: Name, companion: Package)
     backend = context.torch.backend
     if not backend:
         return False
-    # The build of a wheel without a label depends on the platform, which a text may not show.
+    # If a wheel's version has no label, its build depends on the platform, which a text may not
+    # show.
     platform = None
     if not is_report(context) and companion.installer != "conda":
         platform = f"{context.os.family}-{context.os.machine}"

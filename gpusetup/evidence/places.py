@@ -21,7 +21,7 @@ Question = Callable[[RuleContext], bool]
 
 
 def no(question: Question) -> Question:
-    """The negation of a question."""
+    """Returns the question that is true if this one is false."""
 
     def is_false(context: RuleContext) -> bool:
         return not question(context)
@@ -30,7 +30,9 @@ def no(question: Question) -> Question:
 
 
 def of_system(family: str) -> Question:
-    """Whether the program runs on an operating system: `linux`, `windows` or `macos`."""
+    """Returns the question whether the program runs on this operating system: `linux`, `windows` or
+    `macos`.
+    """
 
     def is_on_system(context: RuleContext) -> bool:
         return on(context, family)
@@ -39,8 +41,9 @@ def of_system(family: str) -> Question:
 
 
 def in_container_kind(kind: str) -> Question:
-    """Whether the program runs in this kind of container: `docker`, `podman`, `kubernetes`,
-    `singularity`, `lxc`."""
+    """Returns the question whether the program runs in this kind of container: `docker`, `podman`,
+    `kubernetes`, `singularity` or `lxc`.
+    """
 
     def is_in_kind(context: RuleContext) -> bool:
         return context.snapshot.container.kind == kind

@@ -47,8 +47,8 @@ class ResolveAnswer(Frozen):
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
     newest: Offer | None = None
-    """The newest build, if the answer above is the smallest change. Null if nothing fits, if a
-    PACKAGE was given, and in doctor's answer, which contains it next to `resolution`.
+    """The newest build, offered in addition to the smallest change above. Null if nothing fits, if
+    a PACKAGE was given, and in doctor's answer, which contains it next to `resolution`.
     """
     packages: tuple[JointPackage, ...] = ()
     """If a PACKAGE was given: all packages that work together."""
@@ -136,7 +136,7 @@ class InstallAnswer(Frozen):
     after: Mapping[str, str]
     steps: tuple[DoneStep, ...]
     verdict: Mapping[str, Any] | None = None
-    """The verify document for the environment."""
+    """The JSON document of verify for the environment."""
     receipt: Text = None
     why: Text = None
     """Why this torch is installed or kept."""
@@ -224,7 +224,7 @@ class Way(Frozen):
     fits: bool
     """Whether one sequence of full length fits."""
     total_gib: float
-    """The memory for that sequence."""
+    """The memory for one sequence of full length."""
     batch: Number
     """The largest batch of sequences of that length; null if none fits."""
     context: Number

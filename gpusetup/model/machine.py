@@ -97,14 +97,16 @@ class CudaApi(Frozen):
     """What the CUDA driver API (libcuda) returned."""
 
     init_code: Number = None
-    """What cuInit returned: 0 success, 100 no device, 101, 304, 802, 803, 804, 999…"""
+    """What cuInit returned: 0 for success, 100 for no device, or another error code (101, 304, 802,
+    803, 804, 999…).
+    """
     init_name: Text = None
     device_count: Number = None
     version: Text = None
 
 
 class GpuProcess(Frozen):
-    """A process that uses the memory of a GPU."""
+    """A process that uses a GPU's memory."""
 
     pid: Number = None
     name: Text = None

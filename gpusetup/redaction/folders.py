@@ -29,11 +29,11 @@ _START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
 _FOLDERS_ABOVE = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 
 _HOMES = (
-    # `C:\Users\Jane Doe`, `C:\Documents and Settings\jane`.
+    # Homes on Windows: `C:\Users\Jane Doe`, `C:\Documents and Settings\jane`.
     rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
-    # `/home/jane`, `/cluster/home2/j/jane`, `\\server\home$\jane`.
+    # Homes below a folder `home`: `/home/jane`, `/cluster/home2/j/jane`, `\\server\home$\jane`.
     rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
-    # `/data/users/jane`, `/u/jane`, `/students/jane`.
+    # Homes below other usual folders: `/data/users/jane`, `/u/jane`, `/students/jane`.
     rf"{_START}{_FOLDERS_ABOVE}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
     # `/root`, the home of root.
     r"(?<![\w./~-])/(?P<who>root)(?![\w-])",

@@ -128,7 +128,8 @@ _IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?
 _VERSION_BEFORE = (
     # A requirement: `==12.8.4.1`, `>= 9.1.0.70`.
     r"(?i)(?:[=~<>!]=\s*v?"
-    # `cudnn 9.1.0.70`, `nvidia-cublas-cu12-12.4.5.8`, `Windows 10.0.19045.1`, `version: 1.2.3.4`.
+    # A word before a version: `cudnn 9.1.0.70`, `nvidia-cublas-cu12-12.4.5.8`, `Windows
+    # 10.0.19045.1`, `version: 1.2.3.4`.
     r"|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
     r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$"
 )
@@ -142,7 +143,7 @@ _IPV6 = (
 _MAC = (
     # An interface named after its hardware address: `enx001122334455`.
     r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b"
-    # InfiniBand: `0011:2233:4455:6677`.
+    # InfiniBand addresses: `0011:2233:4455:6677`.
     r"|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])"
     # Ethernet: `00:11:22:33:44:55`, `0011.2233.4455`. Longer addresses belong to InfiniBand.
     r"|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
@@ -316,21 +317,21 @@ HOSTS: tuple[Rule, ...] = (
     (rf"(\[){_MACHINE}(?=(?::\d+)?\])", r"\1<host>"),
     # A line of NCCL's log: `node042:1234:1240 [0]`.
     (r"(?<![\w.:/-])(?!localhost|rank|gpu|cuda)[a-z][\w.-]*(?=:\d{2,7}:\d{2,7} \[\d+\])", HOST),
-    # Slurm and Kubernetes: `ON node042 CANCELLED`, `NodeList=node[1-4]`.
+    # A word of Slurm or Kubernetes before a node: `ON node042 CANCELLED`, `NodeList=node[1-4]`.
     (rf"(\b(?:ON|kubelet,?|Node:?|on node|at node|from host|BatchHost=|NodeList=|ReqNodeList=|ExcNodeList=)\s*){_MACHINE}(\[[\d,-]+\])?", r"\1<host>"),
-    # `srun: error: node042: task 0`.
+    # A program of Slurm or MPI before a node: `srun: error: node042: task 0`.
     (rf"(\b(?:srun|slurmstepd|mpirun|prterun|pdsh|salloc|sbatch|scontrol)(?:: \w+)?: ){_MACHINE}(?=:)", r"\1<host>"),
     # A log line with the time before the machine: `2026-11-26T21:00:01Z node042 `.
     (rf"(?m)^((?:<\d{{1,3}}>1 )?\d{{4}}-\d\d-\d\d[T ][\d:.,+Z-]+ ){_MACHINE}(?= )", r"\1<host>"),
     # A machine after a log level: `INFO node042 `.
     (rf"(?m)^((?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL) ){_MACHINE}(?= )", r"\1<host>"),
     (rf"(?m)^{_MACHINE}(?= kernel: )", HOST),
-    # uname -a: `Linux node042 6.8.0-45-generic #45`.
+    # The output of uname -a: `Linux node042 6.8.0-45-generic #45`.
     (r"\b(Linux )(?!version|x86_64|aarch64|kernel|<)[\w.-]+(?= \d+\.\d+\.\d+\S* #)", r"\1<host>"),
     (_CONNECTED_TO, r"\1\2<host>"),
 )  # fmt: skip
-"""The rules run in this order. Those in the middle know how programs print a machine's name before
-a line.
+"""The rules run in this order. Those in the middle are for programs that print a machine's name
+before a line.
 """
 
 

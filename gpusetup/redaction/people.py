@@ -14,11 +14,12 @@ PEOPLE: tuple[Rule, ...] = (
     (r"(?<![\w/])git@[\w.-]+:[\w./~-]+", "<user>@<host>:<path>"),
     # `jane@node1` as an address or in a shell prompt, but not `pkg@v1` and `torch @ file:`.
     (r"(?<![\w.+-])(?!dvs-builder@)[\w.+-]{1,64}(?<![=<>~!])@(?!file|git\+|http|\d+\.\d|v\d|main\b|master\b|latest\b|HEAD\b)(?:<\w+>|\[?[A-Za-z0-9][\w-]*(?:\.[\w-]+)*\]?)(?=[\s:,;>)\]\"'/!?]|\.(?:\s|$)|$)", "<user>@<host>"),
-    # `user: jane`, `owner=jane`, `"username": "jane"`, `submitted by: Jane Doe`.
+    # A label before a name: `user: jane`, `owner=jane`, `"username": "jane"`, `submitted by: Jane
+    # Doe`.
     (rf"(?i)(?<![\w-])((?:user(?:[ _-]?name)?|login|logname|owner|author|maintainer|account|sudo_user|run_as|submitted[ _]by|started[ _]by)[\"']?\s*[=:]\s*[\"']?)(?!<){_WHO}(?: [A-Z][\w'-]+(?!\s*[=:\w]))?", r"\1<private>"),
-    # `Logged in as "jane"`, `invalid user: jane (uid 1000)`.
+    # A message about a login: `Logged in as "jane"`, `invalid user: jane (uid 1000)`.
     (rf"(?i)\b((?:logged|signed) in as|authenticated as|log ?in as|running as(?: user)?|as user|for user|by user|(?:current|invalid|unknown) user|user)(:? [\"'(]|: ?)(?!<){_WHO}( \([^)\n]*\))?", r"\1\2<private>"),
-    # `running as user jane (1000)`.
+    # The user of a process: `running as user jane (1000)`.
     (rf"(?i)\b((?:logged|signed) in as|authenticated as|running as user|as user|for user|by user)( ){_WHO}( \([^)\n]*\))?", r"\1\2<private>"),
     # An option that names a user: `--user jane`, `-u=jane`.
     (rf"(?i)(--?(?:user|username|login|owner|account|email|u)[ =])(?![-<])(?=[\"']?[A-Za-z]){_WHO}", r"\1<private>"),
@@ -36,9 +37,9 @@ PEOPLE: tuple[Rule, ...] = (
     (rf"(?i)\b(of user ){_WHO}", r"\1<private>"),
     # Slurm's `UserId=jane(1000)`, and `started by jane`.
     (rf"(?i)\b(UserId=|GroupId=|(?:run|started|launched|owned) by )(?!<){_WHO}(?=\(\d|\)|$)", r"\1<private>"),
-    # `sudo -u jane`, `su -l jane`.
+    # A command that runs as another user: `sudo -u jane`, `su -l jane`.
     (rf"(\b(?:su|sudo -u|sudo -iu|runuser -u)(?: -l?)? ){_WHO}", r"\1<private>"),
-    # `sudo: jane : TTY=pts/0`, `useradd jane`.
+    # A log line of sudo, or a command for accounts: `sudo: jane : TTY=pts/0`, `useradd jane`.
     (rf"(\b(?:sudo|logname|chown|useradd|usermod|userdel|passwd):? ){_WHO}(?= ?:|:|$| TTY)", r"\1<private>"),
     # The answer of logname: `$ logname jane`.
     (rf"(\blogname ){_WHO}", r"\1<private>"),
@@ -54,9 +55,9 @@ PEOPLE: tuple[Rule, ...] = (
     (rf"(?m)(^|\s)(?:\u279c\s+){_WHO}(?= +git:\()", r"\1➜  <private>"),
     # A git trailer: `Signed-off-by: Jane Doe`.
     (r"(?m)((?:Signed-off|Reported|Reviewed|Tested|Acked|Co-authored|Suggested|Committed)-?(?: |-)?by:? +)(?!<)[A-Z][\w'.-]+(?: [A-Z][\w'.-]+){0,3}", r"\1<private>"),
-    # `Licensed to: Dr. Jane Doe`.
+    # The holder of a licence: `Licensed to: Dr. Jane Doe`.
     (r"((?:[Cc]ommitted|[Aa]uthored|[Ll]icensed to|[Rr]egistered to|[Cc]ontact) ?(?:by|to)?:? +)(?!<)(?:Dr\. |Prof\. |Mr\. |Ms\. )?[A-Z][\w'.-]+(?: [A-Z][\w'.-]+){1,3}", r"\1<private>"),
-    # `Full name: Jane Doe`, `GECOS=Jane Doe`.
+    # A field with a full name: `Full name: Jane Doe`, `GECOS=Jane Doe`.
     (r"(?im)^([^\n:]{0,40}\b(?:full name|display name|gecos|contact)\s*[=:]\s*)(?!<)[^\n]+", r"\1<private>"),
 )  # fmt: skip
 """The rules run in this order; above each is a text that it changes."""

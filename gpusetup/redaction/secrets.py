@@ -72,7 +72,7 @@ _WORDS = rf"(?:{_STRONG}|{_WEAK})"
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 _NO_VALUE = (
     r"(?!"
-    # `token: None`, `password (missing)`, `api_key=unset`.
+    # Words that stand in place of a value: `token: None`, `password (missing)`, `api_key=unset`.
     r"(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|False|yes|no|N/A|missing|required|invalid|expired|Disabled|Enabled)\)?)(?![\w-])"
     r"|''|\"\"|\[N/A)"
 )
@@ -187,7 +187,7 @@ SECRETS: tuple[Rule, ...] = (
     (r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*", SECRET),
     # A header: `Authorization: Bearer ...`, `Set-Cookie: ...`.
     (r"(?i)\b(authorization|cookie|set-cookie)(\s*:\s*)(?![\s<])[^\r\n\"']+", r"\1\2<secret>"),
-    # `bearer eyJ...`, `basic dXNlcjpwYXNz` without the header's name.
+    # The value of such a header without its name: `bearer eyJ...`, `basic dXNlcjpwYXNz`.
     (r"(?i)\b(bearer|basic|negotiate|digest)\s+(?=[\w.~+/=-]*[\d=/+._-])[\w.~+/=-]{8,}", r"\1 <secret>"),
     # An option: `--hf-token x`, `--password x`.
     (rf"(?i)(?<![\w-])(--?(?:[a-z]{{1,30}}[-_]){{0,4}}{_WORDS})(\s+)(?![-<|&]){_VALUE}", r"\1\2<secret>"),
@@ -202,7 +202,7 @@ SECRETS: tuple[Rule, ...] = (
     # A serial number: `Serial Number : 1563221039442`.
     (r"(?i)(\b(?:[a-z]+_)?(?:serial|s/n|sn)(?:[ _-]?(?:number|no\.?))?[ :#]+)(?!<)(?=[\w-]*\d)[A-Z0-9][\w-]{5,}", r"\1<secret>"),
     (r"(\bsshpass\s+-p\s*)(?!<)\S+", r"\1<secret>"),
-    # `echo x | sudo -S`.
+    # A password that is piped to sudo: `echo x | sudo -S`.
     (r"(\becho\s+)(?!<)\S+(\s*\|\s*sudo\s+-S)", r"\1<secret>\2"),
     # The account in an AWS resource name: `arn:aws:iam::123456789012:role`.
     (r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)", r"\1<secret>"),

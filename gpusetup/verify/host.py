@@ -20,7 +20,7 @@ CGROUPS = (
 
 
 def available_bytes() -> int:
-    """How many bytes of memory the host and this process's cgroup still have."""
+    """How many bytes of memory this process can still use on the host and in its cgroup."""
     available = []
     for limit_path, use_path in CGROUPS:
         limit, use = number_in(limit_path), number_in(use_path)

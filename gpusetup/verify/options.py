@@ -130,7 +130,7 @@ def checked(parsed: Options) -> Options:
     """
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
-        # The driver accepts a list only in CUDA_VISIBLE_DEVICES.
+        # Such a list belongs in CUDA_VISIBLE_DEVICES.
         if "," in parsed.device:
             hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
         raise WrongQuestion(f"--device {parsed.device!r} is no device", hint)

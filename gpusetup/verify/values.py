@@ -147,7 +147,7 @@ class Check(NamedTuple):
     check that lasts `--seconds` gets those in addition.
     """
     lasts: bool = False
-    """Whether it runs for `--seconds`."""
+    """Whether the check runs for the number of seconds given with `--seconds`."""
     alone: bool = False
     """Whether it needs the whole CPU of the machine, which the ranks on one machine share."""
     environment: Tuple[Tuple[str, str], ...] = ()

@@ -1,5 +1,6 @@
-"""The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts. Pure
-functions."""
+"""The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts. The
+functions only return values.
+"""
 
 from __future__ import annotations
 

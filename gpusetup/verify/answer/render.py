@@ -22,7 +22,8 @@ from ..values import (
 )
 
 BEFORE_COMPUTING = ("properties", "arch")
-"""The checks that only look at the device. If nothing else passed, no computation is proven."""
+"""The checks that only look at the device. If only these passed, nothing proves that it computes.
+"""
 SPEED_OVER_CPU = "speed-over-cpu"
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
@@ -105,7 +106,7 @@ def verdict_line(report: Report) -> str:
         status = result.outcome.status
         if status in blamed_statuses:
             blamed.append(f"{result.name} on {result.device} {status}")
-    # The options left every check out.
+    # There is nothing to name, because the options left every check out.
     if not blamed:
         return f"verdict: {overall_status}"
     blame = ", ".join(blamed)
@@ -136,7 +137,7 @@ def check_lines(report: Report, verbose: bool) -> List[str]:
     device_width = max((len(result.device) for result in report.results), default=0)
     lines: List[str] = []
     for result in report.results:
-        # The longest statuses have seven letters.
+        # The longest statuses (`skipped`, `crashed`) have seven letters.
         status = f"{result.outcome.status:<7}"
         name = f"{result.name:<{name_width}}"
         device = f"{result.device:<{device_width}}"

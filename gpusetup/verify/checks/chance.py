@@ -45,7 +45,7 @@ class Sampler(NamedTuple):
 
 
 def uniform_law(values: Any) -> Any:
-    """The uniform distribution from 0 up to, but not including, 1."""
+    """The cumulative uniform distribution from 0 up to, but not including, 1."""
     # 1 is outside the range, so it must be counted beyond the end.
     beyond_end = (values >= 1).to(values.dtype)
     return values + beyond_end
@@ -310,7 +310,7 @@ def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
 
 
 def marks_of_parts(drawn: Any, doublings: int) -> Any:
-    """For each position, a hash of the 2^doublings numbers that start there."""
+    """A hash for each position, computed from the 2^doublings numbers that start there."""
     # Read the bits of each number as a whole number.
     marks = drawn.double().view(torch.int64)
     for factor in HASH_FACTORS[:2]:

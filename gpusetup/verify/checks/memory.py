@@ -165,7 +165,7 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
         for order in (upwards, downwards):
             for number, block in order:
                 written = pattern_words(block, pattern, number)
-                # On the way back every bit is inverted.
+                # On the way back, every bit is inverted.
                 if order is downwards:
                     written.bitwise_not_()
                 yield from first_wrong_word(block, written)

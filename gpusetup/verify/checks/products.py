@@ -222,7 +222,7 @@ class CodedNumbers(NamedTuple):
 
 
 def numbers_of_format(name: str) -> CodedNumbers:
-    """All numbers of a format, by its definition, that float32 holds as normal numbers."""
+    """All numbers of a format, by its definition, that float32 represents as normal numbers."""
     exponent_bits, fraction_bits = CODED[name]
     leading_one = 2**fraction_bits
     bias = 2 ** (exponent_bits - 1) - 1
@@ -261,7 +261,7 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     ):
         both_signs = torch.cat([numbers, -numbers])
         expected_of_both = torch.cat([expected, -expected])
-        # float32 holds each number exactly, and the device rounds it to the format.
+        # float32 represents each number exactly, and the device rounds it to the format.
         rounded = both_signs.float().to(device).to(dtype)
         yield same(f"{name} {label}", rounded.double(), expected_of_both)
 

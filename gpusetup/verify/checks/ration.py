@@ -1,8 +1,9 @@
 """Checks the results of kernels against float64 on the CPU, with a selection of questions that
 changes with each seed.
 
-The selection is called the ration. `standard` asks each entry a few questions until its time is
-over, other ones with each seed; `census` asks all questions.
+An entry is an operator or optimizer with sample inputs, and a question is one call of it. The
+selection is called the ration: `standard` asks each entry a few questions until its time is over,
+different ones for each seed; `census` asks all questions.
 """
 
 from __future__ import annotations

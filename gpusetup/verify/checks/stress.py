@@ -30,7 +30,7 @@ KEPT_SHARE = 0.9
 other programs, so its speed is only reported.
 """
 KEPT_SHARE_UNDER_CAP = 0.7
-"""The limit for a laptop's GPU, or if only the power limit lowers the clock: warm silicon draws
+"""The share for a laptop's GPU, or if only the power limit lowers the clock: warm silicon draws
 more power, so the clock falls within the same power limit (inferred: an H100 at its 700 W kept
 1.005 of its first rate for 26 s).
 """

@@ -163,7 +163,7 @@ def every() -> Iterator[Check]:
 
 
 def function_of(check: Check) -> Callable[[str], Outcome]:
-    """The function of a check; imports its module."""
+    """The function of a check. Imports its module."""
     # Import the module only now, so that only the child loads torch.
     module, _, name = check.run.partition(":")
     # The folder may have been copied elsewhere, under any package name.

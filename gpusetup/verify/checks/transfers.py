@@ -95,8 +95,8 @@ def pinned(device: str) -> Outcome:
 LINKS = 64
 CHAINED, SEEN = 2**25, 2**20
 """How many numbers one addition takes, and how many of the results are read. One addition must take
-a GPU longer (some 60 us on the fastest) than its launch takes the host, or else the chain would end
-before a second stream could read it too early.
+a GPU longer (some 60 us on the fastest) than its launch takes the host. Otherwise the chain has
+ended before the second stream reads, and reading too early goes unnoticed.
 """
 
 

@@ -256,7 +256,7 @@ def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
 
 
 def wait_for(handles: Sequence[Any]) -> None:
-    """Wait for all handles, the last one first; values without `wait` are skipped."""
+    """Wait for all handles, beginning with the last one. Values without `wait` are skipped."""
     # Start with the last one, so that the result cannot depend on the order of waiting.
     for handle in reversed(handles):
         if hasattr(handle, "wait"):

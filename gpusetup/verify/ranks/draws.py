@@ -164,7 +164,7 @@ def kinds_of(collective: Collective, world: int) -> List[Kind]:
 
 
 def shuffled_rounds(chance: random.Random, values: Sequence[str], count: int) -> List[str]:
-    """More than `count` values: every value once per round, in a new order each time."""
+    """More than `count` values, in rounds: each round contains every value once, in a new order."""
     values_in_turn: List[str] = []
     # Fewer rounds would do. But every draw changes the later ones, so with fewer rounds a seed
     # would choose other calls than those in older reports.

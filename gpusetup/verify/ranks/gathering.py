@@ -26,7 +26,7 @@ WELCOME_SECONDS = 5.0
 PLACES = 16
 """Rank 0 listens on the first free port of this many above the port of torch's store."""
 MOST_LETTERS = 1 << 26
-"""The greatest length of a message; only another program would send a longer one."""
+"""Rank 0 listens on the first free one of this many ports above the port of torch's store."""
 SILENCE_SECONDS = 330.0
 """How long rank 0 waits for a rank that is in a check: slightly longer than the longest check may
 last.
@@ -169,14 +169,16 @@ class Hub:
 
 
 class Spoke:
-    """The connection to rank 0, on every other rank."""
+    """A rank's connection to rank 0, the counterpart of Hub on every other rank."""
 
     def __init__(self, rank: Rank) -> None:
         connection = connect(rank)
         self.link, self.answers = connection.link, connection.answers
 
     def say(self, message: Message) -> None:
-        """Send a message to rank 0. If rank 0 has gone, the exit code shows it later."""
+        """Send a message to rank 0. If rank 0 has gone, this does nothing, and the exit code shows
+        it later.
+        """
         send(self.link, message)
 
     def hear(self) -> Message:

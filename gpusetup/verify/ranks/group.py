@@ -99,7 +99,7 @@ def begin(place: str) -> None:
 
 
 def enter(group: ProcessGroup) -> None:
-    """Make this the group of the process, and create all sub-groups, which every rank must do."""
+    """Make this the process's group, and create all subgroups, which every rank must do."""
     all_ranks = list(range(group.world))
     half = group.world // 2
     ranks_by_name = {
@@ -168,7 +168,7 @@ def exchanged_failures(
 ) -> List[str]:
     """Tell the other ranks what this one found, and return the failures of all ranks.
 
-    Records if the ranks are out of step from now on.
+    If a rank left a collective or is late, records that the ranks are out of step from now on.
     """
     own_failure = outcome.detail if outcome.status == FAILED else ""
     own_message = json.dumps([own_failure, has_left])
@@ -225,7 +225,7 @@ def shared(group: ProcessGroup, name: str, value: str) -> List[str]:
 
 
 def goes_on(group: ProcessGroup, place: str, end: float) -> bool:
-    """Whether rank 0 still has time; all ranks get the same answer."""
+    """Whether rank 0 still has time for more calls; all ranks get the same answer."""
     if group.rank == 0:
         has_time = time.monotonic() < end
         group.store.set(place, "on" if has_time else "enough")

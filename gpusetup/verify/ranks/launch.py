@@ -79,7 +79,7 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
     # An empty variable counts as not set.
     variables = {name: value for name, value in environ.items() if value}
-    # torchrun's variables come first, because srun may have started torchrun.
+    # Check torchrun's variables first, because srun may have started torchrun.
     if all(name in variables for name in TORCHRUN):
         launch = by_torchrun(variables)
     elif all(name in variables for name in SRUN):
