@@ -62,7 +62,9 @@ CONFIGURATIONS = {
     8: "gpu_state_invalid",
 }
 NOT_AVAILABLE = 1 << 62
-"""If NVML cannot report a process's memory (Windows with WDDM), all its bits are set."""
+"""If NVML cannot report a process's memory (Windows with WDDM), it returns a number with all bits
+set. Every number from this one on therefore means unknown.
+"""
 MOST_PROCESSES = 64
 FIRST_64 = itemgetter(slice(64))
 
@@ -131,7 +133,7 @@ def licensed(nvml: Any, handle: Any) -> bool | None:
     answer = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
     if not answer.isGridLicenseSupported:
         return None
-    # The array is longer than the number of its entries.
+    # The array has room for more entries than there are.
     features = answer.gridLicensableFeatures[: answer.licensableFeaturesCount]
     for feature in features:
         has_licence = feature.featureState == LICENSE_LICENSED

@@ -249,7 +249,7 @@ def add_devices(answer: Answer, library: Any) -> None:
     answer.update(devices_answer)
     answer["problems"] = earlier_problems + devices_answer["problems"]
     devices = devices_answer["devices"]
-    # It is None if the GPUs cannot be counted.
+    # The list is None if the GPUs cannot be counted.
     if devices is not None:
         answer["device_count"] = len(devices)
 

@@ -247,7 +247,7 @@ class SampledGpu:
     def _fields(self, now: float) -> nvml_fields.Fields:
         """The fields to read in this sample."""
         fields = nvml_fields.EVEN_IF_LOST
-        # Each call to a lost GPU may take seconds, so read little.
+        # Each call to a lost GPU may take seconds, so read only a few fields.
         if self.lost:
             return fields
         fields += (*nvml_fields.EVERY_SAMPLE, ("use", self.process_use))
@@ -311,7 +311,7 @@ def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
     answer = read_fields(nvml, HANDLE_FIELD, index)
     handle = answer.pop("handle")
     if handle is not None:
-        # A sample does not contain the bus address.
+        # Leave out the bus address, which samples do not contain.
         answer = read_fields(nvml, nvml_fields.IDENTITY[1:], handle)
     identity: Answer = {"name": None, "uuid": None}
     identity.update(answer, index=index)

@@ -75,8 +75,8 @@ def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
 
 
 def driver_serves_the_cuda(context: RuleContext) -> str:
-    """A sentence if the driver is new enough for torch, for the toolkit that built the program, and
-    for every complaint; otherwise empty.
+    """Returns a sentence if the driver is new enough for torch, for the toolkit that built the
+    program, and for every complaint; otherwise an empty string.
     """
     version = context.driver.version
     if version is None:
@@ -148,8 +148,8 @@ def driver_serves(context: RuleContext, cuda: str) -> bool | None:
 
 
 def wsl_reaches_the_driver(context: RuleContext) -> str:
-    """A sentence if nvidia-smi shows the GPU inside WSL, and no message says that WSL is refused;
-    otherwise empty.
+    """Returns a sentence if nvidia-smi shows the GPU inside WSL, and no message says that WSL is
+    refused; otherwise an empty string.
     """
     if events(context, "wsl-driver"):
         return ""
@@ -158,14 +158,14 @@ def wsl_reaches_the_driver(context: RuleContext) -> str:
 
 
 def has_no_nvidia_gpu(context: RuleContext) -> str:
-    """A sentence if the machine has no NVIDIA GPU, so that no NVIDIA driver is missing; otherwise
-    empty.
+    """Returns a sentence if the machine has no NVIDIA GPU, so that no NVIDIA driver is missing;
+    otherwise an empty string.
     """
     return "this machine has no NVIDIA GPU" if has_nvidia(context) is False else ""
 
 
 def driver_lists_a_gpu(context: RuleContext) -> str:
-    """A sentence if the driver responds and lists a GPU; otherwise empty."""
+    """Returns a sentence if the driver responds and lists a GPU; otherwise an empty string."""
     gpus = listed_gpus(context)
     if not gpus:
         return ""
@@ -176,8 +176,8 @@ def driver_lists_a_gpu(context: RuleContext) -> str:
 
 
 def missing_library_is_listed(context: RuleContext) -> str:
-    """A sentence if a file listing contains the library that a program does not find; otherwise
-    empty.
+    """Returns a sentence if a file listing contains the library that a program does not find;
+    otherwise an empty string.
     """
     missing = set()
     for event in events(context, "cuda-lib-missing", "library-missing", "program-lib-missing"):
@@ -223,7 +223,9 @@ def listed_toolkit(context: RuleContext) -> str:
 
 
 def toolkit_is_listed(context: RuleContext) -> str:
-    """A sentence if a listing shows nvcc, or if nvcc printed its release; otherwise empty."""
+    """Returns a sentence if a listing shows nvcc, or if nvcc printed its release; otherwise an
+    empty string.
+    """
     folder = listed_toolkit(context)
     if folder:
         return f"nvcc is in {folder}/bin"
@@ -232,7 +234,9 @@ def toolkit_is_listed(context: RuleContext) -> str:
 
 
 def glibc_is_new_enough(context: RuleContext) -> str:
-    """A sentence if the system's glibc is as new as the message requires; otherwise empty."""
+    """Returns a sentence if the system's glibc is as new as the message requires; otherwise an
+    empty string.
+    """
     installed = re.search(r"glibc (\d+\.\d+)", context.os.libc or "")
     needed_versions = []
     for event in events(context, "glibc-too-old"):
@@ -249,7 +253,9 @@ def glibc_is_new_enough(context: RuleContext) -> str:
 
 
 def toolkit_is_installed(context: RuleContext) -> str:
-    """A sentence if nvidia-container-toolkit is installed on the host; otherwise empty."""
+    """Returns a sentence if nvidia-container-toolkit is installed on the host; otherwise an empty
+    string.
+    """
     listings = events(context, "toolkit-installed")
     if not listings:
         return ""
@@ -261,7 +267,9 @@ def toolkit_is_installed(context: RuleContext) -> str:
 
 
 def pods_are_started(context: RuleContext) -> str:
-    """A sentence if a Kubernetes node starts the containers, and not docker; otherwise empty."""
+    """Returns a sentence if a Kubernetes node starts the containers, and not docker; otherwise an
+    empty string.
+    """
     is_pod = context.snapshot.container.kind == "kubernetes"
     shows_engine = events(context, "k8s-gpu-not-allocatable", "container-engine")
     if is_pod or shows_engine:
@@ -270,7 +278,9 @@ def pods_are_started(context: RuleContext) -> str:
 
 
 def torch_fails_at_its_dll(context: RuleContext) -> str:
-    """A sentence if the DLL that cannot be loaded belongs to torch itself; otherwise empty."""
+    """Returns a sentence if the DLL that cannot be loaded belongs to torch itself; otherwise an
+    empty string.
+    """
     for event in events(context, "failing-file"):
         if event.values.get("package") == "torch":
             return "torch's own DLL does not start in the program"
@@ -285,8 +295,8 @@ def failing_package(context: RuleContext) -> str:
 
 
 def failing_file_is_in_a_checkout(context: RuleContext) -> str:
-    """A sentence if the file that failed is in a project's sources, and not in site-packages;
-    otherwise empty.
+    """Returns a sentence if the file that failed is in a project's sources, and not in
+    site-packages; otherwise an empty string.
     """
     for event in events(context, "failing-file"):
         failing_package = event.values.get("package")
@@ -333,7 +343,9 @@ def _is_of_another_backend(context: RuleContext, name: Name, companion: Package)
 
 
 def catalog_has_torch_for_this_python(context: RuleContext) -> str:
-    """A sentence if some index has the wanted torch for this Python and system; otherwise empty."""
+    """Returns a sentence if some index has the wanted torch for this Python and system; otherwise
+    an empty string.
+    """
     release = (context.snapshot.wanted.torch or "").removeprefix("==")
     python = ".".join((context.snapshot.python.version or "").split(".")[:2])
     backends = []
@@ -350,8 +362,8 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
 
 
 def another_python_was_asked(context: RuleContext) -> str:
-    """A sentence if the torch output in the text comes from another Python than the one in which
-    the program fails; otherwise empty.
+    """Returns a sentence if the torch output in the text comes from another Python than the one in
+    which the program fails; otherwise an empty string.
 
     This shows if torch itself warns that it lacks kernels that `get_arch_list()` lists elsewhere,
     or if a program's message names another torch than the list of packages.
@@ -410,7 +422,9 @@ def was_tried(*remedies: str) -> Fact:
 
 
 def another_runtime_is_loaded_first(context: RuleContext) -> str:
-    """A sentence if a package with its own DLLs is imported before torch; otherwise empty."""
+    """Returns a sentence if a package with its own DLLs is imported before torch; otherwise an
+    empty string.
+    """
     for event in events(context, "loaded-first"):
         return f"{event.values['package']} is imported before torch and brings its own DLLs"
     return ""
@@ -431,8 +445,8 @@ def works_otherwise(*ways: str) -> Fact:
 
 
 def display_driver_was_reset(context: RuleContext) -> str:
-    """A sentence if the display driver was reset, or the screen or machine switched off, when the
-    program failed; otherwise empty.
+    """Returns a sentence if the display driver was reset, or the screen or machine switched off,
+    when the program failed; otherwise an empty string.
     """
     for event in events(context, "graphics-crash", "machine-powers-off"):
         return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
@@ -440,13 +454,13 @@ def display_driver_was_reset(context: RuleContext) -> str:
 
 
 def several_gpus_are_used(context: RuleContext) -> str:
-    """A sentence if the failing run uses several GPUs; otherwise empty."""
+    """Returns a sentence if the failing run uses several GPUs; otherwise an empty string."""
     return "the run that fails uses several GPUs" if events(context, "several-gpus") else ""
 
 
 def torchs_own_call_fails(context: RuleContext) -> str:
-    """A sentence if a call of torch itself also fails, so that no extension is at fault; otherwise
-    empty.
+    """Returns a sentence if a call of torch itself also fails, so that no extension is at fault;
+    otherwise an empty string.
     """
     for event in events(context, "torch-call-fails"):
         return f"torch's own call fails ({(event.text or '')[:60].strip()})"
@@ -454,8 +468,8 @@ def torchs_own_call_fails(context: RuleContext) -> str:
 
 
 def a_copied_runtime_is_loaded(context: RuleContext) -> str:
-    """A sentence if a trace shows that the C++ runtime was loaded from a folder other than Windows'
-    own; otherwise empty.
+    """Returns a sentence if a trace shows that the C++ runtime was loaded from a folder other than
+    Windows' own; otherwise an empty string.
     """
     for event in events(context, "copied-runtime"):
         return f"{event.values['dll']} comes from {event.values['folder']}"
@@ -463,14 +477,18 @@ def a_copied_runtime_is_loaded(context: RuleContext) -> str:
 
 
 def imports_alone(context: RuleContext) -> str:
-    """A sentence if the same import works when nothing else was loaded before; otherwise empty."""
+    """Returns a sentence if the same import works when nothing else was loaded before; otherwise an
+    empty string.
+    """
     if not events(context, "ran-alone"):
         return ""
     return "the same import works on its own"
 
 
 def a_run_ended_well(context: RuleContext) -> str:
-    """A sentence if the last run in the text ended without an error; otherwise empty."""
+    """Returns a sentence if the last run in the text ended without an error; otherwise an empty
+    string.
+    """
     for event in events(context, "run-finished"):
         quote = (event.text or "")[:40].strip()
         return f"the run came to its end after this message ({quote}…)"
@@ -478,7 +496,9 @@ def a_run_ended_well(context: RuleContext) -> str:
 
 
 def a_program_computed(context: RuleContext) -> str:
-    """A sentence if torch sees the GPU, or if a program computed on it; otherwise empty."""
+    """Returns a sentence if torch sees the GPU, or if a program computed on it; otherwise an empty
+    string.
+    """
     if context.torch.cuda_available:
         return "torch.cuda.is_available() is True"
     if events(context, "gpu-computes"):

@@ -27,8 +27,8 @@ from gpusetup.model.versions import Capability, parsed
 
 
 def torch_has_the_kernels(context: RuleContext) -> str:
-    """A sentence if the installed torch has kernels for every GPU whose compute capability is
-    known; otherwise empty.
+    """Returns a sentence if the installed torch has kernels for every GPU whose compute capability
+    is known; otherwise an empty string.
     """
     # torch's own warning about the GPU comes from the torch that is running, so it counts more than
     # a list.
@@ -61,8 +61,8 @@ def kernels_that_a_text_prints(context: RuleContext) -> bool:
 
 
 def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
-    """A sentence if the text names a release of torch, and a build of it has the kernels that seem
-    to be missing; otherwise empty.
+    """Returns a sentence if the text names a release of torch, and a build of it has the kernels
+    that seem to be missing; otherwise an empty string.
 
     In that case another torch is failing, or an extension, and only its own list can show its
     kernels. A message of torch itself and a list printed in the text count more than this fact.
@@ -133,8 +133,8 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
 
 
 def torch_lists_the_target(context: RuleContext) -> str:
-    """A sentence with the AMD target that the text names, if torch's own list of kernels contains
-    it; otherwise empty.
+    """Returns a sentence with the AMD target that the text names, if torch's own list of kernels
+    contains it; otherwise an empty string.
     """
     kernels = context.torch.kernels or ()
     listed_targets = []
@@ -158,8 +158,8 @@ def another_release_works(context: RuleContext) -> str:
 
 
 def the_gpu_computes(context: RuleContext) -> str:
-    """A sentence that quotes proof of a computing GPU (a device in use, a speed, a training run);
-    empty if the text contains none.
+    """Returns a sentence that quotes proof of a computing GPU (a device in use, a speed, a training
+    run), or an empty string if the text contains none.
 
     `report.works` creates these events only if every failure in the text was solved.
     """
@@ -172,8 +172,8 @@ def the_gpu_computes(context: RuleContext) -> str:
 
 
 def a_program_found_the_gpu(context: RuleContext) -> str:
-    """A sentence that quotes the line in which a program lists another vendor's GPU as usable;
-    empty if there is none.
+    """Returns a sentence that quotes the line in which a program lists another vendor's GPU as
+    usable, or an empty string if there is none.
     """
     log_lines = events(context, "program-found-gpu")
     if not log_lines:
@@ -183,8 +183,8 @@ def a_program_found_the_gpu(context: RuleContext) -> str:
 
 
 def rocm_build_has_the_target(context: RuleContext) -> str:
-    """A sentence if a program printed a ROCm build, and builds for that ROCm have kernels for the
-    named board; otherwise empty.
+    """Returns a sentence if a program printed a ROCm build, and builds for that ROCm have kernels
+    for the named board; otherwise an empty string.
 
     If a kernel is still missing, it is missing for another GPU: the processor's integrated
     graphics, or the target that a variable names.
@@ -211,8 +211,8 @@ LOOK_FOR_CUDA = (
 
 
 def intels_driver_answers(context: RuleContext) -> str:
-    """A sentence if SYCL lists the Intel GPU, or torch reports `xpu` as available, so that driver
-    and permissions are fine; otherwise empty.
+    """Returns a sentence if SYCL lists the Intel GPU, or torch reports `xpu` as available, so that
+    driver and permissions are fine; otherwise an empty string.
     """
     for event in events(context, "output-shown"):
         if event.values.get("what") == "sycl":
@@ -227,8 +227,8 @@ XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
 
 
 def nothing_asked_for_cuda(context: RuleContext) -> str:
-    """A sentence if the text names another vendor's GPU, but nothing in it failed because it looked
-    for a GPU; otherwise empty.
+    """Returns a sentence if the text names another vendor's GPU, but nothing in it failed because
+    it looked for a GPU; otherwise an empty string.
 
     No program looked for CUDA, and the text shows no torch build for a different vendor. So
     something else fails on this GPU, and its vendor does not explain it.
@@ -244,7 +244,7 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
 
 
 def _has_a_build_of_the_maker(context: RuleContext) -> bool:
-    """Whether the only torch builds that the text shows, if any, are AMD's or Intel's."""
+    """Whether every torch build that the text shows is AMD's or Intel's; True if it shows none."""
     backend = context.torch.backend or ""
     return backend in ("", "xpu") or backend.startswith("rocm")
 
@@ -270,8 +270,8 @@ ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
 
 
 def only_the_maker_is_named(context: RuleContext) -> str:
-    """A sentence if the text names another vendor's GPU, but neither a torch build nor a message of
-    that vendor's software; otherwise empty.
+    """Returns a sentence if the text names another vendor's GPU, but neither a torch build nor a
+    message of that vendor's software; otherwise an empty string.
 
     The vendor's name does not show whether the build, the driver or the program is at fault.
     """
@@ -310,8 +310,8 @@ def only_gpu_is_from(vendor: str) -> Fact:
 
 
 def target_is_overridden(context: RuleContext) -> str:
-    """A sentence if HSA_OVERRIDE_GFX_VERSION makes the runtime use another target's kernels;
-    otherwise empty.
+    """Returns a sentence if HSA_OVERRIDE_GFX_VERSION makes the runtime use another target's
+    kernels; otherwise an empty string.
     """
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     if not value:
@@ -324,8 +324,8 @@ VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
 
 
 def no_virtual_gpu_is_named(context: RuleContext) -> str:
-    """A sentence if the text names no virtual GPU; otherwise empty. CUDA's refusal may then come
-    from an old driver, which returns the same error.
+    """Returns a sentence if the text names no virtual GPU; otherwise an empty string. CUDA's
+    refusal may then come from an old driver, which returns the same error.
     """
     if not is_report(context):
         return ""
@@ -341,8 +341,8 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
 
 
 def this_python_has_wheels(context: RuleContext) -> str:
-    """A sentence if torch has wheels for the Python in the text, but pip found no file at all;
-    otherwise empty.
+    """Returns a sentence if torch has wheels for the Python in the text, but pip found no file at
+    all; otherwise an empty string.
 
     In that case pip could not reach the index, or this is a 32-bit Python.
     """
@@ -395,8 +395,8 @@ MOSTLY_FREE = 0.5
 
 
 def memory_is_not_short(context: RuleContext) -> str:
-    """A sentence if a message says "out of memory", but the numbers in it contradict that;
-    otherwise empty.
+    """Returns a sentence if a message says "out of memory", but the numbers in it contradict that;
+    otherwise an empty string.
 
     The request is tiny, and almost no memory is used, or most of the GPU is free.
     """

@@ -76,7 +76,7 @@ def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
 
 
 def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
-    """Whether the text shows both a torch build and a GPU, so that their vendors can be compared."""
+    """Whether the text shows a torch build and a GPU, so that their vendors can be compared."""
     return context.torch.backend is not None and bool(
         events(context, "foreign-gpu") or gpus(context) or nvidia_on_pci(context)
     )

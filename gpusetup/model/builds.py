@@ -22,9 +22,11 @@ class TorchBuild(Frozen):
     machine: str
     """`x86_64` or `aarch64` (macOS' arm64 is `aarch64`)."""
     pythons: tuple[str, ...]
-    """Such as `3.11`, or `3.13t` for free-threaded Python; () if no known index has the build."""
+    """The Python versions: `3.11`, or `3.13t` for free-threaded Python; () if no known index has
+    the build.
+    """
     kernels: tuple[str, ...]
-    """Such as `sm_80`; () for CPU builds."""
+    """The architectures of its kernels, such as `sm_80`; () for CPU builds."""
     ptx: tuple[str, ...] = ()
     """The PTX in the build, such as `compute_90`."""
     driver_floor: Text = None

@@ -36,9 +36,13 @@ class Os(Frozen):
     version: Text = None
     kernel: Text = None
     machine: Text = None
-    """`x86_64`, `aarch64`, `i686`…; `AMD64`, Windows' name, is written `x86_64`."""
+    """The processor architecture: `x86_64`, `aarch64`, `i686`…; Windows' `AMD64` is written as
+    `x86_64`.
+    """
     libc: Text = None
-    """`glibc 2.35`, `musl 1.2.5`; None if there is none (Windows, macOS) or if it is unknown."""
+    """The C library and its version: `glibc 2.35`, `musl 1.2.5`; None if there is none (Windows,
+    macOS) or if it is unknown.
+    """
     wsl: Flag = None
     jetson: Text = None
     """The board's L4T release (`R36.4.0`) or model; None if the machine is not a Jetson."""
@@ -84,8 +88,8 @@ class Driver(Frozen):
     libcuda_path: Text = None
     nouveau_loaded: Flag = None
     nvml_code: Number = None
-    """The return code of nvmlInit: 0 success, 9 not loaded, 12 no library, 18 mismatch, 999
-    unknown…
+    """The return code of nvmlInit: 0 for success, 9 driver not loaded, 12 library not found, 18
+    version mismatch, 999 unknown error…
     """
     nvml_message: Text = None
     seconds: Amount = None
@@ -121,7 +125,9 @@ class Gpu(Frozen):
 
     name: str
     maker: Text = None
-    """`nvidia`, `amd`, `intel`, `apple`; None in snapshots of the first version."""
+    """The GPU's vendor: `nvidia`, `amd`, `intel` or `apple`; None in snapshots of the first
+    version.
+    """
     target: Text = None
     """The target that kernels for it are compiled for: `sm_86`, `gfx1201`."""
     uuid: Text = None
@@ -139,7 +145,9 @@ class Gpu(Frozen):
     """How many MIG instances a source counted; most outputs of nvidia-smi do not list them by UUID.
     """
     compute_mode: Text = None
-    """`Default`, `Exclusive_Process` or `Prohibited`, as nvidia-smi prints it."""
+    """Which processes may compute on it: `Default`, `Exclusive_Process` or `Prohibited`, as
+    nvidia-smi prints it.
+    """
     ecc_enabled: Flag = None
     ecc_uncorrected: Number = None
     retired_pending: Flag = None
@@ -155,12 +163,14 @@ class Gpu(Frozen):
     power_limit_watts: Amount = None
     power_limit_default_watts: Amount = None
     throttle_reasons: tuple[str, ...] | None = None
-    """`sw_power_cap`, `hw_thermal_slowdown`, … ; () if none is active."""
+    """The reasons for lower clocks: `sw_power_cap`, `hw_thermal_slowdown`, … ; () if none is
+    active.
+    """
     utilization_percent: Number = None
     clock_sm_max_mhz: Number = None
     clock_memory_max_mhz: Number = None
     clock_sm_application_mhz: Number = None
-    """The SMs' clock under load, as a user or else the manufacturer set it."""
+    """The SMs' clock under load, as set by a user or, by default, by the manufacturer."""
     vbios_version: Text = None
     """The version of the card's firmware: `96.00.89.00.01`."""
     inforom_version: Text = None
@@ -172,20 +182,24 @@ class Gpu(Frozen):
     pcie_width: Number = None
     pcie_width_max: Number = None
     virtualization: Text = None
-    """`none`, `passthrough`, `vgpu` and others, as NVML reports it."""
+    """How the GPU is virtualized, as NVML reports it: `none`, `passthrough`, `vgpu`…"""
     licensed: Flag = None
     fabric_state: Text = None
-    """On systems with NVSwitch `completed`, `in_progress` or `not_started`; elsewhere None."""
+    """The state of the registration on systems with NVSwitch: `completed`, `in_progress` or
+    `not_started`; elsewhere None.
+    """
     fabric_status: Text = None
     """The result of the GPU's registration with the fabric: `success`, or the name of the error."""
     fabric_faults: tuple[str, ...] | None = None
-    """`bandwidth_degraded`, `route_unhealthy`, `no_partition`…; () if the fabric is healthy."""
+    """The fabric's faults: `bandwidth_degraded`, `route_unhealthy`, `no_partition`…; () if the
+    fabric is healthy.
+    """
     nvlinks_active: Number = None
     nvlinks_inactive: tuple[int, ...] | None = None
     """The numbers of the inactive NVLinks."""
     processes: tuple[GpuProcess, ...] | None = None
     driver_model: Text = None
-    """On Windows `WDDM`, `TCC` or `MCDM`; elsewhere None."""
+    """The driver model on Windows: `WDDM`, `TCC` or `MCDM`; elsewhere None."""
     lost: Flag = None
     numa_node: Number = None
     """The NUMA node whose CPUs and memory are closest; None if the machine has only one."""
@@ -198,8 +212,8 @@ class GpuLink(Frozen):
     second: int
     """NVML's indices of the two GPUs."""
     kind: str
-    """As in `nvidia-smi topo -m`: `NV12` (12 NVLinks) or, without NVLink, where their PCIe paths
-    meet: `PIX`, `PXB`, `PHB`, `NODE`, `SYS`.
+    """The link as in `nvidia-smi topo -m`: `NV12` (12 NVLinks) or, without NVLink, where their PCIe
+    paths meet: `PIX`, `PXB`, `PHB`, `NODE`, `SYS`.
     """
 
 
@@ -207,7 +221,7 @@ class PciDevice(Frozen):
     """A display or 3D controller on the PCI bus, from any vendor."""
 
     vendor: str
-    """`nvidia`, `amd`, `intel`, or the vendor's hexadecimal id."""
+    """The vendor: `nvidia`, `amd`, `intel`, or the hexadecimal id of another one."""
     bus_id: Text = None
     device_id: Text = None
     name: Text = None
@@ -223,7 +237,7 @@ class Package(Frozen):
     name: str
     version: str
     installer: Text = None
-    """`pip`, `uv` or `conda`, according to INSTALLER or conda-meta."""
+    """The installer according to INSTALLER or conda-meta: `pip`, `uv` or `conda`."""
     build: Text = None
     """The build string of a conda package."""
     channel: Text = None
@@ -246,7 +260,7 @@ class Torch(Frozen):
     """The CUDA version that it was built with; None for CPU builds or if unknown (see `backend`).
     """
     backend: Text = None
-    """`cpu`, `cu124`, `rocm6.4`, `xpu`; None if unknown."""
+    """The kind of build: `cpu`, `cu124`, `rocm6.4`, `xpu`; None if unknown."""
     hip: Text = None
     debug: Flag = None
     installer: Text = None
@@ -263,7 +277,9 @@ class Torch(Frozen):
 
 class Container(Frozen):
     kind: Text = None
-    """`docker`, `podman`, `kubernetes`, `lxc`, `singularity`; `none` outside of a container."""
+    """The kind of container: `docker`, `podman`, `kubernetes`, `lxc` or `singularity`; `none`
+    outside of a container.
+    """
     nvidia_requested: Flag = None
     """Whether the container was started with GPUs (NVIDIA_VISIBLE_DEVICES, mounted nodes)."""
     cuda_compat_path: Text = None
@@ -337,7 +353,7 @@ class Cpu(Frozen):
     name: Text = None
     logical_cores: Number = None
     usable_cores: Number = None
-    """The cores that this process may use, after affinity and cgroup quota."""
+    """The number of cores that this process may use, given its affinity and cgroup quota."""
 
 
 class Wanted(Frozen):
@@ -390,7 +406,7 @@ class Snapshot(Frozen):
     driver: Driver = Driver()
     cuda_api: CudaApi = CudaApi()
     gpus: tuple[Gpu, ...] | None = None
-    """None if no source reported GPUs; () if a source reported that there is none."""
+    """The GPUs; None if no source reported any, () if a source reported that there is none."""
     gpu_links: tuple[GpuLink, ...] | None = None
     """The link between each pair of NVIDIA GPUs; None if there are fewer than two GPUs, or if no
     source shows the links.

@@ -203,7 +203,7 @@ _ENDINGS = (
     "com|net|org|edu|gov|mil|int|eu|uk|de|fr|nl|ch|es|se|fi|dk|pl|cz|ru|cn|jp|kr|au|nz|ca|br|be|ie|il|tw|hk|za|tr|gr|pt|ua|ro|hu|sg|mx|ar|cl"
     "|lan|internal|intranet|corp|localdomain|cluster|svc|example|invalid|private|priv|onion|info|biz"
 )  # fmt: skip
-"""Endings of server names that are not also the ending of a file or of a name in a program."""
+"""Endings of server names that are not also endings of files or of names in programs."""
 _SHORT_ENDINGS = "io|ai|dev|app|cloud|in|it|at|no|us|to|home|local|test|tech|site|xyz|me|co|cc|sh|hpc|compute|lab|labs|univ|uni"
 """Endings that are also words (`np.in`, `run.sh`). A name with such an ending needs two dots or a
 digit to count as a server.
@@ -336,7 +336,7 @@ before a line.
 
 
 def hide_servers(value: str) -> str:
-    """The value of a variable that lists servers, with all but the public ones hidden.
+    """The value of a variable that lists servers, with all private servers hidden.
 
     >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
     'localhost,127.0.0.1,<host>,<host>,<host>'

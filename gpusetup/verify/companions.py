@@ -113,7 +113,7 @@ def tried(_: str) -> Outcome:
     if distribution is None:
         hint = f"`gpusetup install {row.name}`"
         return Outcome(SKIPPED, f"{row.name} is not installed", hint=hint)
-    # Most modules are called like their package, with `_` for `-`.
+    # Most modules have the same name as their package, with `_` for `-`.
     module = row.module or row.name.replace("-", "_")
     try:
         importlib.import_module(module)

@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def seconds(text: str) -> float:
-    """The text of an option as a number of seconds above 0."""
+    """Convert an option's text to a number of seconds above 0."""
     number = float(text)
     # This refuses NaN too, because all comparisons with NaN are false.
     if not 0 < number < float("inf"):
@@ -45,7 +45,7 @@ def seconds(text: str) -> float:
 
 
 def seed(text: str) -> int:
-    """The text of an option as a seed from 0 to 2^63 - 1."""
+    """Convert an option's text to a seed from 0 to 2^63 - 1."""
     number = int(text)
     # torch accepts no larger seed.
     if not 0 <= number < 2**63:

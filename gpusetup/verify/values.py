@@ -57,8 +57,8 @@ STICKY = (
     "Triton Error [CUDA]",
     "launch failure",
 )
-"""Parts of the messages of errors after which this process, but not a new one, can no longer use
-the GPU.
+"""Parts of error messages after which this process can no longer use the GPU, although a new
+process can.
 """
 
 

@@ -220,7 +220,8 @@ def out_of_memory(device: str) -> Outcome:
 
 def driver_refuses(device: str) -> bool:
     """Whether the driver refuses requests beyond the GPU's memory. On Windows and WSL, and on GPUs
-    that share the host's memory, it gives host memory instead."""
+    that share the host's memory, the driver gives out host memory instead.
+    """
     is_linux = sys.platform.startswith("linux")
     # In WSL, the GPU's driver is that of Windows.
     is_wsl = "microsoft" in platform.release().lower()

@@ -57,7 +57,9 @@ class EntrySource(NamedTuple):
     seconds: Dict[str, float]
     """Kind of device -> the most seconds that the check takes in `standard`."""
     census: int
-    """How many questions each entry gets in `census`: each length with each kind of numbers."""
+    """How many questions each entry gets in `census`, enough to combine each length with each kind
+    of numbers.
+    """
 
 
 def load_operators(torch: Any) -> Dict[str, Any]:

@@ -41,7 +41,7 @@ class Descent:
         self.param_groups = [group]
 
     def step(self) -> None:
-        """Move each parameter against its gradient."""
+        """Subtract the gradient times the learning rate from each parameter."""
         group = self.param_groups[0]
         for parameter in group["params"]:
             parameter.data.add_(parameter.grad, alpha=-RATE)

@@ -113,8 +113,9 @@ def streams(device: str) -> Outcome:
 
 
 def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
-    """Run a long chain of additions on one stream, and read its end on another stream after an
-    event."""
+    """Run a long chain of additions on one stream, and read its result on another stream that waits
+    for an event.
+    """
     first, second = both_streams
     block = torch.full((CHAINED,), float(turn), device=device)
     out = torch.zeros(SEEN, device=device)
