@@ -62,14 +62,12 @@ IN_32_BITS = (
     "norm.ScalarOpt_dim",
 )  # fmt: skip
 """The operators that autocast computes in 32 bits on CUDA, but in the smaller dtype on the CPU,
-which changes what is kept for the backward pass (ATen/autocast_mode.h).
-"""
+which changes what is kept for the backward pass (ATen/autocast_mode.h)."""
 
 
 def autocast() -> Any:
     """Register the autocast rules that this torch has only on CUDA. They last as long as the
-    returned library object.
-    """
+    returned library object."""
     library = torch.library.Library("aten", "IMPL")
     registered_for = torch._C._dispatch_get_registrations_for_dispatch_key
     on_cuda = set(registered_for("AutocastCUDA"))

@@ -58,8 +58,7 @@ def run_devices(request: Answer) -> Answer:
 LEFT_BYTES = 64 << 20
 """How many bytes a request may leave behind in a process that takes the next one: cuBLAS keeps
 workspaces of up to 32 MiB. More than this belongs to the user's code, and would distort the next
-size.
-"""
+size."""
 
 
 RETURNS = (
@@ -107,8 +106,7 @@ def description(problem: BaseException) -> str:
 
 def warm_optimizer() -> None:
     """Run an optimizer's first step before forking, because it imports modules, which takes
-    seconds.
-    """
+    seconds."""
     weight = torch.zeros(1, requires_grad=True)
     weight.grad = torch.zeros(1)
     # Any optimizer imports these modules.
@@ -227,8 +225,7 @@ def answer_in_fork(request: Answer) -> Answer:
 def answer_request(request: Answer) -> Answer:
     """Run a request. On the CPU it runs in a fork. On a GPU, which forks cannot share, it runs in
     this process, until a compiled model, an unexpected error or memory that cannot be freed makes
-    the process unusable.
-    """
+    the process unusable."""
     on_gpu = request.get("device") != "cpu" and torch.cuda.is_available()
     if not on_gpu and hasattr(os, "fork"):
         warm_optimizer()

@@ -18,12 +18,10 @@ OUTPUT = {"descriptor": 1}
 MOST_DEVICES = 256
 NOT_PLAUSIBLE = -1
 """Our own error code, in addition to the driver's: the call succeeded, but its answer is
-impossible.
-"""
+impossible."""
 IDENTITY_FIELDS = 3
 """The number of fields, at the start of the list, that identify a GPU. Each is reported separately,
-so that we know which GPU a later call hangs on.
-"""
+so that we know which GPU a later call hangs on."""
 
 
 class NotPlausible(Exception):
@@ -32,8 +30,7 @@ class NotPlausible(Exception):
 
 def separate_output(to: int | None = None) -> None:
     """Let only `say` write results from now on; text that libraries print goes to the descriptor
-    `to`, or nowhere.
-    """
+    `to`, or nowhere."""
     # The output is separated already.
     if OUTPUT["descriptor"] != 1:
         return
@@ -98,8 +95,7 @@ def read_device(
     error_type: Any, index: int, handle_of: Callable[[int], Tuple[Any, ...]], fields: Fields
 ) -> Answer:
     """Read one GPU through the handle that `handle_of` returns. Partial results are reported before
-    a call that may hang.
-    """
+    a call that may hang."""
     handle_answer = read_fields(error_type, (("handle", handle_of),), index)
     problems = handle_answer["problems"]
     identity_groups = [(field,) for field in fields[:IDENTITY_FIELDS]]

@@ -100,8 +100,7 @@ def keep_store(torch: Any) -> int:
 
 JOINED: Dict[str, Any] = {}
 """The store that this rank is connected to. We keep the connection, because connecting takes
-seconds if host names cannot be looked up.
-"""
+seconds if host names cannot be looked up."""
 
 
 def join(torch: Any, place: Message, seconds: float) -> None:
@@ -163,8 +162,7 @@ def seconds_of(torch: Any, device: str, run: Callable[[], Any]) -> float:
 
 def exchange_seconds(torch: Any, device: str, question: Message) -> List[float]:
     """The seconds of each all_reduce of the pair. A tiny all_reduce before each one synchronizes
-    the ranks.
-    """
+    the ranks."""
     import torch.distributed as dist
 
     limit = timedelta(seconds=float(question["limit"]) / 2)  # once to meet, once to exchange

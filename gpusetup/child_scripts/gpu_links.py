@@ -95,8 +95,7 @@ def nvlinks_between(
 
 def address(pci: Any) -> str:
     """A bus address in a uniform notation, because drivers write the domain with either four or
-    eight digits.
-    """
+    eight digits."""
     bus_id = pci.busId
     # Old bindings return bytes.
     text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)

@@ -63,16 +63,14 @@ CONFIGURATIONS = {
 }
 NOT_AVAILABLE = 1 << 62
 """If NVML cannot report a process's memory (Windows with WDDM), it returns a number with all bits
-set. Every number from this one on therefore means unknown.
-"""
+set. Every number from this one on therefore means unknown."""
 MOST_PROCESSES = 64
 FIRST_64 = itemgetter(slice(64))
 
 
 def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
     """A function that reads a field with one call of the binding; `of` extracts the value from the
-    result.
-    """
+    result."""
 
     def read(nvml: Any, handle: Any) -> Any:
         # If an old binding lacks the function, the field has no value.
@@ -89,8 +87,7 @@ def from_milli(number: int) -> float:
 
 def first_answer(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
     """A function that returns the result of the first call or, if this GPU or driver does not
-    support it, of the second.
-    """
+    support it, of the second."""
 
     def read(nvml: Any, handle: Any) -> Any:
         try:
@@ -230,8 +227,7 @@ def nvlinks(nvml: Any, handle: Any) -> list[bool]:
 
 def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
     """The processes that compute or draw on the GPU, those with the most memory first; names are
-    without folders.
-    """
+    without folders."""
     rows: Dict[int, Dict[str, Any]] = {}
     for kind, call in (
         ("C", nvml.nvmlDeviceGetComputeRunningProcesses),
@@ -275,8 +271,7 @@ LONGEST_NAME = 64
 
 def program_name(nvml: Any, pid: int) -> str | None:
     """A process's name; None if NVML cannot find it, because in a container the pids are those of
-    the host.
-    """
+    the host."""
     try:
         command = nvml.nvmlSystemGetProcessName(pid).replace("\\", "/")
     except (nvml.NVMLError, UnicodeDecodeError):
@@ -397,8 +392,7 @@ COUNTERS = (
     ("nvlink_tx_bytes_per_second", 138, EVERY_LINK, 1024),
 )
 """Name of the field, NVML's field id, its scope, and bytes per unit (NVML_FI_DEV_PCIE_COUNT_*:
-bytes; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB; a scope with all bits set means all links).
-"""
+bytes; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB; a scope with all bits set means all links)."""
 
 
 def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
@@ -427,8 +421,7 @@ def probe_fields(names: str) -> Fields:
 
 EVEN_IF_LOST = probe_fields("memory_used_bytes memory_total_bytes processes")
 """The fields to read in every sample even if the GPU is lost. They are few, because each call may
-take seconds.
-"""
+take seconds."""
 EVERY_SAMPLE: Fields = (
     *probe_fields("utilization_percent temperature_celsius power_watts throttle_reasons"),
     *probe_fields("ecc_uncorrected"),

@@ -68,8 +68,7 @@ NAMES = {
 }
 NEEDED = ("cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName")
 """Functions that every driver's own libcuda has. A library that lacks one is not a driver's, so its
-answers prove nothing.
-"""
+answers prove nothing."""
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
 
@@ -144,8 +143,7 @@ def name(library: Any, device: int) -> str:
 
 def uuid(library: Any, device: int) -> str:
     """The GPU's UUID. The `_v2` call supports MIG devices; drivers before 470 have only the first
-    form.
-    """
+    form."""
     raw = ctypes.create_string_buffer(16)
     call = "cuDeviceGetUuid"
     if hasattr(library, "cuDeviceGetUuid_v2"):

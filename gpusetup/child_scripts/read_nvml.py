@@ -152,8 +152,7 @@ class Announced:
 
 def binding() -> Any:
     """The module pynvml, even if it is in a folder next to gpusetup, which `-I` leaves out of the
-    path.
-    """
+    path."""
     sys.path.append(os.path.dirname(os.path.dirname(HERE)))
     import pynvml
 
@@ -204,8 +203,7 @@ SLOW_SECONDS = 30.0
 """How often values that hardly change (such as limits) are read again."""
 GAP_CODES = (3, 6, 13)
 """NVML's codes for "not supported", "not found" and "function not found": a missing value, not a
-problem.
-"""
+problem."""
 LOST_CODE = 15
 KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}
 
@@ -276,8 +274,7 @@ class SampledGpu:
 
     def process_use(self, nvml: Any, handle: Any) -> Dict[int, int]:
         """The latest use of the multiprocessors in percent, by pid. Raises NVML's error if there is
-        nothing new.
-        """
+        nothing new."""
         samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
         by_time = sorted(
             (int(sample.timeStamp), int(sample.pid), int(sample.smUtil)) for sample in samples

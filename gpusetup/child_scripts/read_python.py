@@ -76,8 +76,7 @@ def imported_from(stdlib: str, library: str) -> List[str]:
 
 def ahead(*libraries: str) -> List[str]:
     """The folders that an import searches before these: those in PYTHONPATH, and the user's
-    site-packages. The first entry of the path is skipped, because it is this script's folder.
-    """
+    site-packages. The first entry of the path is skipped, because it is this script's folder."""
     real_libraries = [os.path.realpath(folder) for folder in libraries]
     folders = sys.path[1:]
     for position, folder in enumerate(folders):
@@ -89,8 +88,7 @@ def ahead(*libraries: str) -> List[str]:
 
 def machine() -> str:
     """The value of `platform.machine()`, which we do not call because it imports `subprocess`
-    before Python 3.13.
-    """
+    before Python 3.13."""
     if hasattr(os, "uname"):
         return os.uname().machine
     import platform

@@ -39,8 +39,7 @@ aten: Any = torch.ops.aten
 
 class TouchesGpu(BaseException):
     """The code asked for a device that a trace does not have. It is not an `Exception`, so that the
-    user's code does not catch it.
-    """
+    user's code does not catch it."""
 
 
 class NoNetwork(OSError):
@@ -52,8 +51,7 @@ class NoNetwork(OSError):
 
 class Ledger(TorchDispatchMode):  # type: ignore[misc]
     """A context manager that counts the bytes of each storage, from the operator that creates it
-    until it is freed.
-    """
+    until it is freed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,8 +200,7 @@ compiled: List[Any] = []
 
 def skip_compile(model: Any = None, *_: Any, **__: Any) -> Any:
     """A replacement for `torch.compile`, as a function or a decorator, that returns the model
-    unchanged.
-    """
+    unchanged."""
     compiled.append(model)
     if model is not None:
         return model
@@ -214,8 +211,7 @@ def skip_compile(model: Any = None, *_: Any, **__: Any) -> Any:
 def swap_data(one: Any, other: Any) -> None:
     """A replacement for `torch.utils.swap_tensors`, which torch uses to cast parameters. torch's
     own fails for fake parameters, because they have weak references. Here the parameter stays the
-    same object.
-    """
+    same object."""
     # The caller throws the other tensor away, so copying its data is enough.
     cast_data = other.data
     one.data = cast_data
@@ -227,8 +223,7 @@ def refuse_cuda(*_: Any, **__: Any) -> None:
 
 def prepare() -> None:
     """Make the usual steps before training (moving, casting, filling parameters, compiling) work
-    without values. The changes last until the child process ends.
-    """
+    without values. The changes last until the child process ends."""
     module: Any = nn.Module
     torch.utils.swap_tensors = swap_data
     for name in dir(nn.init):
@@ -245,8 +240,7 @@ def prepare() -> None:
 
 def masks_as_in_training() -> None:
     """Let transformers create the same masks as in a real training step. For fake tensors it would
-    create full masks.
-    """
+    create full masks."""
     masks: Any = sys.modules.get("transformers.masking_utils")
     # Other code, and older transformers, do not have this function.
     if hasattr(masks, "is_tracing"):
@@ -325,8 +319,7 @@ def trace_step_at(
 
 def gathered_bytes(model: Any) -> int:
     """With sharding, the bytes of gathered weights on a GPU at one time: two blocks, and everything
-    outside of blocks.
-    """
+    outside of blocks."""
     block_sizes = [size_of(block.parameters()) for block in steps.blocks(model)]
     all_bytes = size_of(model.parameters())
     outside_bytes = all_bytes - sum(block_sizes)
@@ -336,8 +329,7 @@ def gathered_bytes(model: Any) -> int:
 
 def convolves(model: Any) -> bool:
     """Whether most of the layers are convolutions, unlike in a vision transformer, which has only
-    one.
-    """
+    one."""
     names = [type(module).__name__ for module in model.modules()]
     # Libraries have their own classes, such as Conv2dSame and LazyConv2d.
     convolutions = [name for name in names if "Conv2d" in name]
@@ -404,8 +396,7 @@ def refuse_connections(event: str, arguments: Any) -> None:
 
 def where(problem: BaseException) -> str:
     """The innermost line that is neither in a library nor in our files, such as `train.py:12 in
-    forward`.
-    """
+    forward`."""
     standard_library = os.path.dirname(os.__file__)
     foreign = (HERE, standard_library, "<")
     frames = traceback.extract_tb(problem.__traceback__)
@@ -420,8 +411,7 @@ def where(problem: BaseException) -> str:
 
 LONGEST_MESSAGE = 500
 """The greatest length of an error message, in characters; torch's messages on fake tensors fill
-pages.
-"""
+pages."""
 
 
 def error_answer(problem: BaseException) -> Dict[str, str]:

@@ -40,8 +40,7 @@ class NoLoss(Contract):
 
 class TracedJob:
     """A model, a batch, how to train with them and, if given, the data set that the batches come
-    from.
-    """
+    from."""
 
     def __init__(
         self,
@@ -143,8 +142,7 @@ MOST_NAMED = 5
 
 def named_parts(returned: Any) -> Dict[str, Any]:
     """Maps part names to the parts that the user's function returned. A tuple's items are named in
-    the order of PARTS. Raises Contract if there is no model, or only a model.
-    """
+    the order of PARTS. Raises Contract if there is no model, or only a model."""
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
@@ -184,8 +182,7 @@ def tensors(value: Any) -> List[torch.Tensor]:
 
 def resized(value: Any, batch: int) -> Any:
     """The same nest, with the batch size changed: every tensor with one row per sample gets `batch`
-    rows, by repeating its own.
-    """
+    rows, by repeating its own."""
     # A tensor without dimensions is a number.
     long_tensors = [tensor for tensor in tensors(value) if tensor.dim()]
     if not long_tensors:
@@ -306,8 +303,7 @@ def length_of(data: Any) -> Optional[int]:
 
 def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple[Any, Any]:
     """Calls the model, and returns its output and the loss. If the batch is a pair, it is (inputs,
-    target); if it is a dict, it contains the model's keyword arguments.
-    """
+    target); if it is a dict, it contains the model's keyword arguments."""
     is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
     inputs = batch[0] if is_pair else batch
     target = batch[1] if is_pair else batch
@@ -428,8 +424,7 @@ def checkpoint(model: nn.Module) -> int:
 
 def optimizer_of(job: TracedJob, name: str, foreach: bool = False) -> Any:
     """The job's optimizer, created if there is none; `foreach` updates all parameters at once, as
-    on CUDA.
-    """
+    on CUDA."""
     trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
@@ -474,8 +469,7 @@ def step(
     job: TracedJob, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
 ) -> torch.Tensor:
     """Run the forward pass with the loss, the backward pass, and the optimizer; calls `begin`
-    before each phase and after the last one.
-    """
+    before each phase and after the last one."""
     begin("forward")
     with cast:
         output, loss = loss_of(job.model, job.batch, job.loss)

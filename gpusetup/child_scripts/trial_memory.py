@@ -88,8 +88,7 @@ class Cuda:
 
     def reserved(self) -> Optional[int]:
         """The memory that the allocator has reserved on the GPU, including the gaps between its
-        blocks. Other programs cannot use it, and nvidia-smi counts it as used.
-        """
+        blocks. Other programs cannot use it, and nvidia-smi counts it as used."""
         # The CUDA context itself is not included.
         reserved = self.cuda.memory_reserved()
         return int(reserved)
@@ -151,8 +150,7 @@ ADDRESS_LIMITS = address_limits()
 
 def limit_address_space(limit: int) -> None:
     """Limit the address space, so that a trial with a far too large size cannot use up the host's
-    memory.
-    """
+    memory."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

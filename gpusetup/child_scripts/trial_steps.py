@@ -56,8 +56,7 @@ def saved_job(path: str) -> Callable[[], Answer]:
 
 LEAST_SECONDS = 0.5
 """Steps are timed for at least this long, because a disturbance lasts for many short steps. A
-request may ask for more.
-"""
+request may ask for more."""
 ROUNDS = 5
 """Steps are timed in this many rounds."""
 BURSTS = 2
@@ -100,8 +99,7 @@ class SettingTrial:
         self.losses: List[Any] = []
         self.batches: Optional[Iterator[Any]] = None
         """The batches that the steps train on, one after the other; if None, all steps train on the
-        same batch.
-        """
+        same batch."""
 
     def moved(self, batch: Any) -> Any:
         """The batch, moved to the device."""
@@ -127,8 +125,7 @@ class SettingTrial:
 
     def read(self) -> Dict[str, Optional[int]]:
         """Run one step, synchronise after each phase, and return each phase's peak if the device
-        reports it.
-        """
+        reports it."""
         peaks: Dict[str, Optional[int]] = {}
         begun: List[str] = []
 
@@ -144,8 +141,7 @@ class SettingTrial:
 
     def timed(self, count: int) -> float:
         """The seconds per step, measured over several steps without waiting for the device in
-        between.
-        """
+        between."""
         began = time.perf_counter()
         for _ in range(count):
             self.step()

@@ -50,8 +50,7 @@ class RuleContext(Frozen):
     """The installer of this environment: a key of `commands`."""
     other_host: bool = False
     """Whether the user named the GPUs and the driver (`--gpu`). Then values that the user did not
-    name are unknown, not missing.
-    """
+    name are unknown, not missing."""
 
     @property
     def torch(self) -> Torch:
@@ -259,14 +258,12 @@ SHOW_A_GPU = (
     "smi-sees-it",
 )
 """Events that show that a GPU exists, although some program finds none: messages of its kernel
-driver, a laptop's GPU switch, or a person who writes that nvidia-smi shows it.
-"""
+driver, a laptop's GPU switch, or a person who writes that nvidia-smi shows it."""
 
 
 NO_KERNEL_DRIVER = (9, 12, 13)
 """NVML's codes for "driver not loaded", "library not found" and "library too old". Any other code
-comes from a kernel driver.
-"""
+comes from a kernel driver."""
 
 
 def has_nvidia(context: RuleContext) -> bool | None:
@@ -330,8 +327,7 @@ def failed_children(context: RuleContext) -> Events:
 
 def kernel_driver_spoke(context: RuleContext) -> bool:
     """Whether NVML or CUDA reached a kernel driver, even if the call then hung, and whatever /proc
-    lists.
-    """
+    lists."""
     machine = context.snapshot
     nvml_answered = machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER)
     cuda_started = machine.cuda_api.init_code == 0

@@ -54,8 +54,7 @@ def complaints_of_the_driver(context: RuleContext) -> Events:
 
 def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
     """The driver version that a message requires, or that the CUDA in the message requires; None if
-    neither is known.
-    """
+    neither is known."""
     values, catalog = complaint.values, context.catalog
     family = driver_family(context.snapshot)
     named_driver = values.get("needs_driver") or values.get("needed")
@@ -76,8 +75,7 @@ def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
 
 def driver_serves_the_cuda(context: RuleContext) -> str:
     """Returns a sentence if the driver is new enough for torch, for the toolkit that built the
-    program, and for every complaint; otherwise an empty string.
-    """
+    program, and for every complaint, else ""."""
     version = context.driver.version
     if version is None:
         return ""
@@ -129,16 +127,14 @@ def wanted_cuda(context: RuleContext) -> str | None:
 
 OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers", "card"}
 """Topics of questions (`messages.questions`) to which the answer may be no because of the driver's
-version.
-"""
+version."""
 OF_A_BUILD = {"driver", "torch-cuda"}
 """Topics in which a CUDA version belongs to a build; in other questions it may be the driver's."""
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:
     """Whether the driver is new enough for a CUDA version; None if the driver or the requirement is
-    unknown.
-    """
+    unknown."""
     family = driver_family(context.snapshot)
     floor = context.catalog.driver_floor(cuda, family)
     version = context.driver.version
@@ -149,8 +145,7 @@ def driver_serves(context: RuleContext, cuda: str) -> bool | None:
 
 def wsl_reaches_the_driver(context: RuleContext) -> str:
     """Returns a sentence if nvidia-smi shows the GPU inside WSL, and no message says that WSL is
-    refused; otherwise an empty string.
-    """
+    refused, else ""."""
     if events(context, "wsl-driver"):
         return ""
     is_shown = events(context, "smi-sees-it")
@@ -158,14 +153,12 @@ def wsl_reaches_the_driver(context: RuleContext) -> str:
 
 
 def has_no_nvidia_gpu(context: RuleContext) -> str:
-    """Returns a sentence if the machine has no NVIDIA GPU, so that no NVIDIA driver is missing;
-    otherwise an empty string.
-    """
+    """Returns a sentence if the machine has no NVIDIA GPU and so needs no NVIDIA driver, else ""."""
     return "this machine has no NVIDIA GPU" if has_nvidia(context) is False else ""
 
 
 def driver_lists_a_gpu(context: RuleContext) -> str:
-    """Returns a sentence if the driver responds and lists a GPU; otherwise an empty string."""
+    """Returns a sentence if the driver responds and lists a GPU, else ""."""
     gpus = listed_gpus(context)
     if not gpus:
         return ""
@@ -176,9 +169,7 @@ def driver_lists_a_gpu(context: RuleContext) -> str:
 
 
 def missing_library_is_listed(context: RuleContext) -> str:
-    """Returns a sentence if a file listing contains the library that a program does not find;
-    otherwise an empty string.
-    """
+    """Returns a sentence if a listing shows the library that a program does not find, else ""."""
     missing = set()
     for event in events(context, "cuda-lib-missing", "library-missing", "program-lib-missing"):
         library = event.values.get("library", "")
@@ -223,9 +214,7 @@ def listed_toolkit(context: RuleContext) -> str:
 
 
 def toolkit_is_listed(context: RuleContext) -> str:
-    """Returns a sentence if a listing shows nvcc, or if nvcc printed its release; otherwise an
-    empty string.
-    """
+    """Returns a sentence if a listing shows nvcc, or if nvcc printed its release, else ""."""
     folder = listed_toolkit(context)
     if folder:
         return f"nvcc is in {folder}/bin"
@@ -234,9 +223,7 @@ def toolkit_is_listed(context: RuleContext) -> str:
 
 
 def glibc_is_new_enough(context: RuleContext) -> str:
-    """Returns a sentence if the system's glibc is as new as the message requires; otherwise an
-    empty string.
-    """
+    """Returns a sentence if the system's glibc is as new as the message requires, else ""."""
     installed = re.search(r"glibc (\d+\.\d+)", context.os.libc or "")
     needed_versions = []
     for event in events(context, "glibc-too-old"):
@@ -253,9 +240,7 @@ def glibc_is_new_enough(context: RuleContext) -> str:
 
 
 def toolkit_is_installed(context: RuleContext) -> str:
-    """Returns a sentence if nvidia-container-toolkit is installed on the host; otherwise an empty
-    string.
-    """
+    """Returns a sentence if nvidia-container-toolkit is installed on the host, else ""."""
     listings = events(context, "toolkit-installed")
     if not listings:
         return ""
@@ -267,9 +252,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
 
 
 def pods_are_started(context: RuleContext) -> str:
-    """Returns a sentence if a Kubernetes node starts the containers, and not docker; otherwise an
-    empty string.
-    """
+    """Returns a sentence if a Kubernetes node starts the containers, and not docker, else ""."""
     is_pod = context.snapshot.container.kind == "kubernetes"
     shows_engine = events(context, "k8s-gpu-not-allocatable", "container-engine")
     if is_pod or shows_engine:
@@ -278,9 +261,7 @@ def pods_are_started(context: RuleContext) -> str:
 
 
 def torch_fails_at_its_dll(context: RuleContext) -> str:
-    """Returns a sentence if the DLL that cannot be loaded belongs to torch itself; otherwise an
-    empty string.
-    """
+    """Returns a sentence if the DLL that cannot be loaded belongs to torch itself, else ""."""
     for event in events(context, "failing-file"):
         if event.values.get("package") == "torch":
             return "torch's own DLL does not start in the program"
@@ -296,8 +277,7 @@ def failing_package(context: RuleContext) -> str:
 
 def failing_file_is_in_a_checkout(context: RuleContext) -> str:
     """Returns a sentence if the file that failed is in a project's sources, and not in
-    site-packages; otherwise an empty string.
-    """
+    site-packages, else ""."""
     for event in events(context, "failing-file"):
         failing_package = event.values.get("package")
         is_in_checkout = event.values.get("place") == "checkout"
@@ -343,9 +323,7 @@ def _is_of_another_backend(context: RuleContext, name: Name, companion: Package)
 
 
 def catalog_has_torch_for_this_python(context: RuleContext) -> str:
-    """Returns a sentence if some index has the wanted torch for this Python and system; otherwise
-    an empty string.
-    """
+    """Returns a sentence if some index has the wanted torch for this Python and system, else ""."""
     release = (context.snapshot.wanted.torch or "").removeprefix("==")
     python = ".".join((context.snapshot.python.version or "").split(".")[:2])
     backends = []
@@ -363,7 +341,7 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
 
 def another_python_was_asked(context: RuleContext) -> str:
     """Returns a sentence if the torch output in the text comes from another Python than the one in
-    which the program fails; otherwise an empty string.
+    which the program fails, else "".
 
     This shows if torch itself warns that it lacks kernels that `get_arch_list()` lists elsewhere,
     or if a program's message names another torch than the list of packages.
@@ -422,9 +400,7 @@ def was_tried(*remedies: str) -> Fact:
 
 
 def another_runtime_is_loaded_first(context: RuleContext) -> str:
-    """Returns a sentence if a package with its own DLLs is imported before torch; otherwise an
-    empty string.
-    """
+    """Returns a sentence if a package with its own DLLs is imported before torch, else ""."""
     for event in events(context, "loaded-first"):
         return f"{event.values['package']} is imported before torch and brings its own DLLs"
     return ""
@@ -432,8 +408,7 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
 
 def works_otherwise(*ways: str) -> Fact:
     """Returns the fact that a run which differs in one of these ways works, so that the difference
-    is at fault.
-    """
+    is at fault."""
 
     def fact(context: RuleContext) -> str:
         for event in events(context, "works-otherwise"):
@@ -446,22 +421,19 @@ def works_otherwise(*ways: str) -> Fact:
 
 def display_driver_was_reset(context: RuleContext) -> str:
     """Returns a sentence if the display driver was reset, or the screen or machine switched off,
-    when the program failed; otherwise an empty string.
-    """
+    when the program failed, else ""."""
     for event in events(context, "graphics-crash", "machine-powers-off"):
         return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
     return ""
 
 
 def several_gpus_are_used(context: RuleContext) -> str:
-    """Returns a sentence if the failing run uses several GPUs; otherwise an empty string."""
+    """Returns a sentence if the failing run uses several GPUs, else ""."""
     return "the run that fails uses several GPUs" if events(context, "several-gpus") else ""
 
 
 def torchs_own_call_fails(context: RuleContext) -> str:
-    """Returns a sentence if a call of torch itself also fails, so that no extension is at fault;
-    otherwise an empty string.
-    """
+    """Returns a sentence if a call of torch itself fails too, so no extension is at fault, else ""."""
     for event in events(context, "torch-call-fails"):
         return f"torch's own call fails ({(event.text or '')[:60].strip()})"
     return ""
@@ -469,26 +441,21 @@ def torchs_own_call_fails(context: RuleContext) -> str:
 
 def a_copied_runtime_is_loaded(context: RuleContext) -> str:
     """Returns a sentence if a trace shows that the C++ runtime was loaded from a folder other than
-    Windows' own; otherwise an empty string.
-    """
+    Windows' own, else ""."""
     for event in events(context, "copied-runtime"):
         return f"{event.values['dll']} comes from {event.values['folder']}"
     return ""
 
 
 def imports_alone(context: RuleContext) -> str:
-    """Returns a sentence if the same import works when nothing else was loaded before; otherwise an
-    empty string.
-    """
+    """Returns a sentence if the same import works when nothing else was loaded before, else ""."""
     if not events(context, "ran-alone"):
         return ""
     return "the same import works on its own"
 
 
 def a_run_ended_well(context: RuleContext) -> str:
-    """Returns a sentence if the last run in the text ended without an error; otherwise an empty
-    string.
-    """
+    """Returns a sentence if the last run in the text ended without an error, else ""."""
     for event in events(context, "run-finished"):
         quote = (event.text or "")[:40].strip()
         return f"the run came to its end after this message ({quote}…)"
@@ -496,9 +463,7 @@ def a_run_ended_well(context: RuleContext) -> str:
 
 
 def a_program_computed(context: RuleContext) -> str:
-    """Returns a sentence if torch sees the GPU, or if a program computed on it; otherwise an empty
-    string.
-    """
+    """Returns a sentence if torch sees the GPU, or if a program computed on it, else ""."""
     if context.torch.cuda_available:
         return "torch.cuda.is_available() is True"
     if events(context, "gpu-computes"):

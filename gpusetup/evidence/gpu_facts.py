@@ -28,8 +28,7 @@ from gpusetup.model.versions import Capability, parsed
 
 def torch_has_the_kernels(context: RuleContext) -> str:
     """Returns a sentence if the installed torch has kernels for every GPU whose compute capability
-    is known; otherwise an empty string.
-    """
+    is known, else ""."""
     # torch's own warning about the GPU comes from the torch that is running, so it counts more than
     # a list.
     if events(context, "gpu-not-in-wheel"):
@@ -52,8 +51,7 @@ def torch_has_the_kernels(context: RuleContext) -> str:
 
 def kernels_that_a_text_prints(context: RuleContext) -> bool:
     """Whether the text itself prints torch's list of kernels (otherwise the list comes from the
-    catalog).
-    """
+    catalog)."""
     for reading in readings(context, "torch.kernels"):
         if reading.value and reading.source != "catalog":
             return True
@@ -62,7 +60,7 @@ def kernels_that_a_text_prints(context: RuleContext) -> bool:
 
 def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
     """Returns a sentence if the text names a release of torch, and a build of it has the kernels
-    that seem to be missing; otherwise an empty string.
+    that seem to be missing, else "".
 
     In that case another torch is failing, or an extension, and only its own list can show its
     kernels. A message of torch itself and a list printed in the text count more than this fact.
@@ -134,8 +132,7 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
 
 def torch_lists_the_target(context: RuleContext) -> str:
     """Returns a sentence with the AMD target that the text names, if torch's own list of kernels
-    contains it; otherwise an empty string.
-    """
+    contains it, else ""."""
     kernels = context.torch.kernels or ()
     listed_targets = []
     for event in events(context, "hip-kernel-missing", "foreign-gpu"):
@@ -149,8 +146,7 @@ def torch_lists_the_target(context: RuleContext) -> str:
 
 def another_release_works(context: RuleContext) -> str:
     """What the text says about another release of torch that works on the same machine; empty if it
-    mentions none.
-    """
+    mentions none."""
     regressions = events(context, "release-regressed")
     if not regressions:
         return ""
@@ -173,8 +169,7 @@ def the_gpu_computes(context: RuleContext) -> str:
 
 def a_program_found_the_gpu(context: RuleContext) -> str:
     """Returns a sentence that quotes the line in which a program lists another vendor's GPU as
-    usable, or an empty string if there is none.
-    """
+    usable, or an empty string if there is none."""
     log_lines = events(context, "program-found-gpu")
     if not log_lines:
         return ""
@@ -184,7 +179,7 @@ def a_program_found_the_gpu(context: RuleContext) -> str:
 
 def rocm_build_has_the_target(context: RuleContext) -> str:
     """Returns a sentence if a program printed a ROCm build, and builds for that ROCm have kernels
-    for the named board; otherwise an empty string.
+    for the named board, else "".
 
     If a kernel is still missing, it is missing for another GPU: the processor's integrated
     graphics, or the target that a variable names.
@@ -212,8 +207,7 @@ LOOK_FOR_CUDA = (
 
 def intels_driver_answers(context: RuleContext) -> str:
     """Returns a sentence if SYCL lists the Intel GPU, or torch reports `xpu` as available, so that
-    driver and permissions are fine; otherwise an empty string.
-    """
+    driver and permissions are fine, else ""."""
     for event in events(context, "output-shown"):
         if event.values.get("what") == "sycl":
             return "sycl-ls lists the GPU"
@@ -228,7 +222,7 @@ XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
 
 def nothing_asked_for_cuda(context: RuleContext) -> str:
     """Returns a sentence if the text names another vendor's GPU, but nothing in it failed because
-    it looked for a GPU; otherwise an empty string.
+    it looked for a GPU, else "".
 
     No program looked for CUDA, and the text shows no torch build for a different vendor. So
     something else fails on this GPU, and its vendor does not explain it.
@@ -271,7 +265,7 @@ ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
 
 def only_the_maker_is_named(context: RuleContext) -> str:
     """Returns a sentence if the text names another vendor's GPU, but neither a torch build nor a
-    message of that vendor's software; otherwise an empty string.
+    message of that vendor's software, else "".
 
     The vendor's name does not show whether the build, the driver or the program is at fault.
     """
@@ -293,8 +287,7 @@ def only_the_maker_is_named(context: RuleContext) -> str:
 
 def only_gpu_is_from(vendor: str) -> Fact:
     """Returns the fact that a text names a GPU of this vendor, and neither an NVIDIA card nor an
-    NVIDIA driver. Then an NVIDIA driver does not help.
-    """
+    NVIDIA driver. Then an NVIDIA driver does not help."""
 
     def only_gpu_is_of_the_vendor(context: RuleContext) -> str:
         has_nvidia_driver = context.driver.version or context.driver.cuda
@@ -311,8 +304,7 @@ def only_gpu_is_from(vendor: str) -> Fact:
 
 def target_is_overridden(context: RuleContext) -> str:
     """Returns a sentence if HSA_OVERRIDE_GFX_VERSION makes the runtime use another target's
-    kernels; otherwise an empty string.
-    """
+    kernels, else ""."""
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     if not value:
         return ""
@@ -324,9 +316,8 @@ VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
 
 
 def no_virtual_gpu_is_named(context: RuleContext) -> str:
-    """Returns a sentence if the text names no virtual GPU; otherwise an empty string. CUDA's
-    refusal may then come from an old driver, which returns the same error.
-    """
+    """Returns a sentence if the text names no virtual GPU, else "". CUDA's refusal may then come
+    from an old driver, which returns the same error."""
     if not is_report(context):
         return ""
     texts = [gpu.name for gpu in context.snapshot.gpus or ()]
@@ -342,7 +333,7 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
 
 def this_python_has_wheels(context: RuleContext) -> str:
     """Returns a sentence if torch has wheels for the Python in the text, but pip found no file at
-    all; otherwise an empty string.
+    all, else "".
 
     In that case pip could not reach the index, or this is a 32-bit Python.
     """
@@ -370,14 +361,12 @@ def this_python_has_wheels(context: RuleContext) -> str:
 
 UNCORRECTED_XIDS = {"48", "64", "94", "95", "140", "156", "157", "160", "161", "171", "172"}
 """Xids of memory errors that ECC did not correct, and of rows that could not be replaced (NVIDIA,
-"Xid Errors"). Xid 63 is missing, because it only says that a row will be replaced.
-"""
+"Xid Errors"). Xid 63 is missing, because it only says that a row will be replaced."""
 
 
 def memory_waits_for_a_reset(context: RuleContext) -> bool:
     """Whether faulty memory will be replaced at the next reset, and nothing shows an uncorrected
-    error.
-    """
+    error."""
     is_pending = False
     for gpu in gpus(context):
         if gpu.ecc_uncorrected or gpu.remap_failed or gpu.sram_threshold_exceeded:
@@ -395,8 +384,8 @@ MOSTLY_FREE = 0.5
 
 
 def memory_is_not_short(context: RuleContext) -> str:
-    """Returns a sentence if a message says "out of memory", but the numbers in it contradict that;
-    otherwise an empty string.
+    """Returns a sentence if a message says "out of memory", but the numbers in it contradict that,
+    else "".
 
     The request is tiny, and almost no memory is used, or most of the GPU is free.
     """

@@ -31,8 +31,7 @@ def no(question: Question) -> Question:
 
 def of_system(family: str) -> Question:
     """Returns the question whether the program runs on this operating system: `linux`, `windows` or
-    `macos`.
-    """
+    `macos`."""
 
     def is_on_system(context: RuleContext) -> bool:
         return on(context, family)
@@ -42,8 +41,7 @@ def of_system(family: str) -> Question:
 
 def in_container_kind(kind: str) -> Question:
     """Returns the question whether the program runs in this kind of container: `docker`, `podman`,
-    `kubernetes`, `singularity` or `lxc`.
-    """
+    `kubernetes`, `singularity` or `lxc`."""
 
     def is_in_kind(context: RuleContext) -> bool:
         return context.snapshot.container.kind == kind
@@ -58,8 +56,7 @@ def in_wsl(context: RuleContext) -> bool:
 
 def on_windows_without_container(context: RuleContext) -> bool:
     """Whether the program runs on Windows itself, and not in a Linux container with its kernel
-    modules and device nodes.
-    """
+    modules and device nodes."""
     return on(context, "windows") and not in_container(context)
 
 
@@ -91,8 +88,7 @@ def wsl_lists_no_gpu(context: RuleContext) -> bool:
 
 def windows_shows_no_torch(context: RuleContext) -> bool:
     """Whether a driver responds on Windows and the text shows no CUDA build of torch. On Windows,
-    the torch that pip installs by default has no CUDA.
-    """
+    the torch that pip installs by default has no CUDA."""
     torch = context.torch
     # A label such as +cu124 shows which build it is.
     names_build = torch.cuda or "+" in (torch.version or "")
@@ -103,8 +99,7 @@ def windows_shows_no_torch(context: RuleContext) -> bool:
 
 def in_a_container_without_gpu(context: RuleContext) -> bool:
     """Whether the program runs in a container, and nothing shows that the container was given a
-    GPU.
-    """
+    GPU."""
     if not in_container(context):
         return False
     container = context.snapshot.container
@@ -117,8 +112,7 @@ def in_a_container_without_gpu(context: RuleContext) -> bool:
 
 def started_without_a_gpu(context: RuleContext) -> bool:
     """Whether the text shows that the container was started without a GPU; apptainer, for example,
-    needs `--nv` to pass one.
-    """
+    needs `--nv` to pass one."""
     container = context.snapshot.container
     starts_without = container.nvidia_requested is False or container.kind == "singularity"
     return starts_without and in_a_container_without_gpu(context)
@@ -157,8 +151,7 @@ TORCHS_EXCEPTIONS = ("error", "OutOfMemoryError", "AcceleratorError", "DistBacke
 
 def _exceptions_of_others(context: RuleContext) -> Events:
     """The failures whose exception is from neither Python nor torch, such as CuPy's
-    `CUDADriverError`.
-    """
+    `CUDADriverError`."""
     foreign_failures = []
     for event in events(context, "program-failed"):
         exception = event.values.get("exception", "error")

@@ -41,8 +41,7 @@ def two_values_do_not_fit(context: RuleContext) -> bool:
 
 def message_states(kind: str, words: str) -> Proof:
     """Returns the proof that one of the cause's messages contains these words; its other messages
-    prove less.
-    """
+    prove less."""
     pattern = re.compile(words, re.IGNORECASE)
 
     def proof(context: RuleContext) -> bool:
@@ -114,15 +113,13 @@ def installed_pair_is_read(companion: str) -> Proof:
 
 def releases_of_torch_differ(context: RuleContext) -> bool:
     """Whether the extension's message names the torch that it was built for, and another release is
-    running.
-    """
+    running."""
     return any(map(_names_two_releases, events(context, "extension-abi-mismatch")))
 
 
 def _names_two_releases(message: Event) -> bool:
     """Whether a message says that an extension was built for one release of torch and runs with
-    another.
-    """
+    another."""
     release_of_build, _, _ = message.values.get("built_torch", "").partition("+")
     release_that_runs, _, _ = message.values.get("torch", "").partition("+")
     if not release_of_build or not release_that_runs:
@@ -132,8 +129,7 @@ def _names_two_releases(message: Event) -> bool:
 
 def python_is_outside_the_wheels(context: RuleContext) -> bool:
     """Whether the text shows Python and system, and no release of torch has a wheel for this Python
-    on this system.
-    """
+    on this system."""
     version = context.snapshot.python.version
     if not version:
         return False
@@ -147,8 +143,7 @@ def python_is_outside_the_wheels(context: RuleContext) -> bool:
 
 def no_torch_is_listed(context: RuleContext) -> bool:
     """Whether the text shows no torch at all. If the import fails although a text shows torch, that
-    torch is in another environment.
-    """
+    torch is in another environment."""
     return context.torch.version is None and package(context, "torch") is None
 
 
@@ -156,8 +151,7 @@ def no_torch_is_listed(context: RuleContext) -> bool:
 
 ON_NVSWITCH = re.compile(r"SXM|HBM3|H[12]00|H20|B[23]00|GB[23]00|[AH]800|HGX|DGX", re.IGNORECASE)
 """Matches GPU models that are connected by NVSwitch. On other machines, error 802 has other
-reasons.
-"""
+reasons."""
 
 
 def gpus_are_on_nvswitch(context: RuleContext) -> bool:
@@ -171,15 +165,13 @@ def gpus_are_on_nvswitch(context: RuleContext) -> bool:
 
 def compatibility_library_is_read(context: RuleContext) -> bool:
     """Whether the text shows a container or the path of cuda-compat. Otherwise the driver may have
-    been updated but not reloaded, which causes the same error 804.
-    """
+    been updated but not reloaded, which causes the same error 804."""
     return in_container(context) or context.snapshot.container.cuda_compat_path is not None
 
 
 def message_names_the_stub(context: RuleContext) -> bool:
     """Whether a program's message shows the stub. A stub folder in LD_LIBRARY_PATH is not enough,
-    because it may come after the driver's folder.
-    """
+    because it may come after the driver's folder."""
     shown = events(context, "libcuda-stub")
     return any(event.source != "LD_LIBRARY_PATH" for event in shown)
 
@@ -189,23 +181,20 @@ def message_names_the_stub(context: RuleContext) -> bool:
 
 def folder_of_the_sources_is_read(context: RuleContext) -> bool:
     """Whether the failing file's path is in a project's source checkout, which is imported instead
-    of the installed package.
-    """
+    of the installed package."""
     folders = [event.values.get("place") for event in events(context, "failing-file")]
     return "checkout" in folders
 
 
 def not_in_a_container(context: RuleContext) -> bool:
     """Whether the program runs directly on the host, so that both driver files belong to the host's
-    only driver.
-    """
+    only driver."""
     return not in_container(context)
 
 
 def numbers_show_it_is_full(context: RuleContext) -> bool:
     """Whether the numbers in a message show that the memory is full: the request is larger than the
-    free memory, or than the rest below the limit.
-    """
+    free memory, or than the rest below the limit."""
     return any(map(_asks_for_more_than_is_free, events(context, "out-of-memory")))
 
 
@@ -232,14 +221,12 @@ BYTES_IN_GB = 1 << 30
 """For Metal, a GB is 2**30 bytes."""
 ROUNDED = 0.99
 """Metal's numbers have two decimals, so the parts of a full limit may add up to slightly less than
-it.
-"""
+it."""
 
 
 def torch_of_the_bad_release(version: str, kind: str, file: str) -> Proof:
     """Returns the proof that the text shows exactly this release of torch, and names the file that
-    its wheels lack.
-    """
+    its wheels lack."""
 
     def proof(context: RuleContext) -> bool:
         release, _, _ = (context.torch.version or "0").partition("+")

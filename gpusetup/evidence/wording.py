@@ -24,8 +24,7 @@ PRINTED = lazy(
     r"|^[EWIF]\d{4} \d\d:\d\d"
 )
 """Matches parts that occur in programs' output and rarely in sentences: names of errors and their
-numbers, files, addresses, sizes, calls, versions with a build.
-"""
+numbers, files, addresses, sizes, calls, versions with a build."""
 
 
 def is_program_output(words: str) -> bool:

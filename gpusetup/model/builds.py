@@ -23,8 +23,7 @@ class TorchBuild(Frozen):
     """`x86_64` or `aarch64` (macOS' arm64 is `aarch64`)."""
     pythons: tuple[str, ...]
     """The Python versions: `3.11`, or `3.13t` for free-threaded Python; () if no known index has
-    the build.
-    """
+    the build."""
     kernels: tuple[str, ...]
     """The architectures of its kernels, such as `sm_80`; () for CPU builds."""
     ptx: tuple[str, ...] = ()
@@ -41,8 +40,7 @@ class TorchBuild(Frozen):
 
     index: Text = None
     """The page that lists the build, if it is not on PyTorch's own index (but on AMD's, for
-    example).
-    """
+    example)."""
 
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
         """The versions of torch, torchvision and torchaudio in this build, for the given names."""

@@ -1,6 +1,5 @@
 """Converts plain values to and from JSON, and creates JSON schemas from the same types. No other
-module imports `msgspec.json`.
-"""
+module imports `msgspec.json`."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ T = TypeVar("T")
 
 _READING_TYPES = Lock()
 """A lock, because msgspec 0.22 crashes if two threads read the fields of the same class for the
-first time.
-"""
+first time."""
 
 
 def to_json(value: object, *, indent: int = 0) -> str:

@@ -48,15 +48,13 @@ class ResolveAnswer(Frozen):
     notes: tuple[str, ...] = ()
     newest: Offer | None = None
     """The newest build, offered in addition to the smallest change above. Null if nothing fits, if
-    a PACKAGE was given, and in doctor's answer, which contains it next to `resolution`.
-    """
+    a PACKAGE was given, and in doctor's answer, which contains it next to `resolution`."""
     packages: tuple[JointPackage, ...] = ()
     """If a PACKAGE was given: all packages that work together."""
     held_back: tuple[HeldBack, ...] = ()
     live: bool = False
     """Whether this build was found on the index just now, because the dated table does not contain
-    it.
-    """
+    it."""
     asked_index: Text = None
     """The page of torch's index that was read (`--refresh`); null if only the table was used."""
     catalog_as_of: str = ""
@@ -68,14 +66,12 @@ class DoctorAnswer(Frozen):
     """The id of the root cause, or `ok`, or `unknown`."""
     confidence: Literal["certain", "likely"] | None = None
     """Like `certainty`, but also `likely` if another error remains unexplained; null if there is no
-    root cause.
-    """
+    root cause."""
     proof: Text = None
     """What was checked for `ok`, in one line; null for any other cause."""
     certainty: Literal["certain", "likely"] | None = None
     """`certain` if the text proves the cause and leaves nothing open, otherwise `likely`; null for
-    `ok` and `unknown`.
-    """
+    `ok` and `unknown`."""
     doubts: tuple[str, ...] = ()
     """Sentences that explain why the cause in a report is only likely; empty if it is certain."""
     other_causes: tuple[str, ...] = ()
@@ -86,8 +82,7 @@ class DoctorAnswer(Frozen):
     """A command whose output would show which of these causes is the right one."""
     symptom: Text = None
     """The finding that shows what failed in a report, but not why. The reason is `cause`, unless
-    that is `unknown`.
-    """
+    that is `unknown`."""
     program: Text = None
     """The program that a report is about; null if the text shows none."""
     stage: Stage | None = None
@@ -149,8 +144,7 @@ class InstallAnswer(Frozen):
 
 class CheckAnswer(Frozen):
     """One check of verify. The folder `verify/` does not import this package, so this type repeats
-    the fields that it prints.
-    """
+    the fields that it prints."""
 
     name: str
     device: str
@@ -180,8 +174,7 @@ class VerifyAnswer(Frozen):
 
 class PlanMemory(Frozen):
     """The memory of the GPU that needs the most, in GiB by purpose; `capacity` is the memory that
-    CUDA lets a program use.
-    """
+    CUDA lets a program use."""
 
     states: float
     checkpoints: float
@@ -210,8 +203,7 @@ class Help(Frozen):
     """The next recipe, a setting of the same training, or another kind of training."""
     saves_gib: float
     """How many GiB the change saves on one GPU, compared with the shown recipe or, if none fits,
-    with the one that lacks the least.
-    """
+    with the one that lacks the least."""
     recipe: Text
     """The recipe with which the job then fits; null if the change is not enough on its own."""
 
@@ -336,8 +328,7 @@ class PlanCell(Frozen):
     helps: tuple[Help, ...] = ()
     """If the job fits: what to do if memory runs out anyway, with the recipes in the order in which
     to try them. If it does not fit: what would help, starting with changes that are enough on their
-    own.
-    """
+    own."""
     better: FewerGpus | None = None
     """A smaller number of GPUs, if it works better than all of them."""
     speed: Speed | None = None
@@ -347,8 +338,7 @@ class PlanCell(Frozen):
     """
     uncounted: tuple[str, ...] = ()
     """What may need memory but is not counted, such as unread keys of the config or models of
-    unknown size. If there is anything, the confidence of a plan that fits is at most `close`.
-    """
+    unknown size. If there is anything, the confidence of a plan that fits is at most `close`."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int
@@ -364,14 +354,12 @@ class PlanCell(Frozen):
     """Which of the three values the user asked for."""
     smallest_gpu: SmallestGpu | None = None
     """The smallest card that is enough without offload, with the same number of GPUs; null if there
-    is none.
-    """
+    is none."""
     code: CodePlan | None = None
     config: ConfigRead | None = None
     error: Text = None
     """Why a row of `--cells` could not be planned. If set, the other fields of the cell mean
-    nothing.
-    """
+    nothing."""
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
@@ -390,8 +378,7 @@ class ServePlan(Frozen):
     fits: bool
     uncounted: tuple[str, ...] = ()
     """Why a server may fail to start although it fits, for example an unknown shape or an older
-    version.
-    """
+    version."""
     model: str
     parameters: int
     engine: str

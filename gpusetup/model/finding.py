@@ -55,8 +55,7 @@ class Fix(Frozen):
     alternatives: tuple[Alternative, ...] = ()
     looks: tuple[Alternative, ...] = ()
     """Commands that show more and change nothing; each title is a short instruction: `read the
-    counters`.
-    """
+    counters`."""
     needs_root: bool = False
     needs_reboot: bool = False
     min_driver: str | None = None
@@ -123,8 +122,7 @@ Findings = Iterator[Finding]
 
 FIRST_WORDS = ("the ", "a ", "an ", "this ")
 """A title that begins with one of these words gets a capital letter. Other titles may begin with
-the name of a program or package, which keeps its small letter.
-"""
+the name of a program or package, which keeps its small letter."""
 
 
 def sentence(title: str) -> str:

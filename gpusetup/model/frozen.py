@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 FIRST_CHOICE = "typing_extensions"
 """A package that msgspec imports if it is installed; otherwise it uses `typing`. We hide it from
 msgspec, because it imports `inspect` and Python's parser, which took an eighth of doctor's time,
-and since Python 3.9 `typing` offers everything that msgspec needs.
-"""
+and since Python 3.9 `typing` offers everything that msgspec needs."""
 
 _kept_away = FIRST_CHOICE not in sys.modules
 if _kept_away:
@@ -48,8 +47,7 @@ if TYPE_CHECKING:
     @dataclass_transform(kw_only_default=True)
     class Record:
         """A plain value whose fields may change, such as a journal that grows while it is being
-        written.
-        """
+        written."""
 
 else:
 
@@ -102,6 +100,5 @@ def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
 @cache
 def _fields_of(kind: type) -> tuple[msgspec.structs.FieldInfo, ...]:
     """The fields of a class. They are cached, because msgspec evaluates the annotations on each
-    call.
-    """
+    call."""
     return msgspec.structs.fields(kind)

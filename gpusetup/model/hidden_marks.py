@@ -17,8 +17,7 @@ INVISIBLE = (
     "\U000e0000-\U000e01ef"
 )
 """Format characters, as part of a regular expression's character class. They print nothing or
-change the direction of the text.
-"""
+change the direction of the text."""
 HIDDEN = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]"
 
 

@@ -19,8 +19,7 @@ FULL_HOST = (
     rf"(?::\d+)?{END}"
 )
 """Matches only text that is certainly a host, because it has a domain, a port or an address, unlike
-`v1.2` or `main`.
-"""
+`v1.2` or `main`."""
 BEHIND_NO_PORT = re.compile(
     # `me:` without a port after it, so that `me` is not a host
     rf"(?<=://)[^\s/?#@:\[]*:(?!\d+{END})"

@@ -29,20 +29,17 @@ class Os(Frozen):
     """The system's own name: `Ubuntu 24.04.1 LTS`."""
     id: Text = None
     """The distribution's id (`ubuntu`, `fedora`, `arch`), which determines the commands for
-    packages.
-    """
+    packages."""
     like: tuple[str, ...] = ()
     """The ids of the distributions that it derives from, the closest one first."""
     version: Text = None
     kernel: Text = None
     machine: Text = None
     """The processor architecture: `x86_64`, `aarch64`, `i686`…; Windows' `AMD64` is written as
-    `x86_64`.
-    """
+    `x86_64`."""
     libc: Text = None
     """The C library and its version: `glibc 2.35`, `musl 1.2.5`; None if there is none (Windows,
-    macOS) or if it is unknown.
-    """
+    macOS) or if it is unknown."""
     wsl: Flag = None
     jetson: Text = None
     """The board's L4T release (`R36.4.0`) or model; None if the machine is not a Jetson."""
@@ -58,8 +55,7 @@ class Python(Frozen):
     manager: Text = None
     """The program that created the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv
     tool`, `system`; for a text also `uv project`, whose `uv sync` removes everything that is not in
-    its pyproject.toml.
-    """
+    its pyproject.toml."""
     chosen_by: Text = None
     """Why this environment was chosen: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`,
     `self`."""
@@ -89,8 +85,7 @@ class Driver(Frozen):
     nouveau_loaded: Flag = None
     nvml_code: Number = None
     """The return code of nvmlInit: 0 for success, 9 driver not loaded, 12 library not found, 18
-    version mismatch, 999 unknown error…
-    """
+    version mismatch, 999 unknown error…"""
     nvml_message: Text = None
     seconds: Amount = None
     """How long the driver's slowest response took."""
@@ -102,8 +97,7 @@ class CudaApi(Frozen):
 
     init_code: Number = None
     """What cuInit returned: 0 for success, 100 for no device, or another error code (101, 304, 802,
-    803, 804, 999…).
-    """
+    803, 804, 999…)."""
     init_name: Text = None
     device_count: Number = None
     version: Text = None
@@ -126,8 +120,7 @@ class Gpu(Frozen):
     name: str
     maker: Text = None
     """The GPU's vendor: `nvidia`, `amd`, `intel` or `apple`; None in snapshots of the first
-    version.
-    """
+    version."""
     target: Text = None
     """The target that kernels for it are compiled for: `sm_86`, `gfx1201`."""
     uuid: Text = None
@@ -146,8 +139,7 @@ class Gpu(Frozen):
     """
     compute_mode: Text = None
     """Which processes may compute on it: `Default`, `Exclusive_Process` or `Prohibited`, as
-    nvidia-smi prints it.
-    """
+    nvidia-smi prints it."""
     ecc_enabled: Flag = None
     ecc_uncorrected: Number = None
     retired_pending: Flag = None
@@ -164,8 +156,7 @@ class Gpu(Frozen):
     power_limit_default_watts: Amount = None
     throttle_reasons: tuple[str, ...] | None = None
     """The reasons for lower clocks: `sw_power_cap`, `hw_thermal_slowdown`, … ; () if none is
-    active.
-    """
+    active."""
     utilization_percent: Number = None
     clock_sm_max_mhz: Number = None
     clock_memory_max_mhz: Number = None
@@ -175,8 +166,7 @@ class Gpu(Frozen):
     """The version of the card's firmware: `96.00.89.00.01`."""
     inforom_version: Text = None
     """The version of the InfoROM image, which contains the board's configuration and records of
-    memory errors: `G520.0200.00.05`.
-    """
+    memory errors: `G520.0200.00.05`."""
     pcie_generation: Number = None
     pcie_generation_max: Number = None
     pcie_width: Number = None
@@ -186,14 +176,12 @@ class Gpu(Frozen):
     licensed: Flag = None
     fabric_state: Text = None
     """The state of the registration on systems with NVSwitch: `completed`, `in_progress` or
-    `not_started`; elsewhere None.
-    """
+    `not_started`; elsewhere None."""
     fabric_status: Text = None
     """The result of the GPU's registration with the fabric: `success`, or the name of the error."""
     fabric_faults: tuple[str, ...] | None = None
     """The fabric's faults: `bandwidth_degraded`, `route_unhealthy`, `no_partition`…; () if the
-    fabric is healthy.
-    """
+    fabric is healthy."""
     nvlinks_active: Number = None
     nvlinks_inactive: tuple[int, ...] | None = None
     """The numbers of the inactive NVLinks."""
@@ -213,8 +201,7 @@ class GpuLink(Frozen):
     """NVML's indices of the two GPUs."""
     kind: str
     """The link as in `nvidia-smi topo -m`: `NV12` (12 NVLinks) or, without NVLink, where their PCIe
-    paths meet: `PIX`, `PXB`, `PHB`, `NODE`, `SYS`.
-    """
+    paths meet: `PIX`, `PXB`, `PHB`, `NODE`, `SYS`."""
 
 
 class PciDevice(Frozen):
@@ -267,8 +254,7 @@ class Torch(Frozen):
     location: Text = None
     kernels: tuple[str, ...] | None = None
     """The architectures that it contains code for, such as `sm_80` or `compute_90`; from the build
-    itself or from the catalog.
-    """
+    itself or from the catalog."""
     cuda_available: Flag = None
     """What torch printed for `is_available()`, if a report shows it."""
     import_error: Text = None
@@ -278,8 +264,7 @@ class Torch(Frozen):
 class Container(Frozen):
     kind: Text = None
     """The kind of container: `docker`, `podman`, `kubernetes`, `lxc` or `singularity`; `none`
-    outside of a container.
-    """
+    outside of a container."""
     nvidia_requested: Flag = None
     """Whether the container was started with GPUs (NVIDIA_VISIBLE_DEVICES, mounted nodes)."""
     cuda_compat_path: Text = None
@@ -328,8 +313,7 @@ class DeviceNode(Frozen):
 
 class MakerStack(Frozen):
     """GPUs from AMD, Intel or Apple in a machine without NVIDIA GPUs, and the state of their
-    driver.
-    """
+    driver."""
 
     maker: str
     """The GPUs' vendor: `amd`, `intel` or `apple`."""
@@ -339,8 +323,7 @@ class MakerStack(Frozen):
     driver_version: Text = None
     runtime: Text = None
     """The version of ROCm that is installed on the machine: `6.4.1`. torch's wheels contain their
-    own.
-    """
+    own."""
     nodes: tuple[DeviceNode, ...] | None = None
     """`/dev/kfd` and the render nodes; None if gpusetup did not look for them."""
     bundles_runtime: Flag = None
@@ -358,8 +341,7 @@ class Cpu(Frozen):
 
 class Wanted(Frozen):
     """What the user wants, as far as the machine or the text shows it, such as a torch version; all
-    fields are None if it shows nothing.
-    """
+    fields are None if it shows nothing."""
 
     torch: Text = None
     """A specifier for the torch version: `==2.5.1`."""
@@ -383,8 +365,7 @@ class Event(Frozen):
 
     kind: str
     """A name in kebab-case: the id of the finding that it shows, or its own name if it may show
-    several findings.
-    """
+    several findings."""
     values: Mapping[str, str] = {}
     source: Text = None
     text: Text = None
@@ -395,8 +376,7 @@ Events = tuple[Event, ...]
 
 class Snapshot(Frozen):
     """Everything that was read about a machine, from any source. Unknown values are None, never
-    guesses.
-    """
+    guesses."""
 
     schema: Literal["gpusetup.snapshot/1"] = "gpusetup.snapshot/1"
     taken_at: Text = None
@@ -409,8 +389,7 @@ class Snapshot(Frozen):
     """The GPUs; None if no source reported any, () if a source reported that there is none."""
     gpu_links: tuple[GpuLink, ...] | None = None
     """The link between each pair of NVIDIA GPUs; None if there are fewer than two GPUs, or if no
-    source shows the links.
-    """
+    source shows the links."""
     pci_devices: tuple[PciDevice, ...] | None = None
     torch: Torch = Torch()
     packages: tuple[Package, ...] | None = None

@@ -1,6 +1,5 @@
 """Regular expressions that are compiled when first used, because each command needs only a few of
-several hundred.
-"""
+several hundred."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ class _Lazy:
 
     def __getattr__(self, name: str) -> Any:
         """An attribute of the compiled pattern; it is stored, so that later uses are as fast as
-        normal ones.
-        """
+        normal ones."""
         compiled = re.compile(self.pattern, self.flags)
         value = getattr(compiled, name)
         setattr(self, name, value)

@@ -122,8 +122,7 @@ def prepending(name: str, folder: str, shell: Shell) -> Line:
 
 def _old_value_in_bash(name: str) -> str:
     """A bash expression for the old value of a list such as PATH, with a colon before it; nothing
-    if the list is empty.
-    """
+    if the list is empty."""
     return f'"${{{name}:+:${name}}}"'
 
 
@@ -309,18 +308,15 @@ def _for_bash(text: str) -> str:
 
 LETTER = r"[^\W\u02b0-\u02ff]"
 """A letter of any script, a digit or `_`, but no character that a program may read as a quote
-(`\u02ba`).
-"""
+(`\u02ba`)."""
 
 BARE_IN_POWERSHELL = rf"(?:{LETTER}|[./\\:])(?:{LETTER}|[./\\:=+-])*|--?[A-Za-z][A-Za-z0-9-]*"
 """A word that needs no quotes, because it contains no operator, comma, brace, `$`, `@`, `#` or
-quote.
-"""
+quote."""
 
 A_COMMAND = rf"[A-Za-z.~\\/](?:{LETTER}|[./\\:+-])*"
 """A program's name that needs no `&`, because it contains no quotes and does not begin with a
-digit.
-"""
+digit."""
 
 SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
 """Each of these characters ends a text in single quotes. Doubled, it stands for itself."""
@@ -328,8 +324,7 @@ SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
 
 IN_DOUBLE_QUOTES = rf"(?:{LETTER}|[- ./\\:;,()\[\]{{}}=+*<>|&?@#'~^])+"
 """A text that stays unchanged in double quotes in PowerShell and cmd, because it contains no `"`,
-`$`, `%` or `!`.
-"""
+`$`, `%` or `!`."""
 
 
 def _for_powershell(text: str) -> str:

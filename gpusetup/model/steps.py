@@ -1,6 +1,5 @@
 """A command as a value, so that the command that is run is exactly the one that was shown and
-tested.
-"""
+tested."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ CLOSED_FIELDS = frozenset(
 """Fields with a fixed vocabulary or form, which cannot contain anything private."""
 FREE_KEYS = "values"
 """The mapping whose keys are chosen by the readers of a machine; all other keys are field names of
-the record.
-"""
+the record."""
 _DATE = r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?"
 _VERSION = r"\d[\w.+!-]{0,40}"
 
@@ -43,8 +42,7 @@ WHO_VARIABLES = frozenset(
     "SLURM_JOB_ACCOUNT USERDOMAIN JUPYTERHUB_USER".split()
 )
 """Variables that contain the name of a person or machine. They are never kept, and their values are
-removed from all other texts.
-"""
+removed from all other texts."""
 
 
 class Private(Frozen):
@@ -72,8 +70,7 @@ def private_here() -> Private:
 
 def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     """The snapshot in a form that can be shared. If `private` is None, uses this process's user,
-    host and home.
-    """
+    host and home."""
     plain = to_plain(snapshot)
     person = private_here() if private is None else private
     names_in_environment = []
@@ -160,8 +157,7 @@ class Scrubber:
     def __init__(self, plain: Any, private: Private, *, own_text: bool = False) -> None:
         self.aliases: dict[str, str] = {}
         """A GPU's UUID -> its alias. The snapshot's own GPUs come first, in order, beginning with
-        `GPU-0001`.
-        """
+        `GPU-0001`."""
         self._folder_aliases: dict[str, str] = {}
         """The name of an unknown folder -> its alias."""
         self._shared: dict[str, str] = {}
@@ -185,8 +181,7 @@ class Scrubber:
 
     def text(self, text: str) -> str:
         """The text without its private parts. Even for a malicious text, the time is proportional
-        to its length.
-        """
+        to its length."""
         if text not in self._shared:
             shared = ""
             for piece in pieces(hide_keys(text)):
@@ -196,8 +191,7 @@ class Scrubber:
 
     def alias_folder(self, name: str) -> str:
         """The alias of an unknown folder, such as `dir-1`; the same folder always gets the same
-        alias.
-        """
+        alias."""
         number = len(self._folder_aliases) + 1
         # A folder that already has an alias keeps it.
         return self._folder_aliases.setdefault(name, f"dir-{number}")

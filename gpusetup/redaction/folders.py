@@ -54,8 +54,7 @@ _FOLDERS_OF_PEOPLE = (
     rf"(?!<|home|users?/){_WHO}"
 )
 """Matches folders outside the homes that contain users' files; the user's name is in the group
-`who`.
-"""
+`who`."""
 
 # --- paths -----------------------------------------------------------------------------------------
 
@@ -64,8 +63,7 @@ SYSTEM_ROOTS = frozenset(
     "applications builddir pytorch".split()
 )
 """Folders at the root that are filled by the system or a package, so all names below them are
-public.
-"""
+public."""
 SHARED_ROOTS = ("/dev/shm/", "/usr/local/")
 """Folders inside a system folder in which every user may create folders."""
 WINDOWS_ROOTS = r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"  # fmt: skip

@@ -206,8 +206,7 @@ _ENDINGS = (
 """Endings of server names that are not also endings of files or of names in programs."""
 _SHORT_ENDINGS = "io|ai|dev|app|cloud|in|it|at|no|us|to|home|local|test|tech|site|xyz|me|co|cc|sh|hpc|compute|lab|labs|univ|uni"
 """Endings that are also words (`np.in`, `run.sh`). A name with such an ending needs two dots or a
-digit to count as a server.
-"""
+digit to count as a server."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _NAME = (
     r"(?<![\w./\\@%$~-])\.?(?:"
@@ -260,8 +259,7 @@ _NOT_A_MACHINE = (
 )
 _MACHINE = rf"{_NOT_A_MACHINE}(?=[a-z][\w.-]*-?\d|[a-z]+-[a-z0-9-]+)[a-z][\w.-]*\w"
 """A word that looks like a machine's name, such as `curie-11`, `node042` or `gke-pool-1`, and not
-like a program's.
-"""
+like a program's."""
 
 
 def _hide_named_host(match: Match) -> str:
@@ -331,8 +329,7 @@ HOSTS: tuple[Rule, ...] = (
     (_CONNECTED_TO, r"\1\2<host>"),
 )  # fmt: skip
 """The rules run in this order. Those in the middle are for programs that print a machine's name
-before a line.
-"""
+before a line."""
 
 
 def hide_servers(value: str) -> str:

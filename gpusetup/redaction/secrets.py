@@ -66,8 +66,7 @@ _STRONG = (
 """Words that announce a secret, even in the middle of a name: `PGPASSWORD`, `_authToken`."""
 _WEAK = r"(?:sn|pass|pw|pin|auth|authorization|cookie|signature|sig|sessid|webhook|dsn)"
 """Words that announce a secret but also occur inside other words. They count only as whole words:
-`DB_PASS`.
-"""
+`DB_PASS`."""
 _WORDS = rf"(?:{_STRONG}|{_WEAK})"
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 _NO_VALUE = (
@@ -77,8 +76,7 @@ _NO_VALUE = (
     r"|''|\"\"|\[N/A)"
 )
 """Words that say that there is no value. They are kept, because a missing value is often the cause
-of an error.
-"""
+of an error."""
 _VALUE = rf"{_NO_VALUE}(?:{_QUOTED}|[^\s\"',;&<>]+)"
 _KEY = (
     r"(?:"
@@ -95,8 +93,7 @@ _LOGIN = r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+"
 
 _DIGIT_OR_CAPITAL = r"[0-9A-Z]"
 """Every issuer's token contains a digit or capital; `hf_transfer` and `sk-learn-contrib` are
-packages.
-"""
+packages."""
 
 _WORD = r"[A-Za-z0-9+/=_.~-]{16,}"
 """A word of the characters in base64 and paths. A shorter word cannot be distinguished from a name.
@@ -112,12 +109,10 @@ _NOT_RANDOM = (
 )
 MIN_CHANGES = 6
 """In a random word, the class of characters (digit, upper case, lower case) changes at least this
-often.
-"""
+often."""
 MIN_CHANGES_OF_DIGITS = 3
 """At least this many of the changes must be to or from a digit. In `NvidiaGeForceRtx4090`, most
-changes are only between cases.
-"""
+changes are only between cases."""
 
 
 def _hide_random_words(word: Match) -> str:
@@ -216,8 +211,7 @@ SECRETS: tuple[Rule, ...] = (
     (_WORD, _hide_random_words),
 )  # fmt: skip
 """The rules run in this order; above each is a text that it changes. Secrets after a telling word
-come first, and words that only look random come last.
-"""
+come first, and words that only look random come last."""
 
 
 _BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)"

@@ -68,8 +68,7 @@ def hide_values(value: str, alias: Alias) -> str:
 
 def _hide_word(word: str, alias: Alias) -> str:
     """A word of a value with its unknown parts hidden: the unknown folders of a path, or the whole
-    word.
-    """
+    word."""
 
     def with_hidden_stem(file: re.Match[str]) -> str:
         stem = _hide_stem(file["stem"], alias)

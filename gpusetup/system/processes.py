@@ -40,8 +40,7 @@ RUNNING: set[Child] = set()
 
 class Output(Frozen):
     """A child's output and exit code. `exit` is None if the child did not end in time or could not
-    start.
-    """
+    start."""
 
     argv: tuple[str, ...]
     exit: int | None
@@ -122,8 +121,7 @@ POLL_SECONDS = 0.25
 
 def _output_file() -> IO[bytes]:
     """The file for a child's output. With a pipe, we would have to wait for the child's own
-    children. The file is in memory if the system supports that, because a disk may be full.
-    """
+    children. The file is in memory if the system supports that, because a disk may be full."""
     with contextlib.suppress(AttributeError, OSError):
         return os.fdopen(os.memfd_create("output"), "w+b")  # type: ignore[attr-defined,unused-ignore]
     import tempfile
@@ -188,8 +186,7 @@ def _give_up(child: Child) -> None:
 
 def _working_folder(cwd: str | None) -> str | None:
     """The working folder for a child: the given one, ours, or the root if ours was deleted (uv does
-    not start in a deleted folder).
-    """
+    not start in a deleted folder)."""
     if cwd is None and os.name == "posix":
         try:
             Path.cwd()
@@ -303,8 +300,7 @@ class StreamingChild:
 
     def next(self, timeout: float) -> str:
         """The next line. Raises TimeoutError if none came in time, and EOFError if there are no
-        more.
-        """
+        more."""
         import queue
 
         try:

@@ -1,6 +1,5 @@
 """Turns an `OSError` into an error message with the file, the reason and, on Windows, the program
-that uses the file.
-"""
+that uses the file."""
 
 from __future__ import annotations
 
@@ -13,8 +12,7 @@ from gpusetup.errors import Blocked
 
 HELD_CODES = (5, 32, 33)
 """Windows' error codes for a file that is in use by a program; the first one also means a missing
-permission.
-"""
+permission."""
 MOUNT = "it is a separate mount, and no file can be moved out of one"
 """What the system's message "invalid cross-device link" means."""
 READ_ONLY = "nothing was changed; make it writable, or use another environment: `--venv DIR`"

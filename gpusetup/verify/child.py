@@ -1,6 +1,5 @@
 """Starts the worker process, gives it one check at a time, and reads its answer or finds out how it
-died.
-"""
+died."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ BUSY = 5.0
 """If other programs keep the cores busy, we give up on a check after this many times its limit."""
 GRACE_SECONDS = 5.0
 """A check with many questions ends by itself when its time is over. If it has not ended this long
-afterwards, we kill it.
-"""
+afterwards, we kill it."""
 
 CALM = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -68,8 +66,7 @@ class ChildTask(NamedTuple):
     """The device to check or, for a check of the host, the value of `--device`."""
     limit_seconds: float = 300.0
     """How long the check may be silent, that is, send neither an answer nor a message on what it
-    computes.
-    """
+    computes."""
     whole_seconds: float = float("inf")
     """How long the check may take in total."""
     more: Environment = ()
@@ -78,8 +75,7 @@ class ChildTask(NamedTuple):
     @property
     def environment(self) -> Environment:
         """The environment variables that must be set before torch starts. A CPU gets none of
-        cuBLAS's variables, which only matter on a GPU, so that it needs no new process.
-        """
+        cuBLAS's variables, which only matter on a GPU, so that it needs no new process."""
         on_gpu = kind(self.subject) == "cuda"
         variables = []
         for name, value in self.check.environment:
@@ -90,8 +86,7 @@ class ChildTask(NamedTuple):
 
 class Child:
     """The process that computes. It is started for the first task, and again after it has died or
-    if a check needs other variables.
-    """
+    if a check needs other variables."""
 
     def __init__(self, verbose: bool, asked: Optional[Asked] = None):
         self.start_with = {"verbose": verbose, "asked": (asked or Asked())._asdict()}
@@ -247,8 +242,7 @@ class Child:
 
     def end(self) -> None:
         """End the process, if there is one, and the processes it started, without waiting for torch
-        to clean up.
-        """
+        to clean up."""
         process, self.process = self.process, None
         if process is not None:
             # Windows has no process groups (AttributeError).

@@ -1,6 +1,5 @@
 """Checks the packages named by `--with`, which use torch or its GPU. Importing each in a new
-process shows a wheel that was built for another torch or CUDA.
-"""
+process shows a wheel that was built for another torch or CUDA."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ def installed(row: Companion) -> Optional[str]:
 
 def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
     """The checks of these packages; `all` means all installed ones. Raises WrongQuestion for an
-    unknown name.
-    """
+    unknown name."""
     row_names: Dict[str, str] = {}
     for row in TABLE:
         for distribution in (row.name, *row.also):
@@ -138,8 +136,7 @@ CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"", '`python -c "import {1}"` shows the whole error'),
 )
 """A pattern in an import error -> what the error means and how to fix it; `{0}` is the package,
-`{1}` the module. The first match counts.
-"""
+`{1}` the module. The first match counts."""
 
 
 def cause(name: str, module: str, problem: BaseException) -> str:

@@ -21,8 +21,7 @@ class Ended(BaseException):
 @contextlib.contextmanager
 def hearing(handler: Any) -> Iterator[None]:
     """Handle the signals that ask the program to end with `handler` inside the `with` block.
-    Signals that `nohup` ignores stay ignored.
-    """
+    Signals that `nohup` ignores stay ignored."""
     handlers_before = {}
     for name in SIGNALS:
         # Windows has no SIGHUP.
@@ -43,8 +42,7 @@ def hearing(handler: Any) -> Iterator[None]:
 def hearing_the_end() -> Any:
     """When a signal arrives, end the run with the results so far, even if this is the first process
     of a container. Later signals are ignored, because launchers repeat them while the report is
-    being written.
-    """
+    being written."""
     signals: List[int] = []
 
     def end(number: int, _: Any) -> None:

@@ -126,8 +126,7 @@ def read_options(words: Sequence[str]) -> Options:
 
 def checked(parsed: Options) -> Options:
     """Check the options' values, and parse the expressions of `--expect`. Raises WrongQuestion for
-    malformed or contradictory values.
-    """
+    malformed or contradictory values."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
         # Such a list belongs in CUDA_VISIBLE_DEVICES.

@@ -47,8 +47,7 @@ BEFORE_TORCHRUN = (
     "an error. verify's report is above.\n"
 )
 """torchrun prints about thirty lines after any exit code but 0, and none of its options prevents
-that.
-"""
+that."""
 MEETING = "meet"
 """The first check that all ranks run together; none begins it before all have arrived."""
 
@@ -132,7 +131,7 @@ def proven_with_others(options: Options, rank: Rank) -> int:
     run = Run(options, Child(options.verbose, options.asked), rank, link)
     try:
         run.all()
-        # The child of rank 0 may contain the store through which all ranks meet, so it ends last.
+        # The child of rank 0 may hold the store that all ranks use, so it ends last.
         others = link.others(as_message(run.report()))
     finally:
         run.child.end()
@@ -239,8 +238,7 @@ class Run:
 
     def _has_subject(self, check: Check) -> bool:
         """Whether the machine has enough GPUs for a check of the host. If there are several ranks,
-        only the first on each host runs such a check.
-        """
+        only the first on each host runs such a check."""
         # Most checks need one device, or none.
         if not check.least_gpus:
             return True
@@ -263,8 +261,7 @@ class Run:
 
     def _of_device(self, level: str, device: str) -> Tuple[Check, ...]:
         """The checks of a device. A rank leaves out checks that other ranks on the same machine
-        would disturb.
-        """
+        would disturb."""
         checks = on_device(level, device)
         if self.rank is None:
             return checks
@@ -277,8 +274,7 @@ class Run:
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
         """Once all ranks have arrived, run the checks that they do together. The report names
-        missing ranks.
-        """
+        missing ranks."""
         checks = self._chosen(among_ranks(device))
         all_ranks = f"{rank.world} ranks"
         # Rank 0 waits for the other parent processes first, so that it can name a missing rank
@@ -312,8 +308,7 @@ class Run:
 
     def _limit_seconds(self, check: Check) -> float:
         """How many seconds a check may go without an answer. A check that lasts `--seconds` gets
-        those in addition.
-        """
+        those in addition."""
         limit_seconds = check.limit_seconds
         if check.lasts:
             limit_seconds += float(self.options.asked.seconds)
@@ -361,8 +356,7 @@ class Run:
 
     def _watch_for_hangs(self, check: Check, device: str, outcome: Outcome) -> None:
         """Skip further checks on a device that hangs, and further checks with other ranks after
-        this rank's process has crashed.
-        """
+        this rank's process has crashed."""
         is_silent = outcome.detail.startswith("no answer") and device != HOST
         silent_in_a_row = 0
         if is_silent:
@@ -378,8 +372,7 @@ def blocking(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
 ) -> Optional[Result]:
     """The earlier result that makes a check pointless, because the check needs it and it did not
-    pass; otherwise None. `device=None` means any device.
-    """
+    pass; otherwise None. `device=None` means any device."""
     for result in results:
         is_about_device = device is None or result.device in (device, HOST)
         is_needed = result.name in needs and is_about_device

@@ -15,8 +15,7 @@ STREAMS = (
 )
 """Name, mode in which to open the null device, and mode of the text stream. Text for a closed
 stderr is lost silently. For a closed stdout the null device is opened so that each write fails,
-because a lost answer is an error.
-"""
+because a lost answer is an error."""
 ELSEWHERE = "make room there, or name another place with `--output FILE`"
 INHERITED = 2
 """The highest number of a stream that a child process inherits."""
@@ -67,8 +66,7 @@ def say(text: str) -> None:
 
 def drop(stream: Any) -> None:
     """Redirect a stream to the null device, so that data left in its buffer causes no error at
-    exit.
-    """
+    exit."""
     try:
         number = stream.fileno()
     except (AttributeError, OSError, ValueError):

@@ -58,8 +58,7 @@ STICKY = (
     "launch failure",
 )
 """Parts of error messages after which this process can no longer use the GPU, although a new
-process can.
-"""
+process can."""
 
 
 def sticky(problem: BaseException) -> bool:
@@ -131,8 +130,7 @@ class Check(NamedTuple):
     name: str
     run: str
     """`module:function` in this folder; the child that computes loads the module. The function gets
-    the device (`cuda:0`, `cpu`) or, for a check of the host, the value of `--device`.
-    """
+    the device (`cuda:0`, `cpu`) or, for a check of the host, the value of `--device`."""
     on: Tuple[str, ...]
     """Where the check runs. `host:WANTED`: once, if `--device` is WANTED. `cpu` and `cuda`: on each
     such device. `ranks:cpu` and `ranks:cuda`: on this rank's device, if several ranks were started.
@@ -144,8 +142,7 @@ class Check(NamedTuple):
     """
     limit_seconds: float = 300.0
     """After this long without an answer, the process is killed and the check counts as crashed. A
-    check that lasts `--seconds` gets those in addition.
-    """
+    check that lasts `--seconds` gets those in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
     alone: bool = False
@@ -156,8 +153,7 @@ class Check(NamedTuple):
     """Whether torch needs a writable temporary folder for this check."""
     samples_seconds: float = 0.0
     """The limit for all samples together, if the check takes samples and names each one; then
-    `limit_seconds` is the limit for one sample. 0 means that it takes no samples.
-    """
+    `limit_seconds` is the limit for one sample. 0 means that it takes no samples."""
     proves: str = ""
     """What is true if the check passes."""
     means: str = ""
@@ -217,8 +213,7 @@ def good(result: Result, strict: bool) -> bool:
 
 def verdict(report: Report) -> str:
     """`passed` or `failed`. Skipped checks count as failures only under `--strict`, or if no check
-    passed.
-    """
+    passed."""
     statuses = {result.outcome.status for result in report.results}
     # If no check passed, the run has shown nothing.
     if PASSED not in statuses:

@@ -40,8 +40,7 @@ from .values import (
 
 HARMLESS_WARNINGS = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """Warnings of torch that say nothing about the device: that NumPy is missing, which torch does not
-need here, and the compiler's advice to use TF32.
-"""
+need here, and the compiler's advice to use TF32."""
 MEMORY_SHARE = 0.8
 """The share of the machine's free memory that a check on a CPU may use."""
 LEAST_MEMORY = 3 * 2**30
@@ -103,8 +102,7 @@ def take_streams() -> "tuple[TextIO, TextIO]":
 
 def jobs(questions: TextIO) -> "queue.Queue[str]":
     """A queue of the jobs as they arrive. When the parent closes the pipe, the process exits at
-    once.
-    """
+    once."""
     lines: "queue.Queue[str]" = queue.Queue()
 
     def listen() -> None:
@@ -119,8 +117,7 @@ def jobs(questions: TextIO) -> "queue.Queue[str]":
 
 def end_with_parent(folder: Optional[str]) -> None:
     """Make the kernel end this process together with its parent (Linux only). A forked process
-    waits for that end, and then deletes the folder of compiled kernels.
-    """
+    waits for that end, and then deletes the folder of compiled kernels."""
     if sys.platform != "linux":
         return
     import ctypes
@@ -142,8 +139,7 @@ def end_with_parent(folder: Optional[str]) -> None:
 
 def limit_memory(device: str) -> None:
     """Limit this process's memory on a CPU (Linux only), so that torch raises an error before the
-    kernel kills a process. On a GPU there is no limit.
-    """
+    kernel kills a process. On a GPU there is no limit."""
     if sys.platform != "linux":
         return
     import resource
@@ -160,8 +156,7 @@ def limit_memory(device: str) -> None:
 
 def served(job: Row, verbose: bool) -> Row:
     """Run one check, and return its outcome and seconds. Exceptions become a failed outcome, except
-    for WrongQuestion, which is passed on to the user.
-    """
+    for WrongQuestion, which is passed on to the user."""
     began = time.perf_counter()
     try:
         check = named(job["name"])

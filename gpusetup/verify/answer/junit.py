@@ -1,6 +1,5 @@
 """The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts. The
-functions only return values.
-"""
+functions only return values."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 
 def as_junit(report: Report) -> str:
     """The report as XML, with a suite for each device and a case for each check. Under `--strict`,
-    a skipped check counts as a failure.
-    """
+    a skipped check counts as a failure."""
     attributes = suite_attributes("gpusetup verify", report.results, report)
     root = Element("testsuites", attributes)
     # Keep the order in which the devices were tested.
@@ -68,8 +66,7 @@ def suite_attributes(name: str, results: Sequence[Result], report: Report) -> Di
 
 def add_case(suite: Element, result: Result, report: Report) -> None:
     """Add one result: what it measured and, if it did not pass, what the failure means and what to
-    do next.
-    """
+    do next."""
     attributes = {
         "name": result.name,
         "classname": f"gpusetup.verify.{plain(result.device)}",
@@ -88,8 +85,7 @@ def add_case(suite: Element, result: Result, report: Report) -> None:
 
 def element_of(result: Result, report: Report) -> str:
     """The name of the XML element for a result (`failure`, `error`, `skipped`); empty if the check
-    passed.
-    """
+    passed."""
     element = ELEMENT.get(result.outcome.status, "")
     # Under `--strict` a skipped check counts as a failure.
     if element == "skipped" and not good(result, report.strict):

@@ -62,8 +62,7 @@ def check_object(result: Result) -> Row:
 
 def finite(value: Any) -> Any:
     """The value, or None for infinity and NaN, which JSON cannot express. The result's `detail`
-    shows them.
-    """
+    shows them."""
     if isinstance(value, float) and not isfinite(value):
         return None
     return value
@@ -82,8 +81,7 @@ def as_error(stop: Stop) -> str:
 
 def as_text(report: Report, verbose: bool = False) -> str:
     """The report as text: the verdict, the failures with their next steps, the summary lines, and a
-    line per check.
-    """
+    line per check."""
     lines = [verdict_line(report), ""]
     lines += step_lines(report)
     lines += known_lines(report)
@@ -150,8 +148,7 @@ def check_lines(report: Report, verbose: bool) -> List[str]:
 
 def known_lines(report: Report) -> List[str]:
     """The summary lines that the widely used PyTorch test script prints: version, CUDA, GPU, memory
-    and computation test.
-    """
+    and computation test."""
     facts = report.facts
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
@@ -184,8 +181,7 @@ def statuses_of(report: Report, names: Tuple[str, ...]) -> Set[str]:
 
 def computation(report: Report) -> str:
     """The result of the computation test: `PASSED`, `FAILED`, or `not run` if no check that
-    computes was chosen or could run.
-    """
+    computes was chosen or could run."""
     on_devices = [result for result in report.results if result.device != HOST]
     statuses = {result.outcome.status for result in on_devices}
     # If the report has no `import` check, nothing shows that importing failed.

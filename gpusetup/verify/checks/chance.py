@@ -1,6 +1,5 @@
 """Checks of random numbers: each sampler's distribution and seed, and that no part of a draw is
-repeated.
-"""
+repeated."""
 
 from __future__ import annotations
 
@@ -17,18 +16,15 @@ FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
 """Number format -> how many numbers to draw in it."""
 SIGMAS = 6.5
 """How many standard deviations a figure may be off. A working generator is farther off once in ten
-billion figures.
-"""
+billion figures."""
 SEED_OFFSET = 41
 """A generator gets the run's seed plus this offset, so that it never draws the same numbers as the
-process's own generator.
-"""
+process's own generator."""
 SEED_LIMIT = 2**63
 """Seeds are taken modulo this limit, because torch takes no larger seed."""
 Law = Union[Callable[[Any], Any], List[float]]
 """A distribution. For fractions: a function that returns, for each given number, the share of all
-numbers below it. For whole numbers: the shares of 0, 1, 2 and so on, as far as listed.
-"""
+numbers below it. For whole numbers: the shares of 0, 1, 2 and so on, as far as listed."""
 Draw = Callable[[Any, Any], Any]
 """Takes a tensor of the wanted format and size and a generator, and returns random numbers."""
 
@@ -40,8 +36,7 @@ class Sampler(NamedTuple):
     law: Law
     follows_generator: bool = True
     """Whether it draws from the generator that it is given; otherwise it draws from the process's
-    generator.
-    """
+    generator."""
 
 
 def uniform_law(values: Any) -> Any:
@@ -191,8 +186,7 @@ def chance(device: str) -> Outcome:
 
 def sampler_parts(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part]:
     """Draw twice with a sampler, and compare with the same two draws from the same seed, and with
-    the sampler's distribution.
-    """
+    the sampler's distribution."""
     generator_seed = (asked().seed + SEED_OFFSET) % SEED_LIMIT
     draws = []
     for turn in range(2):
@@ -228,8 +222,7 @@ class Cells(NamedTuple):
 
 def cells_of_fractions(values: Any, law: Callable[[Any], Any], coarse: float) -> Cells:
     """32 cells with equal shares. For formats with enough precision, the cells at both ends are
-    divided further.
-    """
+    divided further."""
     shares_below = law(values)
     tails = []
     # In a coarse format, no number lies that far out in the tails.
@@ -259,8 +252,7 @@ def cells_of_whole_numbers(values: Any, law: List[float]) -> Cells:
 
 def counts_keep_to_law(label: str, drawn: Any, law: Law) -> Iterator[Part]:
     """Check that the count in each cell agrees with the distribution, and that all numbers are
-    possible.
-    """
+    possible."""
     values, coarse = drawn.double(), 0.0
     if drawn.is_floating_point():
         coarse = torch.finfo(drawn.dtype).eps
@@ -288,8 +280,7 @@ BITS_OF_PART = 100
 """The length of a compared part, in random bits. Two parts are equal by chance once in 2^100."""
 HASH_FACTORS = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
 """Odd numbers without a pattern. Multiplying by one of them makes each bit of a number change
-higher bits.
-"""
+higher bits."""
 
 
 def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
@@ -330,8 +321,7 @@ def marks_of_parts(drawn: Any, doublings: int) -> Any:
 PERMUTATION_LENGTHS = (1023, 70001)
 MOST_UNMOVED = 18
 """The most numbers that a permutation may leave in place. On average it leaves 1; more than 18
-occur once in 10^17.
-"""
+occur once in 10^17."""
 
 
 def permutations_are_mixed(device: str) -> Iterator[Part]:

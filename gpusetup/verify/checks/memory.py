@@ -1,6 +1,5 @@
 """Checks of the device's memory: test patterns over most of the free memory, and what happens when
-it runs out.
-"""
+it runs out."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ MOST_TAKEN_BY_OTHERS = 0.1
 """If other programs take more than this share of a GPU's memory, less of it is tested."""
 TESTED_SHARE_BESIDE_OTHERS = 0.1
 """The tested share when other programs use the GPU, so small that they can still allocate memory
-during the test.
-"""
+during the test."""
 WORD_BYTES = 8
 """Memory is written and compared in words of 64 bits."""
 TAKEN = "other programs use the memory: `nvidia-smi` shows which"
@@ -65,8 +63,7 @@ class Amount(NamedTuple):
 
 def amount(device: str) -> Amount:
     """How much of a device's memory to test: less if the GPU shares the host's memory, or if other
-    programs use the GPU.
-    """
+    programs use the GPU."""
     if device == "cpu":
         byte_count = min(CPU_BYTES, available_bytes() // 4)
         return Amount(byte_count, "a part of the host's memory")
@@ -128,8 +125,7 @@ def blocks(device: str, byte_count: int) -> List[Any]:
 
 PATTERNS = ("addresses", "0101...", "scattered", "walking ones")
 """Writing its own address to each word shows mixed-up address lines; inverting the words flips
-every bit.
-"""
+every bit."""
 STRIPES = 0x5555555555555555
 SCATTER = 0x1E3779B97F4A7C15
 """An odd number with as many ones as zeros. Counting numbers multiplied by it look random."""
@@ -174,8 +170,7 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
 
 def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
     """Describes the first word of a block that differs from what was written, and which bits
-    flipped; returns nothing if all words are equal.
-    """
+    flipped; returns nothing if all words are equal."""
     # Compare the whole block first, because it is nearly always right.
     if torch.equal(block, written):
         return
@@ -220,8 +215,7 @@ def out_of_memory(device: str) -> Outcome:
 
 def driver_refuses(device: str) -> bool:
     """Whether the driver refuses requests beyond the GPU's memory. On Windows and WSL, and on GPUs
-    that share the host's memory, the driver gives out host memory instead.
-    """
+    that share the host's memory, the driver gives out host memory instead."""
     is_linux = sys.platform.startswith("linux")
     # In WSL, the GPU's driver is that of Windows.
     is_wsl = "microsoft" in platform.release().lower()

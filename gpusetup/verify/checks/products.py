@@ -1,6 +1,5 @@
 """Checks of matrix products of whole numbers in every format, and of the formats' rounding; every
-bit of the result is known.
-"""
+bit of the result is known."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ GREATEST: Dict[str, Tuple[int, int]] = {
 }
 """Number format, or precision of float32 -> the largest number of the left and of the right factor.
 Each number is exact in its format and, for float32, also in the precision that it may be rounded
-to. Each sum of up to ONES products is exact in the result's format.
-"""
+to. Each sum of up to ONES products is exact in the result's format."""
 SHAPES: Tuple[Shape, ...] = (
     *((256, 256, 256), (129, 257, 65), (2048, 33, 7), (8, 4096, 8), (1, 511, 129)),
     *((4097, 1023, 65), (63, 1025, 4095), (33, 131072, 31), (70001, 33, 9)),
@@ -124,8 +122,7 @@ WRONG_ELSEWHERE = (
     "an update of the system, which brings the driver"
 )
 """The hint for Intel's and Apple's GPUs, because Xid errors and NVIDIA's variables do not exist
-there.
-"""
+there."""
 
 
 def lacks(device: str, name: str, problem: BaseException) -> bool:
@@ -179,8 +176,7 @@ class ProductFactors(NamedTuple):
 
 def draw_factors(shape: Shape, format_name: str) -> ProductFactors:
     """Draws factors whose product is exact in a format: each column of the right one has at most
-    ONES numbers other than zero.
-    """
+    ONES numbers other than zero."""
     rows, inner, columns = shape
     greatest_left, greatest_right = GREATEST[format_name]
     generator = source(torch, inner)
@@ -208,8 +204,7 @@ def weighed(x: Any, weights: Any) -> Any:
 
 CODED = {"bfloat16": (8, 7), "float16": (5, 10), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
 """Number format -> its exponent bits and fraction bits (for 8 bits: OCP 8-bit floating point
-specification, revision 1.0).
-"""
+specification, revision 1.0)."""
 FLOAT8_FROM = (8, 9)
 """The first compute capability that can multiply 8-bit floating point numbers."""
 
@@ -243,8 +238,7 @@ def numbers_of_format(name: str) -> CodedNumbers:
 
 def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     """Check that each number is read from its bits and written back, and that midpoints are rounded
-    to the even neighbor.
-    """
+    to the even neighbor."""
     dtype = getattr(torch, name)
     codes, exact = numbers_of_format(name)
     code_format = torch.uint8 if "float8" in name else torch.int16
@@ -304,8 +298,7 @@ def float8(device: str) -> Outcome:
 
 def scaled_product(left: Any, right: Any) -> Any:
     """The product computed by `torch._scaled_mm` with scales of 1, with the right factor stored
-    column-major.
-    """
+    column-major."""
     scale = torch.ones((), device=left.device)
     by_columns = right.t().contiguous().t()
     product = torch._scaled_mm(

@@ -1,6 +1,5 @@
 """Checks of what a training program needs besides arithmetic: torch.compile, the data loader and
-checkpoint files.
-"""
+checkpoint files."""
 
 from __future__ import annotations
 
@@ -75,8 +74,7 @@ def has_compiler() -> bool:
 
 def uncompiled(problem: BaseException) -> Outcome:
     """The outcome for an error of torch.compile: skipped if something it needs is missing,
-    otherwise failed.
-    """
+    otherwise failed."""
     message = f"{type(problem).__name__} {problem}"
     for words, (reason, hint) in CANNOT.items():
         if re.search(words, message):
@@ -162,8 +160,7 @@ WORKERS = 2
 
 class Rows:
     """A dataset in which each item contains its number, and random numbers drawn by the worker that
-    loads it.
-    """
+    loads it."""
 
     def __len__(self) -> int:
         return ITEMS
@@ -238,8 +235,7 @@ def epoch_of(batches: List[Any]) -> Epoch:
 
 def unloaded(problem: BaseException) -> Outcome:
     """The failed outcome for a data loader's error; the hint depends on whether shared memory ran
-    out.
-    """
+    out."""
     message = str(problem)
     lacks_shared_memory = ("shared memory", "Bus error", "No space left")
     if any(words in message for words in lacks_shared_memory):
@@ -283,8 +279,7 @@ def save_and_load(device: str) -> Outcome:
 
 def state_to_save(device: str) -> Dict[str, Any]:
     """Tensors on a device to save: for each format a whole tensor and views that share its memory,
-    and one large tensor.
-    """
+    and one large tensor."""
     values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
     state = {}
     for name in FORMATS:

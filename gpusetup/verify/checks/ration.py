@@ -58,8 +58,7 @@ class EntrySource(NamedTuple):
     """Kind of device -> the most seconds that the check takes in `standard`."""
     census: int
     """How many questions each entry gets in `census`, enough to combine each length with each kind
-    of numbers.
-    """
+    of numbers."""
 
 
 def load_operators(torch: Any) -> Dict[str, Any]:
@@ -90,8 +89,7 @@ SOURCES = {
 }
 """With these seconds `standard` takes about a minute and a half in total. The checks before it take
 20 to 30 s on a CPU. They took 55 s on an H100 with 16 cores, 12 of them for processes that are no
-longer started, so a GPU gets fewer seconds here. Each seed begins with other entries (`SHARES`).
-"""
+longer started, so a GPU gets fewer seconds here. Each seed begins with other entries (`SHARES`)."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -144,8 +142,7 @@ def ration(name: str, device: str) -> Outcome:
 
 def chosen(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
     """The questions to ask: the level's questions, or the one that the user named with `--only`.
-    Raises WrongQuestion if there is no such question.
-    """
+    Raises WrongQuestion if there is no such question."""
     wanted_question = ""
     for text in asked().only:
         check, _, question_name = text.partition("/")
@@ -188,8 +185,7 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
 
 def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
     """The names of all entries in the order in which to ask them: one share of each rarity in turn,
-    common entries first.
-    """
+    common entries first."""
     # The database is ordered by subject. Shuffle it, so that a run that ends early has covered
     # every subject.
     names = sorted(all_entries)
@@ -275,8 +271,7 @@ class Answers:
 
     def _keep(self, part: Part) -> None:
         """Keep the comparison if it is wrong, or if it is nearer to its limit than every other
-        correct one.
-        """
+        correct one."""
         all_parts = [*self.parts, part]
         wrong_parts = [part for part in all_parts if not part.is_right]
         right_parts = [part for part in all_parts if part.is_right]
@@ -288,8 +283,7 @@ class Answers:
 
     def ended(self, device: str, name: str, problem: Exception) -> Outcome:
         """The failed outcome after an error that the process cannot survive. It names the question;
-        the next check gets a new process.
-        """
+        the next check gets a new process."""
         detail = f"{name} ended the process on the GPU: {first_line(problem)}"
         # The process may have failed at the first question.
         if self.tried:

@@ -1,6 +1,5 @@
 """The table of checks in running order: for one device, for several devices, under load, and the
-ration. Checks of features that only GPUs have run on `cuda` only.
-"""
+ration. Checks of features that only GPUs have run on `cuda` only."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from ..values import OTHER_ACCELERATORS, Check
 BOTH, GPU = ("cuda", "cpu"), ("cuda",)
 EVERY = (*BOTH, *OTHER_ACCELERATORS)
 """All devices, Intel's and Apple's GPUs included: for checks that need neither CUDA's own calls nor
-float64 on the device.
-"""
+float64 on the device."""
 OF_HOST = ("host:auto", "host:cuda", "host:xpu", "host:mps")
 """For checks that run once, before any GPU is tested."""
 AGAIN = (
@@ -288,8 +286,7 @@ PROGRAMS: Tuple[Check, ...] = (
 RANKS_ONLY = ("ranks:cuda", "ranks:cpu")
 TOGETHER_SECONDS = 100.0
 """The limit of a check among ranks. It is longer than the time to wait for the others, to make the
-calls, and to give up on one collective, taken together.
-"""
+calls, and to give up on one collective, taken together."""
 MEETING_SECONDS = 300.0
 """Long enough for a cold file system, a slow start, and the first connections."""
 NETWORK_STEP = "`NCCL_DEBUG=INFO` (gloo: `TORCH_DISTRIBUTED_DEBUG=DETAIL`) says where it waits"
@@ -404,5 +401,4 @@ RATION: Tuple[Check, ...] = (
     ),
 )
 """Loading torch's database changes its process (`database/loading.py` undoes the changes that we
-know of). So these checks run last, in the process of `determinism`.
-"""
+know of). So these checks run last, in the process of `determinism`."""

@@ -15,24 +15,20 @@ from ..values import FAILED, PASSED, Outcome, figure, kind
 ROUNDS = 7
 SLOWEST_COPY = 0.2
 """A device that copies slower than this, in GB/s, is faulty: one lane of PCIe 1.0 carries 0.25, and
-a CPU core of 2005 copies 2 in memory.
-"""
+a CPU core of 2005 copies 2 in memory."""
 SLOWEST_PRODUCTS = {"cpu": 0.001, "cuda": 0.05}
 """A device that multiplies slower than this, in TFLOP/s in float32, is faulty. For the CPU: a
 twentieth of a core with SSE at 2.5 GHz (20 GFLOP/s). For GPUs: a fifth of the smallest GPU that
-torch supports (Jetson Nano, 0.24 by its data sheet).
-"""
+torch supports (Jetson Nano, 0.24 by its data sheet)."""
 PRODUCT_SIZES = {"cpu": 768, "cuda": 4096}
 """Kind of device -> the size of the square matrices that are multiplied."""
 LONG_ENOUGH_SECONDS = 0.02
 """The length of a round on a GPU. A single product is too short: it takes less time than launching
-it and waiting for it, and less than the clock needs to rise from idle.
-"""
+it and waiting for it, and less than the clock needs to rise from idle."""
 MOST_TIMES = 1000
 CPU_SIZES = (4096, 2048, 1024)
 """Matrix sizes for measuring a CPU. The first one is the GPU's, so that both do the same work;
-smaller ones are used if that takes too long (two old cores need 3 s for a product of size 4096).
-"""
+smaller ones are used if that takes too long (two old cores need 3 s for a product of size 4096)."""
 CPU_PRODUCT_SECONDS = 1.0
 """How long one product on the CPU may take; five are computed."""
 
@@ -149,8 +145,7 @@ def least_rate(device: str, check: str) -> float:
 
 def measured(device: str, run: Callable[[], Any], work: float) -> float:
     """Units of work per second in the best of ROUNDS rounds; `work` is the number of units that one
-    call of `run` does.
-    """
+    call of `run` does."""
     on_gpu = kind(device) == "cuda"
 
     def seconds_of(times: int) -> float:

@@ -1,6 +1,5 @@
 """Checks one device under sustained load: compares products and memory bit for bit, and watches
-speed and clocks over time.
-"""
+speed and clocks over time."""
 
 from __future__ import annotations
 
@@ -23,17 +22,14 @@ MEMORY_SHARE = 0.25
 MOST_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 WINDOW_SECONDS = 60.0
 """The length of the first and the last window, whose speeds are compared. In a shorter run, each is
-a third of the run.
-"""
+a third of the run."""
 KEPT_SHARE = 0.9
 """A GPU fails if its speed falls below this share of its first speed. A CPU shares its time with
-other programs, so its speed is only reported.
-"""
+other programs, so its speed is only reported."""
 KEPT_SHARE_UNDER_CAP = 0.7
 """The share for a laptop's GPU, or if only the power limit lowers the clock: warm silicon draws
 more power, so the clock falls within the same power limit (inferred: an H100 at its 700 W kept
-1.005 of its first rate for 26 s).
-"""
+1.005 of its first rate for 26 s)."""
 POWER_CAP = "sw_power_cap"
 """The throttle reason of a GPU that has reached its power limit."""
 LAPTOP_NAMES = re.compile(r"Laptop|Max-Q|Mobile")
@@ -95,8 +91,7 @@ def load(device: str) -> Outcome:
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
     """Compute products and copies in turn until the time is over, and compare each with the first
-    one.
-    """
+    one."""
     product = square_product(device)
     first_product = product.multiply()
     wrong_bytes_of_copy = memory_pattern(device)
@@ -133,8 +128,7 @@ class SquareProduct(NamedTuple):
 
 def square_product(device: str) -> SquareProduct:
     """A product that loads the device: in float16 on a GPU, to use its tensor cores, and in float32
-    on a CPU.
-    """
+    on a CPU."""
     size = SIZES[kind(device)]
     dtype = torch.float16 if kind(device) == "cuda" else torch.float32
     a = numbers(torch, size, size, salt=1).to(device, dtype)
@@ -149,8 +143,7 @@ def square_product(device: str) -> SquareProduct:
 
 def memory_pattern(device: str) -> Callable[[int], int]:
     """Returns a function that writes a pattern (a different one for each turn), copies it, and
-    returns how many bytes of the copy differ.
-    """
+    returns how many bytes of the copy differ."""
     most_bytes = MOST_BYTES[kind(device)]
     # For a CPU, assume enough free memory that its MEMORY_SHARE is `most_bytes`.
     free_bytes = most_bytes * 4

@@ -1,6 +1,5 @@
 """The table of checks: which ones each level runs, on which device and in which order, with
-functions to select from it.
-"""
+functions to select from it."""
 
 from __future__ import annotations
 

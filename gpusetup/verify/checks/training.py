@@ -1,6 +1,5 @@
 """Checks that train small models: mixed precision, a GradScaler with overflows, a language model,
-and reproducibility.
-"""
+and reproducibility."""
 
 from __future__ import annotations
 
@@ -21,12 +20,10 @@ RATE = 1.0
 """The learning rate of `Descent`."""
 LOSS_LEFT = 0.5
 """The loss after STEPS, as a share of the first loss, must not exceed this. It is a quarter on a
-healthy device.
-"""
+healthy device."""
 FIRST_SCALE = 2.0**10
 """The initial scale: large enough to test scaling, and small enough that nothing overflows in
-float16 here.
-"""
+float16 here."""
 
 
 class Descent:
@@ -89,8 +86,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
 
 def scaler_of(device: str, scale: float) -> Any:
     """A GradScaler with this initial scale: `torch.amp.GradScaler` from torch 2.3 on, and
-    `torch.cuda.amp.GradScaler` before.
-    """
+    `torch.cuda.amp.GradScaler` before."""
     options = {"init_scale": scale, "growth_interval": 8}
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(kind(device), **options)
@@ -154,14 +150,12 @@ def grad_scaler(device: str) -> Outcome:
 
 SPOILT = (1, 7, 33, 1031, 65_543)
 """Sizes of gradients in which one number is made infinite or NaN; no size is a multiple of a vector
-width.
-"""
+width."""
 
 
 class Spoilt(NamedTuple):
     """The position of the one number that is infinite or NaN: the index of the gradient and of the
-    element.
-    """
+    element."""
 
     gradient: int
     element: int
@@ -177,8 +171,7 @@ def spoilt_numbers() -> Iterator[Spoilt]:
 
 def overflows_are_noticed(device: str) -> Iterator[Part]:
     """Check that a scaler notices a single infinity or NaN at any position of any gradient. Without
-    one it must report none, and return the unscaled gradients.
-    """
+    one it must report none, and return the unscaled gradients."""
     # These are the gradients before scaling.
     gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
@@ -215,8 +208,7 @@ LENGTH = 24
 """The number of words in a line."""
 ROUNDINGS_OF_PASS = 256.0
 """The number of roundings in a forward and backward pass: some thirty operations in sequence, each
-with a few roundings in sums of up to 256 terms.
-"""
+with a few roundings in sums of up to 256 terms."""
 
 
 def transformer() -> Any:

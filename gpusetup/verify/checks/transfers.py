@@ -96,8 +96,7 @@ LINKS = 64
 CHAINED, SEEN = 2**25, 2**20
 """How many numbers one addition takes, and how many of the results are read. One addition must take
 a GPU longer (some 60 us on the fastest) than its launch takes the host. Otherwise the chain has
-ended before the second stream reads, and reading too early goes unnoticed.
-"""
+ended before the second stream reads, and reading too early goes unnoticed."""
 
 
 def streams(device: str) -> Outcome:
@@ -114,8 +113,7 @@ def streams(device: str) -> Outcome:
 
 def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
     """Run a long chain of additions on one stream, and read its result on another stream that waits
-    for an event.
-    """
+    for an event."""
     first, second = both_streams
     block = torch.full((CHAINED,), float(turn), device=device)
     out = torch.zeros(SEEN, device=device)

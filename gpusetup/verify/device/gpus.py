@@ -13,14 +13,12 @@ from uuid import UUID
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
 """The driver's functions that return a UUID. The first one, from CUDA 11.4, returns a MIG
-instance's own UUID (cuda.h).
-"""
+instance's own UUID (cuda.h)."""
 
 
 def gpu_uuid(torch: Any, device: str) -> Optional[str]:
     """The UUID of a GPU as `nvidia-smi -L` prints it (`GPU-...` or `MIG-...`), or None if neither
-    the driver nor torch reports one.
-    """
+    the driver nor torch reports one."""
     properties = torch.cuda.get_device_properties(device)
     index = int(device.partition(":")[2])
     # Ask the driver first: for a MIG instance, torch may report the UUID of the whole GPU.
@@ -37,8 +35,7 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
 
 def asked_of_driver(index: int) -> str:
     """The UUID of the device with this CUDA index, as the driver reports it; empty if the driver
-    cannot be asked.
-    """
+    cannot be asked."""
     handle = ctypes.c_int()
     uuid = (ctypes.c_ubyte * 16)()
     try:
@@ -64,8 +61,7 @@ REACHED = {"speed": 0.7, "speed-half": 0.5, "copy-within": 0.35}
 of size 4096: best results measured by ml-engineering (accelerator page): 0.81 to 0.87 on A100, 0.80
 on H100, 0.73 to 0.79 on B200, B300 and GB200; 0.37 on a Tesla T4, which its 70 W slow down most.
 For copied bytes, each of which is read and written: copies reach 0.7 to 0.9 of the bandwidth
-(inferred).
-"""
+(inferred)."""
 HALF = 0.5
 """A device fails below half of that share."""
 
@@ -73,8 +69,7 @@ HALF = 0.5
 @functools.lru_cache(maxsize=None)
 def published() -> Dict[str, Any]:
     """`nvidia-smi` name -> published figures: dense float16 TFLOPS, boost clock in MHz, whether
-    that clock depends on the laptop, float32 TFLOPS, and memory bandwidth in GB/s.
-    """
+    that clock depends on the laptop, float32 TFLOPS, and memory bandwidth in GB/s."""
     room = Path(__file__).parent.parent
     text = (room / "gpus.json").read_text(encoding="utf-8")
     return dict(json.loads(text)["gpus"])

@@ -16,8 +16,7 @@ WANTED = re.compile(
     r"|cusparseLt|nccl|nvJitLink|nvrtc|nvToolsExt|nvtx3interop)[-\d_]*(\.so[.\d]*|\.dll)\Z"
 )
 """The libraries that training needs. The wheels contain more (profilers, network transports), which
-are loaded only on machines with the hardware for them.
-"""
+are loaded only on machines with the hardware for them."""
 OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "nvcuda.dll", "nvml.dll")
 """These libraries come with the driver, so a build host lacks them."""
 

@@ -26,20 +26,17 @@ REASONS = {
     0x80: "hw_power_brake",
 }
 """Bits of the clocks' throttle reasons (nvml.h). An idle GPU or a clock set by the user is not
-throttled.
-"""
+throttled."""
 ROW = re.compile(r"(\d*)[^,]*, (\d*)[^,]*, (?:0x([0-9a-fA-F]+))?")
 """A line of nvidia-smi's output: temperature, ECC errors and reason bits. An unknown value is a
-word such as `[N/A]`.
-"""
+word such as `[N/A]`."""
 LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices were found")
 
 
 @contextlib.contextmanager
 def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
     """Query a GPU every second during the `with` block. After the block, the yielded dict contains
-    the summary from `summed`.
-    """
+    the summary from `summed`."""
     readings: Dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as lines:
         process: Any = None

@@ -1,6 +1,5 @@
 """The collectives of torch.distributed: one function for each way to call them, and a table of
-which member has which numbers afterwards.
-"""
+which member has which numbers afterwards."""
 
 from __future__ import annotations
 
@@ -209,8 +208,7 @@ class Collective(NamedTuple):
     """The name of a way to call it -> the function that makes the call."""
     has_parts: bool = False
     """Whether every member has one part for each member, so that a member receives only the parts
-    meant for it.
-    """
+    meant for it."""
     answers_root_only: bool = False
 
     @property
@@ -248,8 +246,7 @@ def ring_step(root: int, world: int) -> int:
     >>> ring_step(0, 4), ring_step(2, 4), ring_step(0, 1)
     (1, 3, 1)
     """
-    # The step is between 1 and the number of other ranks. With only one rank, it would send to
-    # itself.
+    # The step is between 1 and the number of other ranks; a single rank would send to itself.
     step_count = max(1, world - 1)
     return 1 + root % step_count
 

@@ -1,6 +1,5 @@
 """Checks of the collectives. Every rank knows the numbers of all ranks, makes the same calls, and
-judges its own answer. Also checks barriers.
-"""
+judges its own answer. Also checks barriers."""
 
 from __future__ import annotations
 
@@ -28,7 +27,8 @@ LATE_SECONDS = 0.02
 UNEVEN_NCCL = ("uneven", "lists")
 """With NCCL, the ways to call all-to-all in which parts differ in length."""
 UNEVEN_GLOO = ("uneven",)
-"""The ways with gloo, which requires lists of equal parts."""
+"""With gloo, the ways to call all-to-all in which parts differ in length; its lists need equal
+parts."""
 JUNK = 77
 """The number that fills a tensor before its answer arrives, and the memory around it."""
 MARGIN = 19
@@ -128,8 +128,7 @@ class Turn:
 
     def _in_layout(self, sent: Any) -> Any:
         """If the call is to get a transposed tensor, the tensor as two columns of the same memory;
-        otherwise the tensor itself.
-        """
+        otherwise the tensor itself."""
         if self.draw.layout != "transposed":
             return sent
         can_be_halved = len(sent) > 0 and len(sent) % 2 == 0
@@ -312,8 +311,7 @@ def barriers(group: ProcessGroup) -> List[RankCall]:
 
 def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: int) -> str:
     """Make one barrier call in which a member arrives late, and return what is wrong; empty if all
-    waited for it.
-    """
+    waited for it."""
     key = f"barrier/{place}/{late_rank}"
     if group.rank == late_rank:
         time.sleep(LATE_SECONDS)

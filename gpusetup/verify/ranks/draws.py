@@ -1,6 +1,5 @@
 """Chooses which calls the ranks make. Every format and reduction meets every class of lengths;
-everything else alternates.
-"""
+everything else alternates."""
 
 from __future__ import annotations
 
@@ -47,18 +46,15 @@ SIZES: Tuple[Tuple[int, ...], ...] = (
     (8191, 16384, 16385, 32768, 65535, 65537),
 )
 """Lengths by class, in elements of a message (or of a rank's part of it): none, one, few, and about
-the size of a vector, a tile, a block and many blocks.
-"""
+the size of a vector, a tile, a block and many blocks."""
 BIG = (2**18 + 1, 2**20 - 1, 2**20 + 2**10)
-"""Lengths, in elements, of messages that are sent in several pieces. Each way to call sends one
-such message, and one of these calls comes early.
-"""
+"""Lengths, in elements, of messages that are sent in several pieces. Each way to call the
+collective sends one such message, and one of these calls comes early."""
 LARGEST = (1 << 23, 1 << 24)
 """The size in bytes, over all ranks, of the last messages."""
 MODES = (*("sync", "async", "flight") * 2, "sync", "async", "late-sync", "late-async")
 """How to make a call, each mode as often as it is listed: wait at once; get a handle; have three
-calls in flight and wait in reverse order; have one rank arrive late.
-"""
+calls in flight, and wait for them in reverse order; let one rank arrive late."""
 LAYOUTS = ("plain", "offset", "transposed")
 ROOTS = 64
 """Roots are drawn below this number, and then taken modulo the number of members."""
@@ -76,8 +72,7 @@ class DrawnCall(NamedTuple):
     group: str = "world"
     root: int = 0
     """The member of the group from which it starts or at which it ends (modulo the number of
-    members).
-    """
+    members)."""
     mode: str = "sync"
     layout: str = "plain"
     number: int = 0
@@ -133,8 +128,7 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall
 
 def heavy_calls_of(chance: random.Random, collective: Collective, world: int) -> List[DrawnCall]:
     """For each way to call the collective, one message sent in several pieces, and one of the
-    largest.
-    """
+    largest."""
     # The first kind is always float32.
     kind = kinds_of(collective, world)[0]
     bytes_of_element = 4

@@ -24,17 +24,15 @@ NEVER_HEARD_SECONDS = 240.0
 WELCOME_SECONDS = 5.0
 """How long we wait for a port to confirm that it is rank 0's."""
 PLACES = 16
-"""Rank 0 listens on the first free port of this many above the port of torch's store."""
-MOST_LETTERS = 1 << 26
 """Rank 0 listens on the first free one of this many ports above the port of torch's store."""
+MOST_LETTERS = 1 << 26
+"""The greatest length of a message; only another program would send a longer one."""
 SILENCE_SECONDS = 330.0
 """How long rank 0 waits for a rank that is in a check: slightly longer than the longest check may
-last.
-"""
+last."""
 REPORT_SECONDS = 120.0
 """How long rank 0 waits for another report or message after its own report is ready: longer than a
-check among ranks may take.
-"""
+check among ranks may take."""
 Message = Dict[str, Any]
 NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 """The errors of reading a line that another program sent, or of reading from a closed connection.
@@ -112,8 +110,7 @@ class Hub:
 
     def come_to(self, place: str) -> List[str]:
         """Wait until every rank has reached this place, then let all continue. Returns a sentence
-        for each rank that has not arrived.
-        """
+        for each rank that has not arrived."""
         # A rank may be in a long check, so wait that long.
         self._wait(lambda rank: rank.doing == place, SILENCE_SECONDS)
         late = []
@@ -177,8 +174,7 @@ class Spoke:
 
     def say(self, message: Message) -> None:
         """Send a message to rank 0. If rank 0 has gone, this does nothing, and the exit code shows
-        it later.
-        """
+        it later."""
         send(self.link, message)
 
     def hear(self) -> Message:
@@ -232,8 +228,7 @@ def places(port: int) -> range:
 
 def listen(rank: Rank) -> socket.socket:
     """A server on the first free port. If all ranks are on this host, it accepts only this host.
-    Raises ReportBlocked.
-    """
+    Raises ReportBlocked."""
     all_ranks_here = rank.address in ("localhost", "127.0.0.1")
     # An empty name means all addresses of this host.
     interface = "127.0.0.1" if all_ranks_here else ""

@@ -19,8 +19,7 @@ from ..values import FAILED, PASSED, SKIPPED, Outcome, working_on
 
 COLLECTIVE_SECONDS = 30.0
 """How long one collective may take, and how long the ranks wait for one another before a check. It
-is long enough even for a rank that gets a tenth of a core.
-"""
+is long enough even for a rank that gets a tenth of a core."""
 SECONDS_FOR_LAST_WORDS = 5.0
 """How long a rank waits for the others' results when they should be available at once."""
 BLOCK = 32
@@ -213,8 +212,7 @@ def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
 
 def shared(group: ProcessGroup, name: str, value: str) -> List[str]:
     """The values that all ranks publish under this name, in rank order. Also publishes this rank's
-    value.
-    """
+    value."""
     group.store.set(f"{name}/{group.rank}", value)
     values = []
     for rank in range(group.world):

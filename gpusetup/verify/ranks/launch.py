@@ -33,8 +33,7 @@ class Rank(NamedTuple):
     """The host of rank 0."""
     port: int
     """The port on which torch's own store listens on that host; rank 0 collects the reports on one
-    of the ports above it.
-    """
+    of the ports above it."""
     host: str
     """The name of this host."""
     job: str
@@ -135,8 +134,7 @@ def by_srun(variables: Mapping[str, str], host: str) -> Launch:
 
 def port_of(environ: Mapping[str, str]) -> int:
     """A port that all ranks of a Slurm job step compute independently; this port and the next one
-    are used.
-    """
+    are used."""
     step_id = environ.get("SLURM_STEP_ID", "")
     step = int(step_id) if step_id.isdigit() else 0
     job = number_in(environ, "SLURM_JOB_ID", 0)

@@ -27,8 +27,7 @@ from .group import (
 
 MEET_SECONDS = 240.0
 """How long the ranks wait for one another at first. A cold network file system takes minutes to
-load torch, and hundreds of ranks start one after the other.
-"""
+load torch, and hundreds of ranks start one after the other."""
 NO_NCCL = "`--device cpu` tests the ranks with gloo"
 LATER = (
     "torch.distributed.fsdp",
@@ -37,14 +36,12 @@ LATER = (
     "torch.distributed.optim",
 )
 """Modules that later checks use. They are loaded before the timeouts get short. An old torch lacks
-some of them.
-"""
+some of them."""
 
 
 def meet(device: str) -> Outcome:
     """Check that all ranks can form a group in which no two use the same GPU (see
-    `exchange_first_words`). Skipped if this torch cannot connect ranks.
-    """
+    `exchange_first_words`). Skipped if this torch cannot connect ranks."""
     if not dist.is_available():
         return Outcome(SKIPPED, "this torch was built without torch.distributed")
     on_gpu = device.startswith("cuda")
@@ -120,8 +117,7 @@ def exchange_first_words(group: ProcessGroup) -> Outcome:
 
 def gpu_identity(device: str) -> str:
     """What distinguishes this GPU from all others: its UUID or, if unknown, the host and the
-    device.
-    """
+    device."""
     uuid = gpu_uuid(torch, device)
     if uuid:
         return uuid

@@ -19,8 +19,7 @@ from .numbers import signature
 
 TOLERANCE = 1e-9
 """The allowed relative difference in float64. Another order of a sum changes a step by about 1e-15,
-a lost gradient by much more than the tolerance.
-"""
+a lost gradient by much more than the tolerance."""
 ROWS = 8
 """How many examples a rank gets in a step."""
 WIDTH = 24
@@ -36,8 +35,7 @@ class SharedTraining(NamedTuple):
 
     share: Callable[..., Any]
     """Wraps a model for these ranks. It is called with the model, the process group, its members
-    and the options.
-    """
+    and the options."""
     options: Dict[str, Any] = {}
     hidden: int = 47
     """The width between the layers. It is prime, so that it cannot be divided evenly among ranks.
@@ -51,8 +49,7 @@ class SharedTraining(NamedTuple):
     """The allowed relative difference."""
     is_tensor_parallel: bool = False
     """Whether each layer is divided among the ranks, in which case every rank gets the examples of
-    all ranks.
-    """
+    all ranks."""
 
     @property
     def is_ddp(self) -> bool:
