@@ -49,7 +49,7 @@ class RuleContext(Frozen):
     installer: str = "pip"
     """The installer of this environment: a key of `commands`."""
     other_host: bool = False
-    """Whether the user named the GPUs and the driver (`--gpu`). Then values that the user did not
+    """Whether the user named the GPUs and the driver (`--gpu`). If so, values that the user did not
     name are unknown, not missing."""
 
     @property

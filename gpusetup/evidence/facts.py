@@ -53,7 +53,7 @@ def complaints_of_the_driver(context: RuleContext) -> Events:
 
 
 def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
-    """The driver version that a message requires, or that the CUDA in the message requires; None if
+    """The driver version that a message requires, or that the CUDA version in it requires; None if
     neither is known."""
     values, catalog = complaint.values, context.catalog
     family = driver_family(context.snapshot)
@@ -153,7 +153,7 @@ def wsl_reaches_the_driver(context: RuleContext) -> str:
 
 
 def has_no_nvidia_gpu(context: RuleContext) -> str:
-    """Returns a sentence if the machine has no NVIDIA GPU and so needs no NVIDIA driver, else ""."""
+    """Returns a sentence if the machine has no NVIDIA GPU and thus needs no driver, else ""."""
     return "this machine has no NVIDIA GPU" if has_nvidia(context) is False else ""
 
 
@@ -288,7 +288,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def versions_are_a_pair(companion: Name) -> Fact:
-    """Returns the fact that the listed versions of torch and this companion belong together."""
+    """Returns a fact that holds if the listed versions of torch and this companion belong together."""
 
     def fact(context: RuleContext) -> str:
         listed_companion = package(context, companion)
@@ -343,8 +343,8 @@ def another_python_was_asked(context: RuleContext) -> str:
     """Returns a sentence if the torch output in the text comes from another Python than the one in
     which the program fails, else "".
 
-    This shows if torch itself warns that it lacks kernels that `get_arch_list()` lists elsewhere,
-    or if a program's message names another torch than the list of packages.
+    The signs are that torch itself warns that it lacks kernels which `get_arch_list()` lists
+    elsewhere, or that a program's message names another torch than the list of packages.
     """
     lacking_targets = set()
     for event in events(context, "gpu-not-in-wheel"):
@@ -381,7 +381,7 @@ def lists_another_torch(context: RuleContext) -> bool:
 
 
 def was_tried(*remedies: str) -> Fact:
-    """Returns the fact that the user has already tried all of these remedies without success."""
+    """Returns a fact that holds if the user has already tried all of these remedies in vain."""
     words = {
         "torch": "torch was reinstalled already",
         "driver": "the driver was reinstalled already",
@@ -407,8 +407,8 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
 
 
 def works_otherwise(*ways: str) -> Fact:
-    """Returns the fact that a run which differs in one of these ways works, so that the difference
-    is at fault."""
+    """Returns a fact that holds if a run works that differs in one of these ways, so that the
+    difference is at fault."""
 
     def fact(context: RuleContext) -> str:
         for event in events(context, "works-otherwise"):
@@ -433,7 +433,7 @@ def several_gpus_are_used(context: RuleContext) -> str:
 
 
 def torchs_own_call_fails(context: RuleContext) -> str:
-    """Returns a sentence if a call of torch itself fails too, so no extension is at fault, else ""."""
+    """Returns a sentence if a call of torch itself fails, so no extension is at fault, else ""."""
     for event in events(context, "torch-call-fails"):
         return f"torch's own call fails ({(event.text or '')[:60].strip()})"
     return ""

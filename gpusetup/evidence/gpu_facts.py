@@ -111,7 +111,8 @@ def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
 
 
 def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
-    """Returns the fact that every GPU whose compute capability is known has at least this one."""
+    """Returns a fact that holds if every GPU whose compute capability is known has at least this
+    one."""
     least = Capability(major, minor)
 
     def fact(context: RuleContext) -> str:
@@ -154,8 +155,8 @@ def another_release_works(context: RuleContext) -> str:
 
 
 def the_gpu_computes(context: RuleContext) -> str:
-    """Returns a sentence that quotes proof of a computing GPU (a device in use, a speed, a training
-    run), or an empty string if the text contains none.
+    """Returns a sentence that quotes proof that the GPU computes (a device in use, a speed, a
+    training run), or an empty string if the text contains none.
 
     `report.works` creates these events only if every failure in the text was solved.
     """
@@ -221,8 +222,8 @@ XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
 
 
 def nothing_asked_for_cuda(context: RuleContext) -> str:
-    """Returns a sentence if the text names another vendor's GPU, but nothing in it failed because
-    it looked for a GPU, else "".
+    """Returns a sentence if the text names another vendor's GPU, but nothing in it failed while
+    looking for a GPU, else "".
 
     No program looked for CUDA, and the text shows no torch build for a different vendor. So
     something else fails on this GPU, and its vendor does not explain it.
@@ -286,8 +287,8 @@ def only_the_maker_is_named(context: RuleContext) -> str:
 
 
 def only_gpu_is_from(vendor: str) -> Fact:
-    """Returns the fact that a text names a GPU of this vendor, and neither an NVIDIA card nor an
-    NVIDIA driver. Then an NVIDIA driver does not help."""
+    """Returns a fact that holds if a text names a GPU of this vendor, and neither an NVIDIA card
+    nor an NVIDIA driver. Then an NVIDIA driver does not help."""
 
     def only_gpu_is_of_the_vendor(context: RuleContext) -> str:
         has_nvidia_driver = context.driver.version or context.driver.cuda
@@ -396,7 +397,7 @@ def memory_is_not_short(context: RuleContext) -> str:
         used_by_torch = whole_number(message.values.get("held_bytes"))
         if requested is None or total is None or requested > HARDLY_ANY:
             continue
-        # If torch reports how much it uses, the cause has its own case for unused memory.
+        # If torch reports how much it uses, the cause's own rule for unused memory applies instead.
         is_mostly_free = free is not None and free > MOSTLY_FREE * total
         if free is not None and is_mostly_free and used_by_torch is None:
             return f"{gib(requested)} was asked for, and {gib(free)} of {gib(total)} is free"

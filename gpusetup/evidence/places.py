@@ -21,7 +21,7 @@ Question = Callable[[RuleContext], bool]
 
 
 def no(question: Question) -> Question:
-    """Returns the question that is true if this one is false."""
+    """Returns a function that negates this question."""
 
     def is_false(context: RuleContext) -> bool:
         return not question(context)
@@ -30,8 +30,8 @@ def no(question: Question) -> Question:
 
 
 def of_system(family: str) -> Question:
-    """Returns the question whether the program runs on this operating system: `linux`, `windows` or
-    `macos`."""
+    """Returns a function that checks whether the program runs on this operating system: `linux`,
+    `windows` or `macos`."""
 
     def is_on_system(context: RuleContext) -> bool:
         return on(context, family)
@@ -40,8 +40,8 @@ def of_system(family: str) -> Question:
 
 
 def in_container_kind(kind: str) -> Question:
-    """Returns the question whether the program runs in this kind of container: `docker`, `podman`,
-    `kubernetes`, `singularity` or `lxc`."""
+    """Returns a function that checks whether the program runs in this kind of container: `docker`,
+    `podman`, `kubernetes`, `singularity` or `lxc`."""
 
     def is_in_kind(context: RuleContext) -> bool:
         return context.snapshot.container.kind == kind
@@ -119,7 +119,8 @@ def started_without_a_gpu(context: RuleContext) -> bool:
 
 
 def message_matches(kind: str, form: str) -> Question:
-    """Returns the question whether a message of this kind, in lower case, matches a pattern."""
+    """Returns a function that checks whether a message of this kind, in lower case, matches a
+    pattern."""
 
     def is_matched(context: RuleContext) -> bool:
         texts = [event.text or "" for event in events(context, kind)]

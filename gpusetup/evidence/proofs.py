@@ -40,8 +40,8 @@ def two_values_do_not_fit(context: RuleContext) -> bool:
 
 
 def message_states(kind: str, words: str) -> Proof:
-    """Returns the proof that one of the cause's messages contains these words; its other messages
-    prove less."""
+    """Returns a proof that holds if one of the cause's messages contains these words; its other
+    messages prove less."""
     pattern = re.compile(words, re.IGNORECASE)
 
     def proof(context: RuleContext) -> bool:
@@ -52,7 +52,7 @@ def message_states(kind: str, words: str) -> Proof:
 
 
 def both_are_read(kind: str, first: str, second: str) -> Proof:
-    """Returns the proof that one message contains both of the contradicting values."""
+    """Returns a proof that holds if one message contains both of the contradicting values."""
     names = {first, second}
 
     def proof(context: RuleContext) -> bool:
@@ -103,7 +103,7 @@ def driver_and_need_are_read(context: RuleContext) -> bool:
 
 
 def installed_pair_is_read(companion: str) -> Proof:
-    """Returns the proof that the text shows the releases of both torch and this companion."""
+    """Returns a proof that holds if the text shows the releases of both torch and this companion."""
 
     def proof(context: RuleContext) -> bool:
         return context.torch.version is not None and package(context, companion) is not None
@@ -128,8 +128,8 @@ def _names_two_releases(message: Event) -> bool:
 
 
 def python_is_outside_the_wheels(context: RuleContext) -> bool:
-    """Whether the text shows Python and system, and no release of torch has a wheel for this Python
-    on this system."""
+    """Whether the text shows the Python version and the system, and no release of torch has a wheel
+    for them."""
     version = context.snapshot.python.version
     if not version:
         return False
@@ -225,8 +225,8 @@ it."""
 
 
 def torch_of_the_bad_release(version: str, kind: str, file: str) -> Proof:
-    """Returns the proof that the text shows exactly this release of torch, and names the file that
-    its wheels lack."""
+    """Returns a proof that holds if the text shows exactly this release of torch, and names the
+    file that its wheels lack."""
 
     def proof(context: RuleContext) -> bool:
         release, _, _ = (context.torch.version or "0").partition("+")
