@@ -288,7 +288,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def versions_are_a_pair(companion: Name) -> Fact:
-    """Returns a fact that holds if the listed versions of torch and this companion belong together."""
+    """Returns a fact that holds if the listed versions of torch and the companion fit together."""
 
     def fact(context: RuleContext) -> str:
         listed_companion = package(context, companion)

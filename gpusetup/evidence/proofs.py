@@ -103,7 +103,7 @@ def driver_and_need_are_read(context: RuleContext) -> bool:
 
 
 def installed_pair_is_read(companion: str) -> Proof:
-    """Returns a proof that holds if the text shows the releases of both torch and this companion."""
+    """Returns a proof that holds if the text shows the releases of torch and its companion."""
 
     def proof(context: RuleContext) -> bool:
         return context.torch.version is not None and package(context, companion) is not None

@@ -32,8 +32,8 @@ CLOSED_FIELDS = frozenset(
 )
 """Fields with a fixed vocabulary or form, which cannot contain anything private."""
 FREE_KEYS = "values"
-"""The mapping whose keys are chosen by the readers of a machine; all other keys are field names of
-the record."""
+"""The mapping whose keys are chosen by the code that reads the machine; all other keys are field
+names of the record."""
 _DATE = r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?"
 _VERSION = r"\d[\w.+!-]{0,40}"
 
@@ -60,7 +60,7 @@ def private_here() -> Private:
     names = [os.environ.get(name, "") for name in WHO_VARIABLES]
     names += [host, host.split(".")[0]]
     home = os.path.expanduser("~")  # noqa: PTH111
-    # The home of a user without a folder is the root, and `/` must not become `~`.
+    # A user without a home folder has `/` as home, which must not become `~`.
     has_home = len(home.strip("/\\")) > 1
     return Private(
         names=tuple(name for name in names if name),
@@ -100,7 +100,7 @@ def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
         return _redacted_text(value, scrub, key)
     if isinstance(value, dict):
         shared_names = {name: name for name in value}
-        # The readers of a machine choose these keys, and may have taken them from a text.
+        # The code that reads the machine chooses these keys, and may have taken them from a text.
         if key == FREE_KEYS:
             shared_names = {name: scrub(name) for name in value}
         return {shared_names[name]: _redacted(inner, scrub, name) for name, inner in value.items()}

@@ -58,7 +58,7 @@ _KNOWN_SEGMENT = (
 _OUR_RESOURCES = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
 """The resources that `gpusetup mcp` offers."""
 _HASH_MARK = r"#(?:sha256=)?[\w.-]{0,64}"
-"""The end of a URL with the hash of a file, or a heading; any other fragment may be a token."""
+"""The end of a URL that names a file's hash or a heading; any other fragment may be a token."""
 
 
 def _hide_url(url: Match) -> str:
@@ -98,7 +98,7 @@ def _is_of_a_project(host: str, path: str) -> bool:
 
 
 def _hide_segment(segment: str) -> str:
-    """A part of a URL's path; it is kept only if every package index has such a part."""
+    """A part of a URL's path, hidden unless package indexes generally have such a part."""
     is_known = compiled(_KNOWN_SEGMENT).fullmatch(segment)
     return segment if is_known else "<path>"
 
@@ -178,7 +178,7 @@ def _hide_ipv4(address: Match) -> str:
     if parsed_address.is_loopback or parsed_address.is_unspecified:
         return address[0]
 
-    # The longest word before a version has about 30 letters.
+    # Look back 40 characters, because the longest word before a version has about 30.
     text_before = address.string[max(address.start() - 40, 0) : address.start()]
     first_number = numbers.partition(".")[0]
     is_of_library = first_number in _LIBRARY_MAJORS and not parsed_address.is_private
@@ -246,7 +246,7 @@ _LOG_HOST = (
     r"[\w.-]+ (?=[\w.-]+(?:\[\d+\])?: )"
 )
 _SHARE = r"(?<![\w\\:])(\\\\|//)(?!wsl[.$])(?!<)([\w.-]+)(?=[\\/]\w)"
-"""`\\server\\share`, `//server/share`; `\\wsl$` is this machine."""
+"""Matches a network share: `\\server\\share`, `//server/share`; but `\\wsl$` is this machine."""
 _SLURM = (
     r"\b(SLURMD?_\w*(?:USER|ACCOUNT|NODELIST|NODENAME|HOST|JOB_NAME|DIR|ADDR|ADDRESS|PARTITION|CLUSTER_NAME|COMMENT|IPADDR|QOS|RESERVATION|UID|GID)\w*)"
     r"(\s*[=:]\s*)(?!<)[^\s;\"']+"

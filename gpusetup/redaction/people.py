@@ -41,7 +41,7 @@ PEOPLE: tuple[Rule, ...] = (
     (rf"(\b(?:su|sudo -u|sudo -iu|runuser -u)(?: -l?)? ){_WHO}", r"\1<private>"),
     # A log line of sudo, or a command for accounts: `sudo: jane : TTY=pts/0`, `useradd jane`.
     (rf"(\b(?:sudo|logname|chown|useradd|usermod|userdel|passwd):? ){_WHO}(?= ?:|:|$| TTY)", r"\1<private>"),
-    # The answer of logname: `$ logname jane`.
+    # The output of logname: `$ logname jane`.
     (rf"(\blogname ){_WHO}", r"\1<private>"),
     # `ACME\jane`, a user in a Windows domain.
     (r"(?<![\w.\\/:])([A-Z][A-Z0-9_-]{1,20}\\)(?!<)[a-z][\w.-]{2,}(?![\w\\])", r"\1<private>"),

@@ -10,7 +10,7 @@ from gpusetup.errors import Blocked
 from gpusetup.system.refusals import blocked_by_files
 
 MAKING = "making"
-"""Folder with one file per environment that is being created; the file contains its path."""
+"""The folder with one file per environment that is being created; the file contains its path."""
 
 
 def own_folder(name: str) -> Path:

@@ -47,7 +47,8 @@ class Output(Frozen):
     stdout: str = ""
     stderr: str = ""
     problem: str | None = None
-    """`not found`, `not permitted`, `no answer in 30 s`, … ; None if the child ended normally."""
+    """Why the child did not end normally: `not found`, `not permitted`, `no answer in 30 s`…; None
+    if it did."""
     seconds: float = 0.0
 
     @property
