@@ -24,7 +24,7 @@ CAP_SYS_MODULE = 16
 CAP_MKNOD = 27
 GIVEN_UP = (CAP_SYS_MODULE, CAP_MKNOD)
 CAPABILITY_VERSION_3 = 0x20080522
-"""From linux/prctl.h and linux/capability.h."""
+"""These numbers are from linux/prctl.h and linux/capability.h."""
 
 
 def hold_back() -> None:

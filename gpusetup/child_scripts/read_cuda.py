@@ -9,8 +9,8 @@ The answer:
      "compat": false,           a cuda-compat (forward compatibility) copy
      "init": 0, "init_name": "CUDA_SUCCESS",     what cuInit returned
      "seconds": 0.2,            from the first call to the last
-     "version": "13.0",         cuDriverGetVersion: the newest CUDA API this library serves
-     "device_count": 1,         missing where cuInit failed or the GPUs cannot be counted
+     "version": "13.0",         cuDriverGetVersion: the newest CUDA API that this library supports
+     "device_count": 1,         missing if cuInit failed or the GPUs cannot be counted
      "devices": [{"index": 0, "name": "...", "uuid": "GPU-...", "pci_bus_id": "0000:07:00.0",
                   "compute_capability": "8.0", "memory_total_bytes": 42949672960,
                   "problems": [{"field": "uuid", "code": 1, "text": "CUDA_ERROR_INVALID_VALUE"}]}],

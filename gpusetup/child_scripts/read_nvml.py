@@ -1,13 +1,13 @@
 """Reads the driver and every GPU with NVML, and prints lines of JSON. Runs in a child process.
 
-read_nvml.py once read_nvml.py SECONDS [COUNT] a sample each time; without COUNT, or with 0,
-endlessly
+    read_nvml.py                      once
+    read_nvml.py SECONDS [COUNT]      a sample each time; without COUNT, or with 0, endlessly
 
 The answer (once NVML could be called, all keys are present; if a value is null, `problems` says
 why):
 
-    {"init": 0, "message": "Success",     what nvmlInit said; where it is not 0, all but
-     "seconds": 0.02, "nvml_version": "13.580.95.05",      these four and `problems` is missing
+    {"init": 0, "message": "Success",     what nvmlInit returned; if not 0, all keys but
+     "seconds": 0.02, "nvml_version": "13.580.95.05",      these four and `problems` are missing
      "driver_version": "580.95.05", "cuda_version": "13.0",
      "devices": [{
         "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...", "pci_bus_id": "00000000:07:00.0",

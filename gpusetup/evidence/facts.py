@@ -407,7 +407,7 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
 
 
 def works_otherwise(*ways: str) -> Fact:
-    """Returns a fact that holds if a run works that differs in one of these ways, so that the
+    """Returns a fact that holds if another run works that differs in one of these ways, so the
     difference is at fault."""
 
     def fact(context: RuleContext) -> str:

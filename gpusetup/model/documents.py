@@ -338,7 +338,7 @@ class PlanCell(Frozen):
     """
     uncounted: tuple[str, ...] = ()
     """What may need memory but is not counted, such as unread keys of the config or models of
-    unknown size. If there is anything, the confidence of a plan that fits is at most `close`."""
+    unknown size. If anything is listed, the confidence of a plan that fits is at most `close`."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int

@@ -56,8 +56,7 @@ else:
         setting."""
 
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **config: Any):
-            # By default, msgspec takes fields by position, which would make it hard to see what is
-            # what.
+            # By default, msgspec takes fields by position, which would make calls hard to read.
             config.setdefault("kw_only", True)
             return super().__new__(cls, name, bases, body, **config)
 

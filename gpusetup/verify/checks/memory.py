@@ -217,7 +217,7 @@ def driver_refuses(device: str) -> bool:
     """Whether the driver refuses requests beyond the GPU's memory. On Windows and WSL, and on GPUs
     that share the host's memory, the driver gives out host memory instead."""
     is_linux = sys.platform.startswith("linux")
-    # In WSL, the GPU's driver is that of Windows.
+    # In WSL, the GPU uses the Windows driver.
     is_wsl = "microsoft" in platform.release().lower()
     if not is_linux or is_wsl:
         return False

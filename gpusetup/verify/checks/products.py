@@ -81,7 +81,7 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
     """
     if not shapes:
         shapes = SHAPES
-        # In other formats than float32, a CPU takes up to thirty times as long.
+        # In formats other than float32, a CPU takes up to thirty times as long.
         is_slow = kind(device) == "cpu" and name != "float32"
         if not is_slow:
             largest = LARGEST.get(kind(device), LARGEST_ELSEWHERE)

@@ -9,10 +9,11 @@ from ..values import OTHER_ACCELERATORS, Check
 
 BOTH, GPU = ("cuda", "cpu"), ("cuda",)
 EVERY = (*BOTH, *OTHER_ACCELERATORS)
-"""All devices, Intel's and Apple's GPUs included: for checks that need neither CUDA's own calls nor
-float64 on the device."""
+"""The value of `on` for checks that need neither CUDA's own calls nor float64 on the device, so
+that they also run on Intel's and Apple's GPUs.
+"""
 OF_HOST = ("host:auto", "host:cuda", "host:xpu", "host:mps")
-"""For checks that run once, before any GPU is tested."""
+"""The value of `on` for checks that run once, before any GPU is tested."""
 AGAIN = (
     "run the check again; if it fails again, look for Xid and ECC in `dmesg`, and try another build"
 )

@@ -124,7 +124,7 @@ def wrong(received: Any, exact: Any, limit: Any = None) -> str:
         is_wrong = (raw(received) != raw(exact)).any(1)
     else:
         error = (received.to(exact.dtype) - exact).abs()
-        # This form also counts NaN as too far off.
+        # Written this way, the comparison counts NaN as wrong too.
         is_wrong = ~(error <= limit.to(received.device))
     wrong_places = is_wrong.nonzero().reshape(-1).tolist()
     if not wrong_places:

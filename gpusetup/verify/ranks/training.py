@@ -258,7 +258,7 @@ def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) ->
         # the difference relative to the largest number.
         size = max(1.0, float(exact.abs().max().item()))
         error = greatest_difference / size
-        # This form also counts NaN as too far off.
+        # Written this way, the comparison counts NaN as wrong too.
         if not error <= limit:
             return f"{name} is off by {error:.2g} (limit {limit:g})"
     return ""
