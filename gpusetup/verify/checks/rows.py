@@ -10,8 +10,7 @@ from ..values import OTHER_ACCELERATORS, Check
 BOTH, GPU = ("cuda", "cpu"), ("cuda",)
 EVERY = (*BOTH, *OTHER_ACCELERATORS)
 """The value of `on` for checks that need neither CUDA's own calls nor float64 on the device, so
-that they also run on Intel's and Apple's GPUs.
-"""
+that they also run on Intel's and Apple's GPUs."""
 OF_HOST = ("host:auto", "host:cuda", "host:xpu", "host:mps")
 """The value of `on` for checks that run once, before any GPU is tested."""
 AGAIN = (

@@ -1,4 +1,4 @@
-"""The first check: whether `import torch` works, and why not. Nothing imports torch before it."""
+"""The first check: whether `import torch` works and, if not, why. No check imports it earlier."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def libraries_load(_: str) -> Outcome:
         except OSError as problem:
             # The loader's message begins with the name of the missing file.
             missing_file = Path(str(problem).partition(":")[0]).name
-            # An image is not faulty because the driver is missing.
+            # A missing driver is not a fault of the image.
             if missing_file.startswith(OF_THE_DRIVER):
                 waiting += 1
             else:

@@ -127,8 +127,8 @@ class Turn:
         return memory[margin:end]
 
     def _in_layout(self, sent: Any) -> Any:
-        """If the call is to get a transposed tensor, the tensor as two columns of the same memory;
-        otherwise the tensor itself."""
+        """The tensor in the call's layout: as two columns of the same memory if it is to be
+        transposed, otherwise as it is."""
         if self.draw.layout != "transposed":
             return sent
         can_be_halved = len(sent) > 0 and len(sent) % 2 == 0
