@@ -144,7 +144,7 @@ class InstallAnswer(Frozen):
 
 class CheckAnswer(Frozen):
     """One check of verify. The folder `verify/` does not import this package, so this type repeats
-    the fields that it prints."""
+    the fields that verify prints."""
 
     name: str
     device: str

@@ -74,8 +74,9 @@ class ChildTask(NamedTuple):
 
     @property
     def environment(self) -> Environment:
-        """The environment variables that must be set before torch starts. A CPU gets none of
-        cuBLAS's variables, which only matter on a GPU, so that it needs no new process."""
+        """The environment variables that must be set before torch starts. On a CPU, cuBLAS's
+        variables are left out, because they matter only on a GPU and would require a new process.
+        """
         on_gpu = kind(self.subject) == "cuda"
         variables = []
         for name, value in self.check.environment:
