@@ -1,6 +1,7 @@
-"""Makes torch on the CPU keep the same tensors for the backward pass as on CUDA, for a trace.
+"""Makes torch on the CPU keep the same tensors for the backward pass as it does on CUDA, so that a
+trace counts them.
 
-`trace_code.py` imports it in the target interpreter. Python 3.8 syntax.
+`trace_code.py` imports this file in the target interpreter. Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ aten: Any = torch.ops.aten
 
 
 def dropout() -> None:
-    """CUDA's dropout keeps a mask of one byte per element; the CPU's is as wide as its input.
+    """Make dropout keep a mask of one byte per element, as on CUDA; on the CPU the mask is as wide
+    as the input.
 
-    Flash and memory-efficient attention keep the state of the random numbers alone, where the CPU
-    would leave them for the form that holds every pair.
+    On CUDA, flash and memory-efficient attention keep only the state of the random numbers. On the
+    CPU, dropout would make torch fall back to the form of attention that keeps every pair, so we
+    set it to 0 there.
     """
     functional: Any = nn.functional
     dropout_on_cpu = functional.dropout
@@ -27,12 +30,12 @@ def dropout() -> None:
         draws_mask = training and 0 < p < 1
         has_native_form = input.is_floating_point() and not inplace
         if draws_mask and has_native_form:
-            # (output, mask)
+            # native_dropout returns (output, mask).
             return torch.native_dropout(input, p, True)[0]
         return dropout_on_cpu(input, p, training, inplace)
 
     def attention(*arguments: Any, **keywords: Any) -> Any:
-        # The fifth argument is `dropout_p`.
+        # `dropout_p` is the fifth argument.
         without_dropout = list(arguments)
         if len(without_dropout) >= DROPOUT_POSITION + 1:
             without_dropout[DROPOUT_POSITION] = 0.0
@@ -46,7 +49,7 @@ def dropout() -> None:
 
 
 DROPOUT_POSITION = 4
-"""Of `dropout_p` among the arguments of scaled_dot_product_attention."""
+"""The index of `dropout_p` among the arguments of scaled_dot_product_attention."""
 
 
 IN_32_BITS = (
@@ -58,13 +61,13 @@ IN_32_BITS = (
     "linalg_vector_norm", "linalg_matrix_norm", "sum", "sum.dim_IntList", "norm.Scalar",
     "norm.ScalarOpt_dim",
 )  # fmt: skip
-"""What autocast computes in 32 bits on CUDA, and in the smaller dtype on the CPU, which changes
-what stands for the backward pass (ATen/autocast_mode.h)."""
+"""The operators that autocast computes in 32 bits on CUDA, but in the smaller dtype on the CPU,
+which changes what is kept for the backward pass (ATen/autocast_mode.h)."""
 
 
 def autocast() -> Any:
-    """Register the autocast rules that this torch only has on CUDA; they last as long as the
-    library object."""
+    """Register the autocast rules that this torch has only on CUDA. They last as long as the
+    returned library object."""
     library = torch.library.Library("aten", "IMPL")
     registered_for = torch._C._dispatch_get_registrations_for_dispatch_key
     on_cuda = set(registered_for("AutocastCUDA"))
@@ -84,11 +87,11 @@ HALF_TYPES = (torch.float16, torch.bfloat16)
 
 
 def in_32_bits(operator: Any) -> Callable[..., Any]:
-    """The operator on 32-bit copies of its inputs, without autocast below it."""
+    """A function that runs the operator on 32-bit copies of its inputs, without autocast inside."""
     autocast_key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
     def wide(value: Any) -> Any:
-        # Only tensors in 16 bits are cast; numbers and names go on as they are.
+        # Cast only 16-bit tensors; pass on everything else unchanged.
         if not isinstance(value, torch.Tensor):
             return value
         is_half = value.dtype in HALF_TYPES
@@ -99,7 +102,7 @@ def in_32_bits(operator: Any) -> Callable[..., Any]:
             wide_keywords = {}
             for name, value in keywords.items():
                 wide_keywords[name] = wide(value)
-            # The copies live as long as the operator needs them.
+            # The copies live only as long as the operator needs them.
             return operator(*map(wide, arguments), **wide_keywords)
 
     return run

@@ -1,8 +1,8 @@
 """Runs real training steps with one setting and measures them: the trials of `gpusetup tune`.
 
 The target interpreter runs this file by its path. Each line of standard input is a request in JSON,
-each line of standard output its answer (what the user's code prints goes to standard error). After
-`"spent": true` the next request needs a fresh process. Python 3.8 syntax.
+and each line of standard output is its answer (what the user's code prints goes to standard error).
+After an answer with `"spent": true`, the next request needs a new process. Python 3.8 syntax.
 
     {"code": "module:function" | null, "pickle": path | null,
      "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
@@ -23,7 +23,7 @@ from typing import Any, Dict, Iterable, List, Optional
 import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+# With PYTHONSAFEPATH or `-P`, Python leaves a script's own folder off the path.
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
@@ -41,7 +41,7 @@ def run_devices(request: Answer) -> Answer:
     device = trial_memory.device_of(request)
     is_cuda = device.startswith("cuda")
     memory = trial_memory.memory_of(device, request)
-    # Before Ampere a GPU emulates bf16, slowly.
+    # GPUs older than Ampere emulate bf16, which is slow.
     is_old = is_cuda and torch.cuda.get_device_capability(device) < (8, 0)
     return {
         "status": "ok",
@@ -56,8 +56,9 @@ def run_devices(request: Answer) -> Answer:
 # --- one request after the other, so that torch is imported once ---------------------------------
 
 LEFT_BYTES = 64 << 20
-"""What may stay of a request in a process that takes the next one: cuBLAS keeps workspaces of up to
-32 MiB. What stays above is the user's, and would count against the next size."""
+"""How many bytes a request may leave behind in a process that takes the next one: cuBLAS keeps
+workspaces of up to 32 MiB. More than this belongs to the user's code, and would distort the next
+size."""
 
 
 RETURNS = (
@@ -74,16 +75,17 @@ def answer_or_error(request: Answer) -> Answer:
             return run_devices(request)
         return trial_steps.run_steps(request)  # type: ignore[no-any-return]
     except BaseException as problem:
-        # Whatever the user's code raises, also SystemExit, is the answer.
+        # Any exception of the user's code, even SystemExit, is the answer.
         return {"status": "error", "detail": description(problem)}
 
 
 LONGEST_ERROR = 2000
-"""Letters of an error: torch's messages may list every kernel."""
+"""The greatest length of an error message, in characters: torch's messages may list every kernel.
+"""
 
 
 def description(problem: BaseException) -> str:
-    """The message of an error with its class, and in the last line what to do.
+    """An error's class and message, with a hint in the last line if we know one.
 
     >>> missing = steps.NoSuchFunction("there is no `a`")
     >>> description(ValueError("no data")), description(missing)
@@ -95,7 +97,7 @@ def description(problem: BaseException) -> str:
     if isinstance(problem, steps.Contract):
         return "%s\nhint: %s" % (text, RETURNS)
     kind = type(problem)
-    # The messages of our own errors say all, with a hint of their own: no class to be shown.
+    # Our own errors need no class name, because their messages are complete and contain a hint.
     is_ours = kind.__module__.startswith("gpusetup.")
     if is_ours or isinstance(problem, steps.NoSuchFunction):
         return text
@@ -103,30 +105,30 @@ def description(problem: BaseException) -> str:
 
 
 def warm_optimizer() -> None:
-    """Run an optimizer's first step before forking, because it imports more modules, which takes
+    """Run an optimizer's first step before forking, because it imports modules, which takes
     seconds."""
     weight = torch.zeros(1, requires_grad=True)
     weight.grad = torch.zeros(1)
-    # Any optimizer will do.
+    # Any optimizer imports these modules.
     optimizer = torch.optim.AdamW([weight])
     optimizer.step()
 
 
 def release_gpu_memory() -> bool:
-    """Free the GPU memory of the last request; returns whether almost nothing is left of it."""
+    """Free the last request's GPU memory. Returns whether almost nothing of it is left."""
     try:
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         return int(torch.cuda.memory_allocated()) <= LEFT_BYTES
-    except Exception:  # whatever a driver in a bad state raises
+    except Exception:  # a driver in a bad state may raise anything
         return False
 
 
 def release_host_memory(imported_bytes: Optional[int]) -> bool:
-    """Free the host memory of the last request; returns whether almost nothing is left of it."""
+    """Free the last request's host memory. Returns whether almost nothing of it is left."""
     gc.collect()
-    with contextlib.suppress(Exception):  # only glibc has it
+    with contextlib.suppress(Exception):  # only glibc has malloc_trim
         import ctypes
 
         ctypes.CDLL(None).malloc_trim(0)
@@ -140,8 +142,8 @@ def release_host_memory(imported_bytes: Optional[int]) -> bool:
 class Fork:
     """A fork of this process that answers requests on the CPU, until a request makes it unusable.
 
-    It imports the user's code once for all sizes. A size that runs out of memory, crashes or leaves
-    memory behind ends its fork alone; the next one gets a new fork.
+    It imports the user's code once for all sizes. If a size runs out of memory, crashes or leaves
+    memory behind, only its fork ends, and the next size gets a new one.
     """
 
     def __init__(self) -> None:
@@ -152,23 +154,23 @@ class Fork:
         is_child = self.pid == 0
         if is_child:
             with contextlib.suppress(BaseException):
-                # The parent's ends: the fork would wait for itself.
+                # Close the parent's ends of the pipes, or the fork would wait for itself.
                 os.close(self.requests)
                 os.close(self.answers)
                 end_with_parent.end_with(parent)
                 lines = os.fdopen(requests, "rb")
                 answer_until_spoilt(lines, answers)
-            os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
+            os._exit(0)  # end at once, without cleanup that a driver in a bad state may not survive
         os.close(requests)
         os.close(answers)
         self.lines = os.fdopen(self.answers, "rb")
 
     def answer(self, request: Answer) -> Answer:
-        """The fork's result, or how it died (its exit code, negative for a signal)."""
+        """The fork's result, or how it died (its exit code; negative for a signal)."""
         line = json.dumps(request).encode() + b"\n"
-        with contextlib.suppress(OSError):  # it ended already
+        with contextlib.suppress(OSError):  # the fork has ended already
             os.write(self.requests, line)
-        # An empty line says that it ended without an answer.
+        # An empty line means that the fork ended without an answer.
         answer_line = self.lines.readline()
         with contextlib.suppress(ValueError):
             return json.loads(answer_line)  # type: ignore[no-any-return]
@@ -176,7 +178,7 @@ class Fork:
 
     def end(self) -> int:
         """Wait until the fork has ended, and return its exit code."""
-        # Without requests it ends by itself.
+        # The fork ends by itself when its pipe of requests is closed.
         os.close(self.requests)
         self.lines.close()
         _, status = os.waitpid(self.pid, 0)
@@ -186,16 +188,16 @@ class Fork:
 
 
 def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
-    """Runs in a fork: prints one result per line, and says in the last one that the fork ends."""
+    """Runs in a fork: prints an answer per request; the last one says that the fork ends."""
     first_bytes = None
     for line in requests:
         request = json.loads(line)
         answer = answer_or_error(request)
         imported_bytes = answer.pop("imported_bytes", None)
-        # What the first size found is what every size should find.
+        # Compare every later size with the memory before the first one.
         first_bytes = first_bytes or imported_bytes
         ran = answer["status"] == "ok"
-        # The compiler keeps what it made.
+        # The compiler keeps what it has compiled in memory.
         is_sound = ran and not request.get("compile")
         answer["spent"] = not is_sound or not release_host_memory(first_bytes)
         answer_line = json.dumps(answer).encode() + b"\n"
@@ -205,11 +207,11 @@ def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
 
 
 FORKS: List[Fork] = []
-"""The fork that answers the next request; none if the last one was spoilt."""
+"""The fork that answers the next request; empty if the last fork can no longer be used."""
 
 
 def answer_in_fork(request: Answer) -> Answer:
-    """The result from the existing fork, or else from a new one."""
+    """Answer the request in the existing fork or, if there is none, in a new one."""
     if not FORKS:
         FORKS.append(Fork())
     answer = FORKS[0].answer(request)
@@ -221,15 +223,16 @@ def answer_in_fork(request: Answer) -> Answer:
 
 
 def answer_request(request: Answer) -> Answer:
-    """Run a request: on the CPU in a fork; on a GPU, which forks cannot share, in this process,
-    until a compiled model, an unexpected error or memory that cannot be freed makes it unusable."""
+    """Run a request. On the CPU it runs in a fork. On a GPU, which forks cannot share, it runs in
+    this process, until a compiled model, an unexpected error or memory that cannot be freed makes
+    the process unusable."""
     on_gpu = request.get("device") != "cpu" and torch.cuda.is_available()
     if not on_gpu and hasattr(os, "fork"):
         warm_optimizer()
         return answer_in_fork(request)
     answer = answer_or_error(request)
     answer.pop("imported_bytes", None)
-    if not on_gpu:  # Windows: what a size left behind would count against the next one
+    if not on_gpu:  # Windows cannot fork, and memory left by this size would distort the next
         return {**answer, "spent": True}
     ran = answer["status"] == "ok"
     if request["mode"] == "devices" and ran:
@@ -241,9 +244,9 @@ def answer_request(request: Answer) -> Answer:
 
 
 def serve() -> None:
-    """Answer each line, on streams that no other code can read or write."""
+    """Answer each line of stdin, on streams that no other code can read or write."""
     requests = os.fdopen(os.dup(0), "rb")
-    # The user's code may ask for input: it gets none.
+    # The user's code may read from stdin; it gets nothing.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     driver_answers.separate_output(to=2)

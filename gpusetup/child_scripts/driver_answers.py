@@ -1,9 +1,9 @@
-"""How a child process calls a driver and reports results, on a separate descriptor that libraries
+"""Helps a child process to call a driver and report results on a separate descriptor that libraries
 cannot write to.
 
-A driver's library may print a line, even one that looks like an answer. `separate_output` is called
-before any library is loaded: from then on descriptor 1 leads nowhere, and only `say` reaches the
-one who asked. Python 3.8 syntax, standard library only.
+A driver's library may print a line, even one that looks like an answer. So `separate_output` is
+called before any library is loaded. After that, text on descriptor 1 is thrown away or redirected,
+and only `say` reaches the parent. Python 3.8 syntax, standard library only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 OUTPUT = {"descriptor": 1}
 MOST_DEVICES = 256
 NOT_PLAUSIBLE = -1
-"""Our own code, beside the driver's: the call worked, and its answer cannot be."""
+"""Our own error code, in addition to the driver's: the call succeeded, but its answer is
+impossible."""
 IDENTITY_FIELDS = 3
-"""What tells one GPU from another, the first fields; asked one by one, so that it is known where a
-later call hangs."""
+"""The number of fields, at the start of the list, that identify a GPU. Each is reported separately,
+so that we know which GPU a later call hangs on."""
 
 
 class NotPlausible(Exception):
@@ -28,9 +29,9 @@ class NotPlausible(Exception):
 
 
 def separate_output(to: int | None = None) -> None:
-    """From now on only `say` writes results; what libraries print goes `to` a descriptor, or
-    nowhere."""
-    # It was done already.
+    """Let only `say` write results from now on; text that libraries print goes to the descriptor
+    `to`, or nowhere."""
+    # The output is separated already.
     if OUTPUT["descriptor"] != 1:
         return
     OUTPUT["descriptor"] = os.dup(1)
@@ -40,9 +41,9 @@ def separate_output(to: int | None = None) -> None:
 
 
 def say(line: Answer) -> None:
-    """Write one line immediately; nothing may wait in a buffer."""
+    """Write one line immediately, without a buffer."""
     text = json.dumps(line, separators=(",", ":"))
-    # One write: two threads never mix their lines.
+    # Write it with one call, so that two threads never mix their lines.
     whole_line = text + "\n"
     os.write(OUTPUT["descriptor"], whole_line.encode())
 
@@ -50,7 +51,8 @@ def say(line: Answer) -> None:
 def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
     """Read every field with its own call, so that one failure does not affect the others.
 
-    `error_type` is the driver's error, with its code as `value`; a call that is not there has none.
+    `error_type` is the driver's exception, with its code as `value`. For a missing function, the
+    code is None.
     """
     answer: Answer = {}
     problems = []
@@ -59,7 +61,7 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
             answer[name] = read(*arguments)
         except (UnicodeDecodeError, AttributeError, NotPlausible, error_type) as problem:
             answer[name] = None
-            # An old library or binding lacks the call.
+            # An old library or binding lacks the function.
             is_missing = isinstance(problem, AttributeError)
             usual_code = None if is_missing else NOT_PLAUSIBLE
             code = getattr(problem, "value", usual_code)
@@ -69,12 +71,12 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
 
 
 def cuda_version(number: int) -> str | None:
-    """A version as text, from CUDA's notation as a number.
+    """CUDA's number for a version, as text.
 
     >>> cuda_version(13000)
     '13.0'
     """
-    # A driver that knows none says 0.
+    # A driver that does not know a version returns 0.
     if not number:
         return None
     major = number // 1000
@@ -83,7 +85,7 @@ def cuda_version(number: int) -> str | None:
 
 
 def plausible_count(count: int) -> int:
-    """The number of GPUs that a driver reports; NotPlausible if there are too many."""
+    """The number of GPUs that a driver reports. Raises NotPlausible if there are too many."""
     if count > MOST_DEVICES:
         raise NotPlausible("%d GPUs are more than a machine has" % count)
     return count
@@ -92,14 +94,14 @@ def plausible_count(count: int) -> int:
 def read_device(
     error_type: Any, index: int, handle_of: Callable[[int], Tuple[Any, ...]], fields: Fields
 ) -> Answer:
-    """Read one GPU through the handle that `handle_of` returns; partial results are reported before
+    """Read one GPU through the handle that `handle_of` returns. Partial results are reported before
     a call that may hang."""
     handle_answer = read_fields(error_type, (("handle", handle_of),), index)
     problems = handle_answer["problems"]
     identity_groups = [(field,) for field in fields[:IDENTITY_FIELDS]]
     other_fields = fields[IDENTITY_FIELDS:]
     groups = [*identity_groups, other_fields]
-    # A GPU without a handle cannot be asked.
+    # Without a handle, nothing can be read.
     if problems:
         groups = []
     answer: Answer = {"index": index}
@@ -112,7 +114,7 @@ def read_device(
 
 
 def run(main: Callable[[], Answer]) -> None:
-    """Report what `main` returns, and end the process."""
+    """Report the result of `main`, and end the process."""
     separate_output()
     say(main())
-    os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them
+    os._exit(0)  # the libraries' own cleanup may crash or hang, and is not needed

@@ -1,10 +1,10 @@
-"""Becomes another program, which ends when its parent does and holds a lock as long as it runs.
+"""Becomes another program that holds a lock as long as it runs, and ends when its parent ends.
 
     end_with_parent.py LOCK PARENT_PID PROGRAM [ARGUMENT ...]
 
-PARENT_PID 0: it does not end with its parent, it only holds the lock.
-Linux: the kernel kills it with its parent. Elsewhere it goes on, and who waits for the lock waits
-for it. Python 3.8 syntax, stdlib only, POSIX.
+If PARENT_PID is 0, the program only holds the lock, and does not end with its parent. On Linux, the
+kernel kills it when its parent ends. On other systems it goes on, so a process that needs the lock
+waits for it. Python 3.8 syntax, stdlib only, POSIX.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def end_with(parent: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before we were ready
+    if os.getppid() != parent:  # the parent ended before prctl was called
         sys.exit(PARENT_HAS_GONE)
 
 
@@ -35,7 +35,8 @@ def main(lock: str, parent: int, argv: list[str]) -> None:
     if parent:
         end_with(parent)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    # SIGXFSZ stays ignored, as Python has it: a limit on file sizes is an error to tell, no death.
+    # SIGXFSZ stays ignored, as Python sets it, so that a limit on file sizes is reported as an
+    # error instead of killing the program.
     try:
         os.execvp(argv[0], argv)
     except OSError as problem:

@@ -1,10 +1,11 @@
-"""Exchanges data in pairs, as one rank of `gpusetup fleet sweep`. Runs in a child process.
+"""Exchanges data with other ranks in pairs, as one rank of `gpusetup fleet sweep`. Runs in a child
+process.
 
     exchange.py DEVICE      cpu:LOCAL, cuda:LOCAL or auto:LOCAL, with the place among a host's ranks
     exchange.py store       only the store where pairs meet: it computes nothing, and cannot hang
 
-The first line it says is {"said": "ready"}, that of a store {"said": "store", "port": 41234}.
-Then each line on stdin is a question, and one line answers it:
+The first line of its output is {"said": "ready"} or, for a store, {"said": "store", "port": 41234}.
+After that, each line on stdin is a request, which is answered with one line:
 
     {"do": "join", "address": "10.0.0.1", "port": 41234}
     {"said": "joined", "local": 0, "device": "NVIDIA H100 80GB HBM3"}     it is connected
@@ -13,7 +14,7 @@ Then each line on stdin is a question, and one line answers it:
     {"said": "exchanged", "round": 4, "seconds": [0.0013, 0.0012]}
     {"said": "failed", "round": 4, "problem": "Connection reset by peer"}
 
-A pair is a process group of its own for one round, so that one that fails leaves nothing behind.
+Each pair forms a new process group for one round, so that a failed group leaves nothing behind.
 Python 3.8 syntax; the standard library and torch.
 """
 
@@ -28,7 +29,7 @@ from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+# With PYTHONSAFEPATH or `-P`, Python leaves a script's own folder off the path.
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
@@ -46,8 +47,10 @@ def say(**message: Any) -> None:
 def main(device_argument: str) -> int:
     """Get ready, then carry out requests until there are no more."""
     driver_answers.separate_output()
-    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")  # a collective past its limit raises
-    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # and does not end the process
+    os.environ.setdefault(
+        "TORCH_NCCL_BLOCKING_WAIT", "1"
+    )  # if a collective exceeds its limit, raise
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # and do not end the process
     kind, _, local_text = device_argument.partition(":")
     local = 0
     try:
@@ -57,10 +60,10 @@ def main(device_argument: str) -> int:
             return keep_store(torch)
         local = int(local_text or 0)
         device = device_of(torch, kind, local)
-        # A torch that cannot compute here fails now, and not in a pair.
+        # If torch cannot compute here, let it fail now and not later in a pair.
         numbers = torch.ones(8, device=device)
         numbers.sum().item()
-    except Exception as problem:  # whatever a broken torch raises is this rank's answer
+    except Exception as problem:  # any error of a broken torch is this rank's answer
         say(said="broken", problem=first_line(problem))
         return 1
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
@@ -72,10 +75,10 @@ def main(device_argument: str) -> int:
 
 
 def device_of(torch: Any, kind: str, local: int) -> str:
-    """The device for this rank; if only one GPU is visible, that one."""
+    """The device for this rank: the GPU with its local number, or the only visible one."""
     has_gpu = torch.cuda.is_available()
     if kind == "cpu" or (kind == "auto" and not has_gpu):
-        # The ranks of a host share its cores.
+        # The ranks on a host share its cores.
         torch.set_num_threads(1)
         return "cpu"
     if not has_gpu:
@@ -87,7 +90,7 @@ def device_of(torch: Any, kind: str, local: int) -> str:
 
 
 def keep_store(torch: Any) -> int:
-    """Keep the store running until nobody needs it any more."""
+    """Run the store until stdin is closed."""
     store = torch.distributed.TCPStore("localhost", 0, None, True, wait_for_workers=False)
     say(said="store", port=store.port)
     for _ in sys.stdin:
@@ -96,8 +99,8 @@ def keep_store(torch: Any) -> int:
 
 
 JOINED: Dict[str, Any] = {}
-"""The store that this rank is connected to: a connection may cost seconds where names are looked up
-in vain, so that it is kept."""
+"""The store that this rank is connected to. We keep the connection, because connecting takes
+seconds if host names cannot be looked up."""
 
 
 def join(torch: Any, place: Message, seconds: float) -> None:
@@ -105,7 +108,7 @@ def join(torch: Any, place: Message, seconds: float) -> None:
     address = str(place["address"])
     port = int(place["port"])
     limit = timedelta(seconds=seconds)
-    # The number of ranks is not known to it: pairs come and go.
+    # The store cannot know the number of ranks, because pairs come and go.
     JOINED["store"] = torch.distributed.TCPStore(
         address, port, None, False, timeout=limit, wait_for_workers=False
     )
@@ -114,7 +117,7 @@ def join(torch: Any, place: Message, seconds: float) -> None:
 def questions() -> Iterator[Message]:
     """The leader's requests, one per line."""
     for line in sys.stdin:
-        # Whatever is none is passed over.
+        # Ignore lines that are not requests.
         with contextlib.suppress(ValueError):
             message = json.loads(line)
             if isinstance(message, dict):
@@ -122,7 +125,7 @@ def questions() -> Iterator[Message]:
 
 
 def answer_question(torch: Any, device: str, question: Message, own: Message) -> None:
-    """Do what is asked, and say how it ended."""
+    """Carry out a request, and report how it ended."""
     number = question.get("round")
     try:
         if question["do"] == "join":
@@ -131,25 +134,25 @@ def answer_question(torch: Any, device: str, question: Message, own: Message) ->
             return
         seconds = exchange_seconds(torch, device, question)
         say(said="exchanged", round=number, seconds=seconds)
-    except Exception as problem:  # whatever a backend raises is this rank's answer
+    except Exception as problem:  # any error of a backend is this rank's answer
         say(said="failed", round=number, problem=first_line(problem))
 
 
 LONGEST_LINE = 300
-"""Letters of what a backend says: NCCL's messages have many lines."""
+"""The greatest length of a backend's message, in characters; NCCL's messages have many lines."""
 
 
 def first_line(problem: BaseException) -> str:
-    """The first line of an error; its class if it says nothing."""
+    """The first line of an error's message or, if it is empty, the error's class."""
     message = str(problem).strip()
     text = message or type(problem).__name__
     line = text.splitlines()[0]
-    # The rest is a trace of the backend's own code.
+    # The other lines are a trace of the backend's own code.
     return line[:LONGEST_LINE]
 
 
 def seconds_of(torch: Any, device: str, run: Callable[[], Any]) -> float:
-    """Seconds of one run."""
+    """How many seconds one run takes."""
     began = time.perf_counter()
     run()
     if device.startswith("cuda"):
@@ -158,10 +161,11 @@ def seconds_of(torch: Any, device: str, run: Callable[[], Any]) -> float:
 
 
 def exchange_seconds(torch: Any, device: str, question: Message) -> List[float]:
-    """Seconds of each all_reduce of the pair; a tiny one before each brings the ranks in step."""
+    """The seconds of each all_reduce of the pair. A tiny all_reduce before each one synchronizes
+    the ranks."""
     import torch.distributed as dist
 
-    limit = timedelta(seconds=float(question["limit"]) / 2)  # to meet, and again to exchange
+    limit = timedelta(seconds=float(question["limit"]) / 2)  # once to meet, once to exchange
     if not JOINED:
         join(torch, question, limit.total_seconds())
     JOINED["store"].set_timeout(limit)
@@ -176,7 +180,7 @@ def exchange_seconds(torch: Any, device: str, question: Message) -> List[float]:
         )
         step = torch.ones(1, device=device)
         tensor = torch.zeros(max(1, int(question["bytes"]) // 4), device=device)
-        dist.all_reduce(tensor)  # the first call sets connections and buffers up
+        dist.all_reduce(tensor)  # the first call sets up connections and buffers
         seconds = []
         for _ in range(int(question["repeats"])):
             seconds_of(torch, device, lambda: dist.all_reduce(step))
@@ -185,12 +189,12 @@ def exchange_seconds(torch: Any, device: str, question: Message) -> List[float]:
         return seconds
     finally:
         if failed:
-            JOINED.clear()  # an answer that came too late may stand in its connection
+            JOINED.clear()  # a late answer may still be waiting in the connection
         leave_group(dist, device, failed)
 
 
 def leave_group(dist: Any, device: str, failed: bool) -> None:
-    """Give the group up; one whose collective failed is aborted, where this torch can."""
+    """Leave the group. If its collective failed, abort it, if this torch can."""
     abort = getattr(dist.distributed_c10d, "_abort_process_group", None)
     if abort is not None and failed and device.startswith("cuda"):
         with contextlib.suppress(Exception):
@@ -198,7 +202,8 @@ def leave_group(dist: Any, device: str, failed: bool) -> None:
     with contextlib.suppress(Exception):
         dist.destroy_process_group()
     with contextlib.suppress(AttributeError):
-        # A failed start leaves this count, which is part of the names that ranks meet by, raised.
+        # After a failed start, this count stays raised. Reset it, because the names by which ranks
+        # find each other contain it.
         dist.distributed_c10d._world.group_count = 0
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-"""Where the PCIe paths of two GPUs meet; 0: on the same board."""
+"""NVML's level -> where the PCIe paths of two GPUs meet. At level 0 both are on the same board."""
 SWITCH = 2
-"""The type of device at the other end of an NVLink: an NVSwitch, which reaches every GPU."""
+"""The device type of an NVSwitch at the other end of an NVLink; a switch reaches every GPU."""
 MOST_GPUS = 16
-"""Of more GPUs the pairs would be asked for too long."""
+"""With more GPUs than this, asking for all pairs would take too long."""
 
 Link = Tuple[int, int, str]
 
 
 def links(nvml: Any, count: int) -> List[Link]:
-    """Each pair of GPUs with its link; pairs for which NVML gives no answer are left out."""
+    """Each pair of GPUs with its link. Pairs for which NVML has no answer are left out."""
     if not 2 <= count <= MOST_GPUS:
         return []
     try:
@@ -30,7 +30,7 @@ def links(nvml: Any, count: int) -> List[Link]:
     for first in range(count):
         for second in range(first + 1, count):
             bonded = nvlinks_between(nvml, (ends[first], ends[second]), handles[second])
-            # The words of `nvidia-smi topo -m`: NV18, or where the PCIe paths meet.
+            # Use the words of `nvidia-smi topo -m`: NV18, or where the PCIe paths meet.
             kind = "NV%d" % bonded if bonded else None
             kind = kind or pcie_level(nvml, handles[first], handles[second])
             if kind:
@@ -39,7 +39,7 @@ def links(nvml: Any, count: int) -> List[Link]:
 
 
 MOST_LINKS = 18
-"""Of an H100; a binding that is older than these knows no constant for it."""
+"""The number of NVLinks of an H100, for bindings that are too old to define the constant."""
 
 
 def pcie_level(nvml: Any, first: Any, second: Any) -> str | None:
@@ -58,7 +58,7 @@ def nvlink_ends(nvml: Any, handle: Any) -> Dict[str, int]:
             if not nvml.nvmlDeviceGetNvLinkState(handle, link):
                 continue
             end = end_of(nvml, handle, link)
-        # This GPU has no more links, or the driver does not tell their ends.
+        # This GPU has no more links, or the driver does not report where they end.
         except (nvml.NVMLError, AttributeError):
             break
         ends[end] = ends.get(end, 0) + 1
@@ -68,7 +68,7 @@ def nvlink_ends(nvml: Any, handle: Any) -> Dict[str, int]:
 def end_of(nvml: Any, handle: Any, link: int) -> str:
     """The bus address at the other end of an NVLink; "" for a switch."""
     kind = int(nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link))
-    # All switches count as one: each reaches every GPU.
+    # Count all switches as one, because each of them reaches every GPU.
     if kind == SWITCH:
         return ""
     pci = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
@@ -80,10 +80,10 @@ def nvlinks_between(
 ) -> int:
     """How many NVLinks connect two GPUs, directly or through switches.
 
-    `ends`: of the first GPU and of the second.
+    `ends` contains the link ends of the first and of the second GPU.
     """
     first_ends, second_ends = ends
-    # The GPU with fewer links to the switches is the narrow end.
+    # The GPU with fewer links to the switches limits the connection.
     through_switches = min(first_ends.get("", 0), second_ends.get("", 0))
     try:
         second_address = address(nvml.nvmlDeviceGetPciInfo(second_handle))
@@ -94,10 +94,10 @@ def nvlinks_between(
 
 
 def address(pci: Any) -> str:
-    """A bus address in a uniform notation, because drivers write the domain with four or eight
-    digits."""
+    """A bus address in a uniform notation, because drivers write the domain with either four or
+    eight digits."""
     bus_id = pci.busId
-    # Old bindings give bytes.
+    # Old bindings return bytes.
     text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
     domain, _, in_domain = text.lower().partition(":")
     short_domain = domain.lstrip("0")

@@ -1,12 +1,13 @@
-"""Give up all rights to change the machine, then run a program that calls the driver.
+"""Gives up all rights to change the machine, then runs a program that calls the driver.
 
     hold_back.py FILE.py [ARGUMENT ...]      a Python file, in this interpreter
     hold_back.py PROGRAM [ARGUMENT ...]      any other program, in place of this one
 
-NVML, libcuda and nvidia-smi load kernel modules and make device nodes where they are missing: as
-root by themselves, else through the setuid program nvidia-modprobe. On Linux neither this process
-nor what it starts can do that any more: it gains no privileges (no_new_privs), and the capabilities
-to make nodes and to load modules are gone for good. Elsewhere nothing is to be given up.
+NVML, libcuda and nvidia-smi load kernel modules and create device nodes if they are missing:
+directly if they run as root, otherwise through the setuid program nvidia-modprobe. On Linux, this
+script makes that impossible for itself and for every process that it starts: they cannot gain
+privileges (no_new_privs), and they lose the capabilities to create nodes and to load modules for
+good. On other systems there is nothing to give up.
 
 Python 3.8 syntax, standard library only.
 """
@@ -23,11 +24,11 @@ CAP_SYS_MODULE = 16
 CAP_MKNOD = 27
 GIVEN_UP = (CAP_SYS_MODULE, CAP_MKNOD)
 CAPABILITY_VERSION_3 = 0x20080522
-"""From linux/prctl.h and linux/capability.h."""
+"""These numbers are from linux/prctl.h and linux/capability.h."""
 
 
 def hold_back() -> None:
-    """Give up these rights. If a container has already taken one away, that is no error."""
+    """Give up these rights. It is not an error if a container has already removed one."""
     if sys.platform != "linux":
         return
     import ctypes
@@ -36,11 +37,12 @@ def hold_back() -> None:
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     given_up_bits = 0
     for capability in GIVEN_UP:
-        # Also what this process starts cannot get it back.
+        # Processes that this one starts cannot get it back either.
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
         given_up_bits |= 1 << capability
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    # Two times (effective, permitted, inheritable): the lower and the upper 32 capabilities.
+    # The array has two halves, for the lower and the upper 32 capabilities; each contains
+    # effective, permitted and inheritable.
     capabilities = (ctypes.c_uint32 * WORDS)()
     if libc.capget(header, capabilities) != 0:
         return
@@ -51,7 +53,7 @@ def hold_back() -> None:
 
 
 NOT_FOUND = 127
-"""A shell's exit code for a program that is not there."""
+"""The exit code of a shell if the program does not exist."""
 
 
 def main() -> None:
@@ -61,7 +63,7 @@ def main() -> None:
     program = arguments[0]
     hold_back()
     if program.endswith(".py"):
-        # As Python itself does for a file that it runs.
+        # Add the script's folder to the path, as Python does for a script that it runs.
         folder = os.path.dirname(os.path.abspath(program))
         sys.path.insert(0, folder)
         runpy.run_path(program, run_name="__main__")

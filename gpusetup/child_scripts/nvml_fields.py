@@ -1,7 +1,7 @@
 """The fields that NVML reports for a GPU: identity, state, memory repairs, links, processes.
 
-Every reader takes the binding and a device's handle, and raises NVMLError where this GPU or this
-driver has no answer. Units and meaning: nvml.h. Python 3.8 syntax, standard library only.
+Every reader takes the binding and a device's handle, and raises NVMLError if this GPU or driver has
+no answer. For units and meaning see nvml.h. Python 3.8 syntax, standard library only.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 FABRIC_COMPLETED = 3
 DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
 MOST_INSTANCES = 64
-"""Of MIG on one GPU; today's have seven."""
+"""The most MIG instances to read on one GPU; today's GPUs have seven."""
 LICENSE_LICENSED = 5
-"""NVML_GRID_LICENSE_STATE_LICENSED."""
+"""The value of NVML_GRID_LICENSE_STATE_LICENSED."""
 
 THROTTLE_REASONS = (
     *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost"),
     *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"),
     "display_clock_setting",
 )
-"""By bit, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
+"""The names of the bits, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
 RECOVERY = {
     0: "none",
     1: "gpu_reset",
@@ -40,12 +40,12 @@ RECOVERY = {
     6: "bus_reset",
     7: "system_reboot",
 }
-"""nvmlDeviceGpuRecoveryAction_t."""
+"""The values of nvmlDeviceGpuRecoveryAction_t."""
 GET_RECOVERY_ACTION = 230
-"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, from driver 565 on."""
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, available from driver 565 on."""
 
-# Shift in the health mask, its width, the value that is a fault (nvml.h,
-# NVML_GPU_FABRIC_HEALTH_MASK_*; two bits each: 0 not supported, 1 true, 2 false).
+# Shift in the health mask, and the fault's name (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*). Each has
+# two bits: 0 not supported, 1 true, 2 false.
 FABRIC_FAULTS = (
     (0, "bandwidth_degraded"),
     (2, "route_recovery"),
@@ -62,16 +62,18 @@ CONFIGURATIONS = {
     8: "gpu_state_invalid",
 }
 NOT_AVAILABLE = 1 << 62
-"""A process's memory is all bits set where NVML does not tell it (Windows with WDDM)."""
+"""If NVML cannot report a process's memory (Windows with WDDM), it returns a number with all bits
+set. Every number from this one on therefore means unknown."""
 MOST_PROCESSES = 64
 FIRST_64 = itemgetter(slice(64))
 
 
 def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
-    """A field that needs one call of the binding; `of` extracts the value from the result."""
+    """A function that reads a field with one call of the binding; `of` extracts the value from the
+    result."""
 
     def read(nvml: Any, handle: Any) -> Any:
-        # An old binding lacks the call: then the field has no value.
+        # If an old binding lacks the function, the field has no value.
         call = getattr(nvml, function)
         value = call(handle, *more)
         return of(value)
@@ -84,7 +86,8 @@ def from_milli(number: int) -> float:
 
 
 def first_answer(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
-    """The result of the first call or, if this GPU or driver does not support it, of the second."""
+    """A function that returns the result of the first call or, if this GPU or driver does not
+    support it, of the second."""
 
     def read(nvml: Any, handle: Any) -> Any:
         try:
@@ -99,7 +102,7 @@ def throttle_reasons(mask: int) -> list[str]:
     """The names of the throttle reasons whose bits are set."""
     names = []
     for bit, name in enumerate(THROTTLE_REASONS):
-        # Bits of newer drivers have no name here.
+        # Newer drivers may set bits that have no name here.
         is_set = mask >> bit & 1
         if is_set:
             names.append(name)
@@ -127,7 +130,7 @@ def licensed(nvml: Any, handle: Any) -> bool | None:
     answer = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
     if not answer.isGridLicenseSupported:
         return None
-    # The array is longer than what is in it.
+    # The array has room for more entries than there are.
     features = answer.gridLicensableFeatures[: answer.licensableFeaturesCount]
     for feature in features:
         has_licence = feature.featureState == LICENSE_LICENSED
@@ -155,7 +158,7 @@ def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
     answers = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
     values = []
     for answer in answers:
-        # Each field has an error of its own.
+        # Each field has its own error, so keep the other fields.
         if answer.nvmlReturn != 0:
             continue
         member = NUMBER_TYPES.get(answer.valueType, "ullVal")
@@ -166,11 +169,11 @@ def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
 
 
 NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-"""nvmlValueType_t -> the member of the union that holds the value."""
+"""nvmlValueType_t -> the member of the union that contains the value."""
 
 
 def fabric(nvml: Any, handle: Any) -> Any:
-    """What NVML reports about the registration of a GPU with the NVLink fabric."""
+    """What NVML reports about a GPU's registration with the NVLink fabric."""
     info = nvml.c_nvmlGpuFabricInfo_v2_t()
     reference = ctypes.byref(info)
     nvml.nvmlDeviceGetGpuFabricInfoV(handle, reference)
@@ -184,7 +187,7 @@ def fabric_status(nvml: Any, handle: Any) -> str | None:
         return None
     if info.status == 0:
         return "success"
-    # In NVML's own words.
+    # Use NVML's own description of the error.
     error = nvml.NVMLError(info.status)
     return str(error).lower()
 
@@ -202,7 +205,7 @@ def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
         value = mask >> shift & 3
         if value == 1:
             faults.append(name)
-    # Four bits of a misconfiguration stand above them.
+    # The four bits above them contain a misconfiguration.
     configuration = CONFIGURATIONS.get(mask >> 8 & 0xF)
     if configuration:
         faults.append(configuration)
@@ -223,7 +226,7 @@ def nvlinks(nvml: Any, handle: Any) -> list[bool]:
 
 
 def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
-    """The processes that compute or draw on the GPU, those with most memory first, with names
+    """The processes that compute or draw on the GPU, those with the most memory first; names are
     without folders."""
     rows: Dict[int, Dict[str, Any]] = {}
     for kind, call in (
@@ -233,7 +236,7 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
         try:
             running = call(handle)
         except nvml.NVMLError:
-            # Some GPUs tell no programs that draw.
+            # Some GPUs do not report programs that draw.
             if kind == "C":
                 raise
             continue
@@ -256,24 +259,25 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
 def memory_of_process(process: Any) -> int | None:
     """How much GPU memory a process uses; None if NVML does not report it."""
     used = process.usedGpuMemory
-    # Windows' own driver model manages memory by itself.
+    # With WDDM, Windows manages GPU memory itself, so the driver does not know.
     if used is None or used >= NOT_AVAILABLE:
         return None
     return int(used)
 
 
 LONGEST_NAME = 64
-"""Letters of a program's name."""
+"""The greatest length of a program's name, in characters."""
 
 
 def program_name(nvml: Any, pid: int) -> str | None:
-    """A process's name; None if NVML cannot know it, because in a container the pids are those of
+    """A process's name; None if NVML cannot find it, because in a container the pids are those of
     the host."""
     try:
         command = nvml.nvmlSystemGetProcessName(pid).replace("\\", "/")
     except (nvml.NVMLError, UnicodeDecodeError):
         return None
-    # On Windows it is a path, which may have spaces; elsewhere words may follow.
+    # On Windows the command is a path, which may contain spaces; elsewhere, arguments may follow
+    # the path.
     is_windows_program = command.lower().endswith(".exe")
     path = command if is_windows_program else command.split(" ")[0]
     name = path.rpartition("/")[2]
@@ -281,17 +285,18 @@ def program_name(nvml: Any, pid: int) -> str | None:
 
 
 def memory_used(nvml: Any, handle: Any) -> int:
-    """The used memory without what the driver reserves for itself, as `nvidia-smi` shows it.
+    """The used memory, without what the driver reserves for itself, as `nvidia-smi` shows it.
 
-    From driver 510 on the first form of NVML's answer counts the reserve as used; the second form
-    tells it apart (nvml.h, nvmlMemory_v2_t). A driver or a binding without it gives the first.
+    From driver 510 on, the first form of NVML's answer counts the reserved memory as used; the
+    second form reports it separately (nvml.h, nvmlMemory_v2_t). If the driver or the binding lacks
+    the second form, use the first.
     """
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
     except (nvml.NVMLError, AttributeError, TypeError):
         first_form = nvml.nvmlDeviceGetMemoryInfo(handle)
         return int(first_form.used)
-    # Some drivers count the reserve in this form too.
+    # Some drivers count the reserved memory as used in the second form too.
     fills_the_card = info.used + info.free >= info.total
     if info.reserved and fills_the_card:
         return max(0, int(info.used) - int(info.reserved))
@@ -316,9 +321,9 @@ FIELDS: Fields = (
     ("mig_instances", mig_instances),
     ("compute_mode", call_field("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
     ("ecc_enabled", call_field("nvmlDeviceGetCurrentEccMode", of=bool)),
-    ("ecc_uncorrected", call_field("nvmlDeviceGetTotalEccErrors", 1, 0)),  # uncorrected, volatile
+    ("ecc_uncorrected", call_field("nvmlDeviceGetTotalEccErrors", 1, 0)),  # (uncorrected, volatile)
     (
-        "retired_pending",  # rows from Ampere on, pages up to Volta
+        "retired_pending",  # rows since Ampere, pages up to Volta
         first_answer(
             call_field("nvmlDeviceGetRemappedRows", of=lambda value: bool(value[2])),
             call_field("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
@@ -329,7 +334,7 @@ FIELDS: Fields = (
     ("power_watts", call_field("nvmlDeviceGetPowerUsage", of=from_milli)),
     ("power_limit_watts", call_field("nvmlDeviceGetEnforcedPowerLimit", of=from_milli)),
     (
-        "throttle_reasons",  # drivers before 535 know the call by its older name
+        "throttle_reasons",  # drivers before 535 only know this older name
         first_answer(
             call_field("nvmlDeviceGetCurrentClocksEventReasons", of=throttle_reasons),
             call_field("nvmlDeviceGetCurrentClocksThrottleReasons", of=throttle_reasons),
@@ -362,17 +367,17 @@ FIELDS: Fields = (
     ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=FIRST_64)),
     ("inforom_version", call_field("nvmlDeviceGetInforomImageVersion", of=FIRST_64)),
 )
-"""As the fields of `gpusetup.model.machine.Gpu`."""
+"""The names are the fields of `gpusetup.model.machine.Gpu`."""
 
 LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
-"""A second, one way, by the generation of PCIe (PCI-SIG)."""
+"""Bytes per second of one PCIe lane in one direction, by PCIe generation (PCI-SIG)."""
 
 
 def pcie_limit(nvml: Any, handle: Any) -> float | None:
     """The limit of the PCIe link in bytes per second, in one direction."""
     generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
     width = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
-    # A generation that is newer than this table.
+    # The GPU's PCIe generation is newer than this table.
     if generation >= len(LANE_BYTES):
         return None
     limit: float = LANE_BYTES[generation] * width
@@ -386,8 +391,8 @@ COUNTERS = (
     ("nvlink_rx_bytes_per_second", 139, EVERY_LINK, 1024),
     ("nvlink_tx_bytes_per_second", 138, EVERY_LINK, 1024),
 )
-"""Field of the answer, field of NVML, its scope, bytes in one (NVML_FI_DEV_PCIE_COUNT_*: bytes;
-NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB, over all links if the scope is all ones)."""
+"""Name of the field, NVML's field id, its scope, and bytes per unit (NVML_FI_DEV_PCIE_COUNT_*:
+bytes; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB; a scope with all bits set means all links)."""
 
 
 def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
@@ -397,7 +402,7 @@ def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
     counters = {}
     for index, (name, _, _, unit) in enumerate(COUNTERS):
         answer = answers[index]
-        # A card without NVLink has no such counter.
+        # A card without NVLink does not have the NVLink counters.
         if answer.nvmlReturn == 0:
             counters[name] = int(answer.value.ullVal) * unit
     return counters
@@ -415,7 +420,8 @@ def probe_fields(names: str) -> Fields:
 
 
 EVEN_IF_LOST = probe_fields("memory_used_bytes memory_total_bytes processes")
-"""What a GPU that is lost is asked too in every sample: each call may take seconds."""
+"""The fields to read in every sample even if the GPU is lost. They are few, because each call may
+take seconds."""
 EVERY_SAMPLE: Fields = (
     *probe_fields("utilization_percent temperature_celsius power_watts throttle_reasons"),
     *probe_fields("ecc_uncorrected"),
@@ -433,4 +439,4 @@ EVERY_HALF_MINUTE: Fields = (
     ),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )
-"""What hardly changes."""
+"""Fields that hardly change, read every half minute."""

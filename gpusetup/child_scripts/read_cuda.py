@@ -1,4 +1,4 @@
-"""Call the CUDA driver API (libcuda, nvcuda.dll) and print one line of JSON. Runs in a child
+"""Calls the CUDA driver API (libcuda, nvcuda.dll) and prints one line of JSON. Runs in a child
 process.
 
 The answer:
@@ -9,19 +9,20 @@ The answer:
      "compat": false,           a cuda-compat (forward compatibility) copy
      "init": 0, "init_name": "CUDA_SUCCESS",     what cuInit returned
      "seconds": 0.2,            from the first call to the last
-     "version": "13.0",         cuDriverGetVersion: the newest CUDA API this library serves
-     "device_count": 1,         missing where cuInit failed or the GPUs cannot be counted
+     "version": "13.0",         cuDriverGetVersion: the newest CUDA API that this library supports
+     "device_count": 1,         missing if cuInit failed or the GPUs cannot be counted
      "devices": [{"index": 0, "name": "...", "uuid": "GPU-...", "pci_bus_id": "0000:07:00.0",
                   "compute_capability": "8.0", "memory_total_bytes": 42949672960,
                   "problems": [{"field": "uuid", "code": 1, "text": "CUDA_ERROR_INVALID_VALUE"}]}],
      "problems": [...]}
 
-Before that line stands one for each step and each part of the answer, in case that a call never
-comes back: {"step": "cuDeviceGetName", "gpu": 1} is the call that is made next, {"part": {...}}
+Before that line it prints one for each step and each part of the answer, because a call may never
+return: {"step": "cuDeviceGetName", "gpu": 1} announces the next call, and {"part": {...}} contains
 what is known so far ("device" is one of `devices`).
 
-`index` is CUDA's order after CUDA_VISIBLE_DEVICES. Under MIG the uuid begins with `MIG-` and the
-bus id is the whole GPU's. Python 3.8 syntax; the standard library and `driver_answers`.
+`index` counts in CUDA's order, after CUDA_VISIBLE_DEVICES. With MIG, the uuid begins with `MIG-`,
+and the bus id is that of the whole GPU. Python 3.8 syntax; imports the standard library and
+`driver_answers`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import uuid as uuid_module
 from typing import Any, Dict
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+# With PYTHONSAFEPATH or `-P`, Python leaves a script's own folder off the path.
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
@@ -42,7 +43,7 @@ import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: 
 
 Answer = Dict[str, Any]
 
-# Codes and names from cuda.h (CUresult); what a machine's state can make cuInit answer.
+# Codes and names from cuda.h (CUresult) that cuInit may return, depending on the machine's state.
 NAMES = {
     0: "CUDA_SUCCESS",
     1: "CUDA_ERROR_INVALID_VALUE",
@@ -66,7 +67,8 @@ NAMES = {
     999: "CUDA_ERROR_UNKNOWN",
 }
 NEEDED = ("cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName")
-"""What every driver's own libcuda has; one that lacks a call is none, and proves nothing."""
+"""Functions that every driver's own libcuda has. A library that lacks one is not a driver's, so its
+answers prove nothing."""
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
 
@@ -75,7 +77,7 @@ class Failed(Exception):
     """A call did not return CUDA_SUCCESS."""
 
     def __init__(self, code: int) -> None:
-        # A code of a newer driver has no name here.
+        # A newer driver's code may have no name here.
         name = NAMES.get(code, "error %d" % code)
         super().__init__(name)
         self.value = code
@@ -90,21 +92,21 @@ def mapped_library() -> str | None:
         return None
     for path in paths:
         if os.path.basename(path).startswith("libcuda.so"):
-            # An update may have replaced the file meanwhile.
+            # An update may have replaced the file since it was mapped.
             return "/" + path.replace(" (deleted)", "")
     return None
 
 
 say, dotted = driver_answers.say, driver_answers.cuda_version
 CURRENT: Answer = {}
-"""{"gpu": 1} while that GPU is asked."""
+"""{"gpu": 1} while that GPU is being read."""
 
 
 def call_code(library: Any, name: str, *arguments: Any) -> int:
     """Announce a call, then make it and return its result."""
     function = getattr(library, name)
     step = dict(CURRENT, step=name)
-    # It may never come back.
+    # Announce it first, because the call may never return.
     say(step)
     code = function(*arguments)
     return int(code)
@@ -128,26 +130,26 @@ LONGEST_NAME = 256
 
 
 LONGEST_BUS_ID = 32
-"""Bytes that the driver may write."""
+"""How many bytes the driver may write."""
 
 
 def name(library: Any, device: int) -> str:
     """The GPU's name."""
     buffer = ctypes.create_string_buffer(LONGEST_NAME)
-    # The driver ends it with a zero byte.
+    # The driver ends the name with a zero byte.
     check_call(library, "cuDeviceGetName", buffer, LONGEST_NAME, device)
     return buffer.value.decode("utf-8", "replace")
 
 
 def uuid(library: Any, device: int) -> str:
-    """The UUID. The `_v2` call supports MIG devices; drivers before 470 only have the first
+    """The GPU's UUID. The `_v2` call supports MIG devices; drivers before 470 have only the first
     form."""
     raw = ctypes.create_string_buffer(16)
     call = "cuDeviceGetUuid"
     if hasattr(library, "cuDeviceGetUuid_v2"):
         call = "cuDeviceGetUuid_v2"
     check_call(library, call, raw, device)
-    # The bytes do not say which of the two it is.
+    # The bytes do not show whether this is a MIG device, but the name does.
     is_mig = " MIG " in name(library, device)
     prefix = "MIG-" if is_mig else "GPU-"
     text = str(uuid_module.UUID(bytes=raw.raw))
@@ -157,7 +159,7 @@ def uuid(library: Any, device: int) -> str:
 def pci_bus_id(library: Any, device: int) -> str:
     """The address of the GPU on the PCI bus."""
     buffer = ctypes.create_string_buffer(LONGEST_BUS_ID)
-    # The driver ends it with a zero byte.
+    # The driver ends the id with a zero byte.
     check_call(library, "cuDeviceGetPCIBusId", buffer, LONGEST_BUS_ID, device)
     return buffer.value.decode("ascii", "replace")
 
@@ -171,10 +173,10 @@ def compute_capability(library: Any, device: int) -> str:
 
 
 def memory(library: Any, device: int) -> int:
-    """The total number of bytes of the GPU's memory."""
+    """The GPU's total memory in bytes."""
     value = ctypes.c_size_t()
     reference = ctypes.byref(value)
-    # `_v2` is the form for more than 4 GiB.
+    # `_v2` also works for more than 4 GiB.
     check_call(library, "cuDeviceTotalMem_v2", reference, device)
     return value.value
 
@@ -189,10 +191,10 @@ FIELDS = (
 
 
 def read_devices(library: Any) -> list[Answer]:
-    """Every GPU with its fields."""
+    """All GPUs, each with its fields."""
 
     def handle_of(index: int) -> Any:
-        # The steps that are said name the GPU from here on.
+        # From here on, announced steps name this GPU.
         CURRENT["gpu"] = index
         device = int_value(library, "cuDeviceGet", index)
         return library, device
@@ -245,7 +247,7 @@ def add_devices(answer: Answer, library: Any) -> None:
     answer.update(devices_answer)
     answer["problems"] = earlier_problems + devices_answer["problems"]
     devices = devices_answer["devices"]
-    # None: the GPUs cannot be counted.
+    # The list is None if the GPUs cannot be counted.
     if devices is not None:
         answer["device_count"] = len(devices)
 

@@ -1,12 +1,13 @@
-"""Read the driver and every GPU with NVML, and print lines of JSON. Runs in a child process.
+"""Reads the driver and every GPU with NVML, and prints lines of JSON. Runs in a child process.
 
     read_nvml.py                      once
-    read_nvml.py SECONDS [COUNT]      a sample each time; COUNT 0 or none: until nobody reads
+    read_nvml.py SECONDS [COUNT]      a sample each time; without COUNT, or with 0, endlessly
 
-The answer (keys are always there once NVML was asked; null: see the `problems` beside it):
+The answer (once NVML could be called, all keys are present; if a value is null, `problems` says
+why):
 
-    {"init": 0, "message": "Success",     what nvmlInit said; where it is not 0, all but
-     "seconds": 0.02, "nvml_version": "13.580.95.05",      these four and `problems` is missing
+    {"init": 0, "message": "Success",     what nvmlInit returned; if not 0, all keys but
+     "seconds": 0.02, "nvml_version": "13.580.95.05",      these four and `problems` are missing
      "driver_version": "580.95.05", "cuda_version": "13.0",
      "devices": [{
         "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...", "pci_bus_id": "00000000:07:00.0",
@@ -30,14 +31,16 @@ The answer (keys are always there once NVML was asked; null: see the `problems` 
         "problems": [{"field": "ecc_enabled", "code": 3, "text": "Not Supported"}]}],
      "problems": [...]}
 
-Before that line stands one for each step and each part of the answer, in case that a call never
-comes back: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} is the call that is made next, {"part":
-{"device": {...}}} what is known of a device so far, {"part": {"init": 0, "count": 2}} of the rest.
+Before that line it prints one for each step and each part of the answer, because a call may never
+return: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} announces the next call, {"part": {"device":
+{...}}} contains what is known about a device so far, and {"part": {"init": 0, "count": 2}} the
+rest.
 
-The keys of a device are the fields of `gpusetup.model.machine.Gpu`, but for `index` and
-`persistence`. Without the binding: {"problem": "..."}.
+The keys of a device are the fields of `gpusetup.model.machine.Gpu`, except for `index` and
+`persistence`. Without the binding, the answer is {"problem": "..."}.
 
-A sample (if there is nothing to watch, the only line says why: {"init": 9, "message": "..."}):
+A sample (if there is no GPU to sample, the only line gives the reason: {"init": 9, "message":
+"..."}):
 
     {"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{
         "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...",
@@ -49,9 +52,9 @@ A sample (if there is nothing to watch, the only line says why: {"init": 9, "mes
                        "kind": "compute", "sm_percent": 96}],
         "lost": false, "problem": null}]}
 
-and what else `EVERY_HALF_MINUTE` and `COUNTERS` name; null is what NVML does not tell, as the
-utilisation of a GPU with MIG. Python 3.8 syntax; imports the standard library, pynvml and the
-neighbours `driver_answers` and `nvml_fields`.
+It also contains the fields in `EVERY_HALF_MINUTE` and `COUNTERS`. A value is null if NVML does not
+report it, such as the utilisation of a GPU with MIG. Python 3.8 syntax; imports the standard
+library, pynvml, and the neighbouring files `driver_answers` and `nvml_fields`.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ import time
 from typing import Any, Dict
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+# With PYTHONSAFEPATH or `-P`, Python leaves a script's own folder off the path.
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
@@ -81,13 +84,13 @@ SYSTEM_FIELDS = (
     ),
 )
 LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
-"""What the library knows of itself, also where it cannot reach the driver."""
+"""Fields of the library itself, which it knows even if it cannot reach the driver."""
 
 
 def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answer:
     """Read the fields of one GPU or of the system, each with its own call."""
     error_type = nvml.NVMLError
-    # A field that fails takes no other along.
+    # If one field fails, the others are still read.
     answer: Answer = driver_answers.read_fields(error_type, fields, nvml, *arguments)
     return answer
 
@@ -95,16 +98,16 @@ def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answe
 def count_of(nvml: Any) -> int:
     """The number of GPUs that the driver reports."""
     count = int(nvml.nvmlDeviceGetCount())
-    # A broken driver may count anything.
+    # A broken driver may return any number.
     plausible: int = driver_answers.plausible_count(count)
     return plausible
 
 
 def devices(nvml: Any) -> list[Answer]:
-    """Every GPU with its fields."""
+    """All GPUs, each with its fields."""
 
     def handle_of(index: int) -> Any:
-        # The steps that are said name the GPU from here on.
+        # From here on, announced steps name this GPU.
         nvml.gpu = index
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         return nvml, handle
@@ -126,7 +129,7 @@ class Announced:
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
-        # The GPU that is asked; None while the system is.
+        # The GPU that is being read; None while the system is.
         self.gpu: int | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -139,7 +142,7 @@ class Announced:
             step: Answer = {"step": name}
             if self.gpu is not None:
                 step["gpu"] = self.gpu
-            # Before the call: it may never come back.
+            # Print it before the call, which may never return.
             say(step)
             return value(*arguments)
 
@@ -148,7 +151,8 @@ class Announced:
 
 
 def binding() -> Any:
-    """pynvml, even if it is in a folder next to gpusetup that `-I` leaves out of the path."""
+    """The module pynvml, even if it is in a folder next to gpusetup, which `-I` leaves out of the
+    path."""
     sys.path.append(os.path.dirname(os.path.dirname(HERE)))
     import pynvml
 
@@ -156,7 +160,7 @@ def binding() -> Any:
 
 
 def once() -> Answer:
-    """The driver and every GPU, read once."""
+    """Read the driver and every GPU once."""
     try:
         nvml = Announced(binding())
     except ImportError as problem:
@@ -166,7 +170,7 @@ def once() -> Answer:
         nvml.nvmlInit()
         answer = answer_of(nvml)
     except nvml.NVMLError as problem:
-        # The library knows its own version without a driver.
+        # The library knows its own version even without a driver.
         answer = read_fields(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))
     seconds = time.monotonic() - began
@@ -190,15 +194,16 @@ def answer_of(nvml: Any) -> Answer:
 
 
 MOST_PERCENT = 100
-"""Some drivers tell more for a process that has just begun."""
+"""Higher values are wrong: some drivers report them for a process that has just started."""
 
 
 # --- samples --------------------------------------------------------------------------------------
 
 SLOW_SECONDS = 30.0
-"""How often what hardly changes (limits) is read again."""
+"""How often values that hardly change (such as limits) are read again."""
 GAP_CODES = (3, 6, 13)
-"""NVML: not supported, nothing found, function not found: a gap, not a trouble."""
+"""NVML's codes for "not supported", "not found" and "function not found": a missing value, not a
+problem."""
 LOST_CODE = 15
 KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}
 
@@ -209,7 +214,7 @@ class SampledGpu:
     def __init__(self, handle: Any, identity: Answer) -> None:
         self.handle = handle
         self.identity = with_problem(identity)
-        # What hardly changes, and when it was read.
+        # Values that hardly change, and when they were read.
         self.slow_values: Answer = {}
         self.slow_values_at = -SLOW_SECONDS
         self.counters: Dict[str, int] = {}
@@ -218,8 +223,8 @@ class SampledGpu:
         self.lost = False
 
     def sample(self, nvml: Any, now: float) -> Answer:
-        """Read the GPU now."""
-        # It had no handle from the beginning.
+        """Read the GPU once, now."""
+        # The GPU had no handle from the beginning.
         if self.handle is None:
             return dict(self.identity, processes=None)
         values = read_fields(nvml, self._fields(now), self.handle)
@@ -240,7 +245,7 @@ class SampledGpu:
     def _fields(self, now: float) -> nvml_fields.Fields:
         """The fields to read in this sample."""
         fields = nvml_fields.EVEN_IF_LOST
-        # Each call to a lost GPU may take seconds.
+        # Each call to a lost GPU may take seconds, so read only a few fields.
         if self.lost:
             return fields
         fields += (*nvml_fields.EVERY_SAMPLE, ("use", self.process_use))
@@ -257,11 +262,11 @@ class SampledGpu:
         self.counters = values
         self.at = now
         rates: Answer = {}
-        # Two samples of the same moment tell no rate.
+        # Two samples at the same moment have no rate.
         if passed <= 0:
             return rates
         for name, value in values.items():
-            # A counter that is new, or was reset, tells none either.
+            # The rate is also unknown for a counter that is new or was reset.
             if name in before and before[name] <= value:
                 growth = value - before[name]
                 rates[name] = round(growth / passed)
@@ -277,14 +282,14 @@ class SampledGpu:
         use: Dict[int, int] = {}
         for time_stamp, pid, percent in by_time:
             self.used_since = time_stamp
-            # Rows without a process fill the array.
+            # Skip the rows without a process, which fill up the array.
             if pid and percent <= MOST_PERCENT:
                 use[pid] = percent
         return use
 
 
 def with_problem(answer: Answer) -> Answer:
-    """Add the first problem that is more than a missing value."""
+    """The answer, with its first problem that is more than a missing value."""
     problems = []
     for problem in answer.pop("problems"):
         if problem["code"] not in GAP_CODES:
@@ -299,11 +304,11 @@ HANDLE_FIELD = (("handle", lambda nvml, index: nvml.nvmlDeviceGetHandleByIndex(i
 
 
 def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
-    """Read one GPU; without a handle, only report the problem."""
+    """Read one GPU; without a handle, report only the problem."""
     answer = read_fields(nvml, HANDLE_FIELD, index)
     handle = answer.pop("handle")
     if handle is not None:
-        # The place on the bus is no part of a sample.
+        # Leave out the bus address, which samples do not contain.
         answer = read_fields(nvml, nvml_fields.IDENTITY[1:], handle)
     identity: Answer = {"name": None, "uuid": None}
     identity.update(answer, index=index)
@@ -311,8 +316,7 @@ def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
 
 
 def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -> None:
-    """Print samples at multiples of the interval. A sample that is late is skipped, not made up
-    for."""
+    """Print samples at multiples of the interval. If one is late, the missed ones are skipped."""
     began = time.monotonic()
     printed = 0
     while True:
@@ -332,13 +336,13 @@ def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -
 def utc_time(seconds: float) -> str:
     """A time in the format of our records, for example `2026-11-20T06:03:41.123Z`."""
     whole_seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    # `%03d` cuts the rest of the milliseconds off.
+    # `%03d` cuts off the fraction of a millisecond.
     milliseconds = seconds % 1 * 1000
     return whole_seconds + ".%03dZ" % milliseconds
 
 
 def sample(every: float, count: int = 0) -> Any:
-    """Print samples until nobody reads them any more, or one line that says why there are none."""
+    """Print samples until the reader closes the pipe, or one line that says why there are none."""
     try:
         nvml = binding()
     except ImportError as problem:
@@ -360,4 +364,4 @@ if __name__ == "__main__":
     try:
         sample(float(sys.argv[1]), *map(int, sys.argv[2:]))
     except (BrokenPipeError, KeyboardInterrupt):
-        os._exit(0)  # nobody reads any more; Python would complain when it flushes
+        os._exit(0)  # the reader has gone, and Python would report an error when it flushes stdout

@@ -1,8 +1,8 @@
-"""Print facts about the interpreter that runs this file, as one line of JSON. Uses Python 3.8
+"""Prints facts about the interpreter that runs this file, as one line of JSON. Uses Python 3.8
 syntax.
 
-It is run by the *target* interpreter by path, so the first entry of its search path is this
-folder, which the user's own `python` would not have; it is left out.
+The *target* interpreter runs it by path. Therefore the first entry of its search path is this
+folder, which the user's own `python` would not have, so we leave it out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def facts() -> Dict[str, Any]:
     path = imported_from(paths["stdlib"], paths["purelib"])
     in_environment = sys.prefix != sys.base_prefix
     headers = paths["include"]
-    if in_environment:  # as pip and uv decide: it shares its base's `include`, and has one beside
+    if in_environment:  # like pip and uv, because `include` belongs to the base Python
         version = "python%d.%d" % sys.version_info[:2]
         headers = os.path.join(sys.prefix, "include", "site", version)
-    # A marker of the base says nothing about the environment.
+    # A marker in the base installation does not apply to the environment.
     is_managed = os.path.exists(marker) and not in_environment
     pip_folders = [os.path.join(folder, "pip") for folder in path]
     return {
@@ -46,8 +46,8 @@ def facts() -> Dict[str, Any]:
 
 
 def is_free_threaded() -> bool:
-    """Whether this Python has no global lock."""
-    # Windows has no such flags, and says it in its version.
+    """Whether this Python runs without the global interpreter lock."""
+    # Windows has no ABI flags, but shows it in the version.
     flags = getattr(sys, "abiflags", "")
     return "t" in flags or "free-threading" in sys.version
 
@@ -57,7 +57,7 @@ def imported_from(stdlib: str, library: str) -> List[str]:
     working folder and the script's folder."""
     try:
         cwd = os.getcwd()
-    except OSError:  # it was deleted
+    except OSError:  # the working folder was deleted
         cwd = ""
     script_folder = os.path.dirname(os.path.abspath(__file__))
     program_folder = os.path.dirname(sys.executable)
@@ -65,7 +65,7 @@ def imported_from(stdlib: str, library: str) -> List[str]:
     skipped = {stdlib, dynamic_folder, script_folder, program_folder, cwd}
     folders = []
     for entry in sys.path:
-        # An empty entry is the working folder.
+        # An empty entry means the working folder.
         if not entry or entry.endswith(".zip"):
             continue
         if os.path.abspath(entry) not in skipped:
@@ -75,19 +75,20 @@ def imported_from(stdlib: str, library: str) -> List[str]:
 
 
 def ahead(*libraries: str) -> List[str]:
-    """The folders that an import searches before these: those in PYTHONPATH and the user's
-    site-packages. The very first one is the folder of this script."""
+    """The folders that an import searches before these: those in PYTHONPATH, and the user's
+    site-packages. The first entry of the path is skipped, because it is this script's folder."""
     real_libraries = [os.path.realpath(folder) for folder in libraries]
     folders = sys.path[1:]
     for position, folder in enumerate(folders):
-        # One of them may be a link.
+        # Compare real paths, because one of them may be a link.
         if os.path.realpath(folder) in real_libraries:
             return folders[:position]
     return []
 
 
 def machine() -> str:
-    """The same value as `platform.machine()`, which imports `subprocess` before Python 3.13."""
+    """The value of `platform.machine()`, which we do not call because it imports `subprocess`
+    before Python 3.13."""
     if hasattr(os, "uname"):
         return os.uname().machine
     import platform

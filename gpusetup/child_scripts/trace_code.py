@@ -1,9 +1,9 @@
 """Runs one training step of the user's code on fake tensors and reports how much memory it needs.
 
-Run by the target interpreter by path, the request as JSON on standard input, the answer as one
-line of JSON on standard output (what the user's code prints goes to standard error). Nothing is
-computed: the tensors have shapes and no values. No GPU is touched and no connection made.
-Python 3.8 syntax.
+The target interpreter runs it by path. The request comes as JSON on standard input, and the answer
+goes to standard output as one line of JSON (what the user's code prints goes to standard error).
+Nothing is computed, because the tensors have shapes but no values. The script uses no GPU and opens
+no connection. Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+# With PYTHONSAFEPATH or `-P`, Python leaves a script's own folder off the path.
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
@@ -32,13 +32,13 @@ import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: 
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 OLDEST = (2, 4)
-"""The oldest torch that has what is needed here."""
+"""The oldest torch that has the functions needed here."""
 PHASES = ("forward", "backward", "optimizer")
 aten: Any = torch.ops.aten
 
 
 class TouchesGpu(BaseException):
-    """The code asked for a device that a trace does not have. Not an `Exception`, so that the
+    """The code asked for a device that a trace does not have. It is not an `Exception`, so that the
     user's code does not catch it."""
 
 
@@ -50,39 +50,39 @@ class NoNetwork(OSError):
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[misc]
-    """A context manager that counts the bytes of each storage from the operator that creates it
+    """A context manager that counts the bytes of each storage, from the operator that creates it
     until it is freed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sizes: Dict[int, int] = {}
         self.state_keys: Set[int] = set()
-        """Storages of weights, gradients and optimizer states."""
+        """The keys of the storages of weights, gradients and optimizer states."""
         self.total = self.states = 0
         self.values_read = 0
-        """How often a number was invented."""
+        """How many times a value was made up, because the code asked for one."""
         self.peaks: Dict[str, int] = {}
-        """Phase -> the most at once."""
+        """Phase -> the most bytes at any moment."""
         self.transient: Dict[str, int] = {}
-        """Phase -> the most at once of all but weights, gradients and optimizer states."""
+        """Phase -> the most bytes at any moment, without weights, gradients and optimizer states.
+        """
         self.begin("before")
 
     def begin(self, phase: str) -> None:
-        """Begin a phase; peaks are counted from here on."""
+        """Begin a phase; peaks are counted from now on."""
         self.phase = phase
         self.peaks[phase] = 0
         self.transient[phase] = 0
-        # What stands already counts in this phase too.
+        # Tensors that already exist count in this phase too.
         self.count(None)
 
     def count(self, value: Any, workspace: int = 0) -> None:
-        """Count every tensor in `value` that is not known yet, and the tensors that were created
-        and freed meanwhile."""
+        """Count every new tensor in `value`, and `workspace` bytes that existed only meanwhile."""
         for tensor in tensors_in(value):
             self.key_of(tensor)
         phase = self.phase
         all_bytes = self.total + workspace
-        # All but weights, gradients and optimizer states.
+        # Everything but weights, gradients and optimizer states.
         transient_bytes = all_bytes - self.states
         self.peaks[phase] = max(self.peaks[phase], all_bytes)
         self.transient[phase] = max(self.transient[phase], transient_bytes)
@@ -91,25 +91,25 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """Record that the tensors in `value` are weights, gradients or optimizer states."""
         for tensor in tensors_in(value):
             key = self.key_of(tensor)
-            # Two tensors may share a storage.
+            # Two tensors may share a storage, which must count only once.
             if key not in self.state_keys:
                 self.state_keys.add(key)
                 self.states += self.sizes[key]
 
     def key_of(self, tensor: Any) -> int:
-        """The key of a tensor's storage, which is counted from now on until it is freed."""
+        """The key of a tensor's storage. The storage counts from now on until it is freed."""
         storage = tensor.untyped_storage()
         key: int = storage._cdata
         if key not in self.sizes:
             size = storage.nbytes()
             self.sizes[key] = size
             self.total += size
-            # Without a reference of ours, which would keep it.
+            # We hold no reference to the storage, which would keep it alive.
             weakref.finalize(storage, self.forget, key)
         return key
 
     def forget(self, key: int) -> None:
-        """Remove a storage that was freed, because another one may get the same key."""
+        """Remove a storage that was freed, because a new one may get the same key."""
         size = self.sizes.pop(key)
         self.total -= size
         if key in self.state_keys:
@@ -119,16 +119,16 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented  # the wrapper's own tensors come by here next
+            return NotImplemented  # torch calls us again for the wrapped tensors
         refuse_other_device(kwargs.get("device"))
         value = None
-        # `.item()`: a number of a tensor that has no values.
+        # `.item()` asks for the number in a tensor that has no values.
         if func is aten._local_scalar_dense.default:
             value = self.value_of(args[0])
         result = func(*args, **kwargs) if value is None else value
         workspace = 0
-        # The kernels bring gradient and input into their own layout (oneDNN: a copy of each, seen
-        # in the allocator's events; cuDNN does likewise if it computes in another order).
+        # The kernels copy gradient and input into their own layout. (oneDNN copies both, as the
+        # allocator's events show; cuDNN does the same if it computes in another order.)
         if func is aten.convolution_backward.default:
             gradient, input = args[:2]
             workspace = gradient.nbytes + input.nbytes
@@ -138,11 +138,11 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def value_of(self, tensor: Any) -> Any:
-        """1.0 for a floating-point number, such as a loss for the log; None otherwise, because we
-        invent no other values.
+        """1.0 for a floating-point number, such as a loss for the log. Otherwise None, with two
+        exceptions, because we make up no other values.
 
-        A DataLoader draws 0 for its seed and every index. A mask of transformers that asks whether
-        the batch is full hears that it is.
+        A DataLoader gets 0 for its seed and for every index. Transformers' code for masks, which
+        asks whether the batch has no padding, gets True.
         """
         if getattr(tensor, "constant", None) is not None:
             return None
@@ -156,26 +156,26 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
 
 MASKS_FILE = "masking_utils.py"
-"""Of transformers."""
+"""The file of transformers that creates masks."""
 
 
 LOADER_FILES = ("dataloader.py", "sampler.py")
-"""Of torch.utils.data."""
+"""The files of torch.utils.data that draw samples."""
 
 
 def refuse_other_device(device: Any) -> None:
-    """Raise TouchesGpu for a device other than the CPU or `meta`; None is the default device."""
+    """Raise TouchesGpu for a device other than the CPU or `meta`. None means the default device."""
     if device is None:
         return
-    # A trace computes no values, and tensors on `meta` have none, so they are allowed too.
+    # Tensors on `meta` have no values, but a trace computes none, so they are allowed.
     if torch.device(device).type not in ("cpu", "meta"):
         raise TouchesGpu("it asks for the device `%s`" % (device,))
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
-    """All tensors in a nest of containers that torch supports."""
+    """All tensors in nested containers of the kinds that torch supports."""
     for leaf in tree_iter(value):
-        # Containers may also have numbers and names.
+        # Containers may also contain numbers and names.
         if isinstance(leaf, torch.Tensor):
             yield leaf
 
@@ -185,7 +185,7 @@ def is_called_from(*names: str) -> bool:
     frame: Any = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        # The folder differs by environment.
+        # Compare only the name, because the folder differs between environments.
         if os.path.basename(path) in names:
             return True
         frame = frame.f_back
@@ -195,7 +195,7 @@ def is_called_from(*names: str) -> bool:
 # --- torch without values ------------------------------------------------------------------------
 
 compiled: List[Any] = []
-"""What the code asked `torch.compile` for, which a trace leaves out."""
+"""Calls to `torch.compile`, which a trace skips."""
 
 
 def skip_compile(model: Any = None, *_: Any, **__: Any) -> Any:
@@ -204,14 +204,15 @@ def skip_compile(model: Any = None, *_: Any, **__: Any) -> Any:
     compiled.append(model)
     if model is not None:
         return model
-    # `@torch.compile(mode=...)`: what it decorates comes next.
+    # With `@torch.compile(mode=...)`, the result is called with the function to decorate.
     return lambda function: function
 
 
 def swap_data(one: Any, other: Any) -> None:
-    """A replacement for `torch.utils.swap_tensors`, which casts parameters. torch's own fails for
-    fake parameters because of weak references; here the parameter stays the same object."""
-    # One of the two is thrown away by its caller.
+    """A replacement for `torch.utils.swap_tensors`, which torch uses to cast parameters. torch's
+    own fails for fake parameters, because they have weak references. Here the parameter stays the
+    same object."""
+    # The caller throws the other tensor away, so copying its data is enough.
     cast_data = other.data
     one.data = cast_data
 
@@ -221,25 +222,27 @@ def refuse_cuda(*_: Any, **__: Any) -> None:
 
 
 def prepare() -> None:
-    """Make everything that ordinary code does before its first step (moving, casting, filling
-    parameters, compiling) work without values. The changes last until the child process ends."""
+    """Make the usual steps before training (moving, casting, filling parameters, compiling) work
+    without values. The changes last until the child process ends."""
     module: Any = nn.Module
     torch.utils.swap_tensors = swap_data
     for name in dir(nn.init):
         is_public = not name.startswith("_")
-        # `nn.init.normal_` and the like write into their tensor.
+        # `nn.init.normal_` and similar functions write into their tensor.
         if is_public and name.endswith("_"):
-            setattr(nn.init, name, lambda tensor, *_, **__: tensor)  # there is nothing to fill
+            setattr(
+                nn.init, name, lambda tensor, *_, **__: tensor
+            )  # there are no values to fill in
     torch.compile = skip_compile
     module.compile = skip_compile
     torch.cuda._lazy_init = refuse_cuda
 
 
 def masks_as_in_training() -> None:
-    """Let transformers create the same masks as in a real training step; for fake tensors it would
-    create complete masks."""
+    """Let transformers create the same masks as in a real training step. For fake tensors it would
+    create full masks."""
     masks: Any = sys.modules.get("transformers.masking_utils")
-    # Other code, and older transformers, have no such question.
+    # Other code, and older transformers, do not have this function.
     if hasattr(masks, "is_tracing"):
         masks.is_tracing = lambda *_: False
 
@@ -248,8 +251,7 @@ def masks_as_in_training() -> None:
 
 
 class Prepared:
-    """A job that has taken its first step, so that its states are the same as in every later
-    step."""
+    """A job whose optimizer states exist already, as in every step but the first."""
 
     def __init__(self, job: Any, ledger: Ledger, request: Dict[str, Any]) -> None:
         self.job = job
@@ -264,7 +266,7 @@ class Prepared:
         self.states = [*model.parameters(), *model.buffers(), *optimizer.state.values()]
         ledger.count(job.batch)
         ledger.mark_states(self.states)
-        # Gradients stand since the first micro-batch.
+        # With accumulation, gradients exist from the first micro-batch on.
         accumulates = request["accumulate"] > 1
         for parameter in self.trained:
             if accumulates:
@@ -275,14 +277,14 @@ class Prepared:
     def mark_gradient(self, parameter: Any) -> None:
         """Record that the backward pass created a gradient."""
         gradient = parameter.grad
-        # It is no activation.
+        # A gradient is a state, not an activation.
         self.ledger.mark_states(gradient)
 
 
 def trace_step_at(
     function: Callable[..., Any], batch: int, request: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """The memory that a step with this batch needs, from the second step on."""
+    """The memory that a step with this batch size needs, from the second step on."""
     ledger = Ledger()
     with ledger:
         job = steps.job_for(function, batch)
@@ -292,7 +294,7 @@ def trace_step_at(
         saved_bytes: List[int] = []
 
         def begin(phase: str) -> None:
-            # What stands between two phases is kept for the backward pass.
+            # Tensors that exist between two phases are kept for the backward pass.
             kept_bytes = ledger.total - ledger.states
             saved_bytes.append(kept_bytes)
             ledger.begin(phase)
@@ -316,19 +318,20 @@ def trace_step_at(
 
 
 def gathered_bytes(model: Any) -> int:
-    """The bytes of gathered weights that a GPU holds at once with sharding: two blocks, and
-    everything outside of blocks."""
+    """With sharding, the bytes of gathered weights on a GPU at one time: two blocks, and everything
+    outside of blocks."""
     block_sizes = [size_of(block.parameters()) for block in steps.blocks(model)]
     all_bytes = size_of(model.parameters())
     outside_bytes = all_bytes - sum(block_sizes)
-    # Two blocks, because the next one is gathered while one computes.
+    # Count two blocks, because the next one is gathered while one computes.
     return outside_bytes + 2 * max(block_sizes, default=0)
 
 
 def convolves(model: Any) -> bool:
-    """Whether most of the layers are convolutions; a vision transformer only has one."""
+    """Whether most of the layers are convolutions, unlike in a vision transformer, which has only
+    one."""
     names = [type(module).__name__ for module in model.modules()]
-    # Libraries have classes of their own: Conv2dSame, LazyConv2d.
+    # Libraries have their own classes, such as Conv2dSame and LazyConv2d.
     convolutions = [name for name in names if "Conv2d" in name]
     return len(convolutions) > names.count("Linear")
 
@@ -337,17 +340,17 @@ def size_of(value: Any) -> int:
     """The total bytes of the tensors in a value; a tensor that occurs twice counts once."""
     tensors = list(tensors_in(list(value)))
     distinct = {id(tensor): tensor for tensor in tensors}
-    # Tied weights are one tensor.
+    # Tied weights are the same tensor.
     sizes = [tensor.nbytes for tensor in distinct.values()]
     return sum(sizes)
 
 
 MOST_LETTERS = 200
-"""Of why the code refused another batch."""
+"""The greatest length, in characters, of the reason why the code refused another batch size."""
 
 
 def answer(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Trace the requested batch, and a batch of twice the size."""
+    """Trace a step with the requested batch size and, if requested, a step with twice that size."""
     version = str(torch.__version__)
     release = tuple(int(part) for part in version.split(".")[:2])
     if release < OLDEST:
@@ -364,7 +367,9 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
         try:
             if request["line"]:
                 traces.append(trace_step_at(function, 2 * batch, request))
-        except Exception as trouble:  # code may refuse a batch that it was not asked about
+        except (
+            Exception
+        ) as trouble:  # the code may refuse a batch size that the user did not request
             words = " ".join(str(trouble).split())
             problem = "%s: %s" % (type(trouble).__name__, words[:MOST_LETTERS])
     del rules
@@ -374,23 +379,23 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
 # --- the program ---------------------------------------------------------------------------------
 
 CONNECTING = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.connect": 1}
-"""The audit event -> which of its arguments is the address (a text there is a local socket)."""
+"""Audit event -> the index of its address argument (if that is a string, it is a local socket)."""
 
 
 def refuse_connections(event: str, arguments: Any) -> None:
-    """An audit hook that blocks connections, so that a trace downloads nothing."""
+    """An audit hook that blocks connections, so that a trace cannot download anything."""
     index = CONNECTING.get(event)
     if index is None:
         return
     address = arguments[index]
-    # `connect` to a text is a socket of this machine.
+    # If the address is a string, `connect` opens a socket on this machine.
     is_local = event == "socket.connect" and isinstance(address, (str, bytes))
     if not is_local:
         raise NoNetwork("a trace makes no connection (%r)" % (address,))
 
 
 def where(problem: BaseException) -> str:
-    """The innermost line that belongs neither to a library nor to us, such as `train.py:12 in
+    """The innermost line that is neither in a library nor in our files, such as `train.py:12 in
     forward`."""
     standard_library = os.path.dirname(os.__file__)
     foreign = (HERE, standard_library, "<")
@@ -405,7 +410,8 @@ def where(problem: BaseException) -> str:
 
 
 LONGEST_MESSAGE = 500
-"""Letters of an error: torch's messages on fake tensors have pages."""
+"""The greatest length of an error message, in characters; torch's messages on fake tensors fill
+pages."""
 
 
 def error_answer(problem: BaseException) -> Dict[str, str]:
@@ -422,10 +428,10 @@ def error_answer(problem: BaseException) -> Dict[str, str]:
 
 
 def main() -> int:
-    """Answer the request on standard input."""
+    """Read the request from standard input, and print the answer."""
     request = json.loads(sys.stdin.read())
     driver_answers.separate_output(to=2)
-    # The user's code must not import our files by their short names.
+    # Remove our folder, so that the user's code cannot import our files by their short names.
     others = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
     sys.path[:] = [request["folder"], *others]
     sys.addaudithook(refuse_connections)
@@ -441,4 +447,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    os._exit(code)  # no fake storage is worth taking down in order
+    os._exit(code)  # exit at once, because cleaning up fake storages is useless

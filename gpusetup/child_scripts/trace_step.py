@@ -1,8 +1,8 @@
 """One training step as a trainer runs it, on fake or on real tensors.
 
-What a user's function may return, how its model is called, where checkpoints are put, and the
-phases of the step. `trace_code.py` runs it on fake tensors; the comparison with real
-memory (tests/plan/real_steps.py) runs it on real ones. Python 3.8 syntax.
+What a user's function may return, how its model is called, which parts are checkpointed, and the
+phases of the step. `trace_code.py` runs it on fake tensors; a test that compares with real memory
+(tests/plan/real_steps.py) runs it on real ones. Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NoLoss(Contract):
 
 
 class TracedJob:
-    """A model, a batch, and how to train with it; perhaps also the data set that the batches come
+    """A model, a batch, how to train with them and, if given, the data set that the batches come
     from."""
 
     def __init__(
@@ -57,10 +57,10 @@ class TracedJob:
 
 
 PARTS = ("model", "batch", "loss", "optimizer", "dataset")
-"""What a job is made of: the keys of a dict that a function returns, or the order of a tuple."""
+"""The parts of a job: the keys of a dict that a function returns, or the order of a tuple."""
 
 
-# --- what the user's function gives ------------------------------------------------------------
+# --- what the user's function returns ---------------------------------------------------------
 
 
 def function_named(code: str) -> Callable[..., Any]:
@@ -75,7 +75,7 @@ def function_named(code: str) -> Callable[..., Any]:
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as problem:
-        # Another module that the user's own imports is their error.
+        # If another module is missing, which the user's module imports, the error is theirs.
         is_this_one = (module + ".").startswith("%s." % problem.name)
         if is_this_one:
             raise NoSuchFunction("there is no `%s`" % module_text) from problem
@@ -89,8 +89,8 @@ def function_named(code: str) -> Callable[..., Any]:
 def job_for(function: Callable[..., Any], batch: int) -> TracedJob:
     """The job that the user's function returns for a batch size.
 
-    A function with a parameter gets the batch size. One without returns an example batch, whose
-    samples are repeated until the batch is as long.
+    A function with a parameter gets the batch size. A function without one returns an example
+    batch, whose samples are repeated until the batch has the requested size.
     """
     takes_size = takes_batch(function)
     returned = function(batch) if takes_size else function()
@@ -100,7 +100,7 @@ def job_for(function: Callable[..., Any], batch: int) -> TracedJob:
         job.batch = next(batches)
     elif not takes_size:
         job.batch = resized(job.batch, batch)
-    # What is counted are tensors.
+    # Only tensors use memory that we count.
     if not tensors(job.batch):
         raise Contract("the batch is %s, without any tensor" % kind(job.batch))
     return job
@@ -120,14 +120,14 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 
 
 def job_of(returned: Any) -> TracedJob:
-    """Read the job from what the function returned; `Contract` if it is something else."""
+    """Read the job from what the user's function returned. Raises Contract if that is not a job."""
     job = TracedJob(**named_parts(returned))
     model, loss, dataset = job.model, job.loss, job.dataset
     if not isinstance(model, nn.Module):
         raise Contract("the model is %s, no torch.nn.Module" % kind(model))
     if job.batch is None and dataset is None:
         raise Contract("it returned neither a batch nor a data set")
-    # Some functions return the loss itself, a tensor.
+    # Some functions return the loss itself, a tensor, instead of a loss function.
     if loss is not None and not callable(loss):
         raise Contract("the loss is %s, nothing to call" % kind(loss))
     is_dataset = isinstance(dataset, (Dataset, DataLoader))
@@ -137,12 +137,12 @@ def job_of(returned: Any) -> TracedJob:
 
 
 MOST_NAMED = 5
-"""How many keys of a dict an error names."""
+"""How many keys of a dict an error message lists."""
 
 
 def named_parts(returned: Any) -> Dict[str, Any]:
-    """Maps part names to the parts that the user's function returned. The items of a tuple are
-    named in the order of PARTS. Raises Contract if there is no model, or only a model."""
+    """Maps part names to the parts that the user's function returned. A tuple's items are named in
+    the order of PARTS. Raises Contract if there is no model, or only a model."""
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
@@ -155,34 +155,35 @@ def named_parts(returned: Any) -> Dict[str, Any]:
     if not isinstance(returned, (tuple, list)):
         raise Contract("it returned %s, and no model with a batch" % kind(returned))
     count = len(returned)
-    # The model alone is no training.
+    # A model alone cannot be trained.
     if not 2 <= count <= len(PARTS):
         raise Contract("it returned %d values, and no model with a batch" % count)
     return dict(zip(PARTS, returned))  # noqa: B905 - Python 3.8
 
 
 def kind(value: Any) -> str:
-    """What kind of value this is, for error messages."""
-    # A user's tensor has too much to be printed.
+    """The type of a value, for error messages."""
+    # Show only the type, because a tensor is too long to print.
     name = type(value).__name__
     return "a value of type %s" % name
 
 
 def tensors(value: Any) -> List[torch.Tensor]:
-    """All tensors in a nest of dicts, lists and tuples."""
+    """All tensors in nested dicts, lists and tuples."""
     leaves: List[Any] = []
     map_leaves(value, leaves.append)
     found_tensors = []
     for leaf in leaves:
-        # Names and numbers may stand beside them.
+        # The nest may also contain names and numbers.
         if isinstance(leaf, torch.Tensor):
             found_tensors.append(leaf)
     return found_tensors
 
 
 def resized(value: Any, batch: int) -> Any:
-    """The same nest; every tensor that counts the samples is `batch` long, by its own samples."""
-    # A tensor without a dimension is a number.
+    """The same nest, with the batch size changed: every tensor with one row per sample gets `batch`
+    rows, by repeating its own."""
+    # A tensor without dimensions is a number.
     long_tensors = [tensor for tensor in tensors(value) if tensor.dim()]
     if not long_tensors:
         raise Contract("no tensor of the batch has a first dimension to size")
@@ -192,7 +193,7 @@ def resized(value: Any, batch: int) -> Any:
     def repeated(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        # A tensor of another length belongs to the whole batch.
+        # A tensor of another length belongs to the whole batch, not to its samples.
         counts_samples = leaf.dim() > 0 and len(leaf) == length
         if not counts_samples:
             return leaf
@@ -202,13 +203,13 @@ def resized(value: Any, batch: int) -> Any:
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Apply a function to every leaf of a nest."""
+    """Apply a function to every leaf of nested dicts, lists and tuples."""
     if isinstance(value, Mapping):
         changed_map = {}
         for key, inner in value.items():
             changed_map[key] = map_leaves(inner, change)
         return changed_map
-    # A named tuple becomes a plain one: models take it by its order.
+    # A named tuple becomes a plain tuple, because models take its items by position.
     if isinstance(value, (tuple, list)):
         changed = [map_leaves(inner, change) for inner in value]
         is_tuple = isinstance(value, tuple)
@@ -220,15 +221,15 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class Endless(Sampler):  # type: ignore[misc]
-    """An endless sequence of sample numbers, in the loader's order or drawn with a seed."""
+    """An endless sequence of sample indices, in the loader's order or drawn with a seed."""
 
     def __init__(self, order: Any, seed: int) -> None:
-        # A range stands for a random order.
+        # If the order is a range, indices are drawn from it at random.
         self.order = order
         self.seed = seed
 
     def __iter__(self) -> Iterator[Any]:
-        # Python's random numbers: torch's are fake ones while `plan` traces the code.
+        # Use Python's random numbers, because torch's are fake while `plan` traces the code.
         draw = random.Random(self.seed)
         while True:
             if isinstance(self.order, range):
@@ -238,8 +239,7 @@ class Endless(Sampler):  # type: ignore[misc]
 
 
 def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
-    """A loader for a data set with this batch size, or a copy of the given loader with that
-    size."""
+    """A loader for a data set with this batch size, or a copy of the given loader with it."""
     options: Dict[str, Any] = {"batch_size": batch, "num_workers": workers, "drop_last": True}
     dataset = data
     order = None
@@ -249,12 +249,12 @@ def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
         options["collate_fn"] = data.collate_fn
         options["pin_memory"] = data.pin_memory
         options["worker_init_fn"] = data.worker_init_fn
-        # Without workers torch refuses this option.
+        # torch refuses this option if there are no workers.
         if workers and data.prefetch_factor:
             options["prefetch_factor"] = data.prefetch_factor
     if is_stream(dataset):
         return DataLoader(dataset, **options)
-    # A sampler of whole batches knows nothing of another size.
+    # A sampler that yields whole batches cannot yield batches of another size.
     if isinstance(data, DataLoader) and type(data.batch_sampler) is not BatchSampler:
         raise Contract("its DataLoader makes the batches itself: return the data set instead")
     if not length_of(dataset):
@@ -266,7 +266,7 @@ def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
 
 
 def batches_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Iterator[Any]:
-    """An endless sequence of batches of this size; if a stream ends, it starts again."""
+    """An endless sequence of batches of this size. If the data end, they start again."""
     loader = loader_of(data, batch, workers, seed)
     while True:
         count = 0
@@ -283,14 +283,14 @@ def is_stream(dataset: Any) -> bool:
 
 
 def length_of(data: Any) -> Optional[int]:
-    """The number of samples in an epoch; None if the data set does not tell.
+    """The number of samples in an epoch; None if the data set does not report it.
 
     >>> length_of(["a", "b"]), length_of(object())
     (2, None)
     """
     samples = data
     if isinstance(data, DataLoader):
-        # A sampler may draw a part of the data set; that of a stream counts nothing.
+        # A sampler may draw only a part of the data set. A stream's sampler has no useful length.
         samples = data.dataset if is_stream(data.dataset) else data.sampler
     try:
         return len(samples)
@@ -302,7 +302,8 @@ def length_of(data: Any) -> Optional[int]:
 
 
 def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple[Any, Any]:
-    """(output, loss). A pair is (inputs, target); a dict is the model's keywords."""
+    """Calls the model, and returns its output and the loss. If the batch is a pair, it is (inputs,
+    target); if it is a dict, it contains the model's keyword arguments."""
     is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
     inputs = batch[0] if is_pair else batch
     target = batch[1] if is_pair else batch
@@ -312,7 +313,7 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
     models_loss = own_loss(output)
     if models_loss is not None:
         return output, models_loss
-    # For plain tensors the usual losses will do.
+    # If output and target are plain tensors, use one of the usual losses.
     are_tensors = isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor)
     if is_pair and are_tensors:
         return output, usual_loss(output, target)
@@ -341,7 +342,7 @@ def own_loss(output: Any) -> Any:
     for value in output:
         if isinstance(value, torch.Tensor) and value.dim() == 0:
             scalars.append(value)
-    # Of several nobody knows which is the loss.
+    # With several scalars, we cannot know which one is the loss.
     return scalars[0] if len(scalars) == 1 else None
 
 
@@ -351,7 +352,7 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return nn.functional.mse_loss(output, target)
     has_one_more = output.dim() == target.dim() + 1
     is_sequence = output.dim() > 2
-    # A language model's scores: the classes stand last, and not second as torch takes them.
+    # A language model has the classes in the last dimension, but torch expects them in the second.
     if has_one_more and is_sequence and output.shape[:-1] == target.shape:
         scores = output.flatten(0, -2)
         return nn.functional.cross_entropy(scores, target.flatten())
@@ -365,7 +366,7 @@ def blocks(model: nn.Module) -> List[nn.Module]:
     """The repeated parts of a model: members of a ModuleList or Sequential that occur more than
     once.
 
-    A part inside another one is left out; so is one without parameters.
+    Parts inside another block, and parts without parameters, are left out.
     """
     repeated: List[nn.Module] = []
     inside: Set[int] = set()
@@ -375,42 +376,41 @@ def blocks(model: nn.Module) -> List[nn.Module]:
             continue
         for twin in twins_in(module):
             repeated.append(twin)
-            # Recomputing a block recomputes what is in it.
+            # Recomputing a block also recomputes the blocks inside it.
             inside.update(map(id, twin.modules()))
     return repeated
 
 
 def twins_in(container: Any) -> List[nn.Module]:
-    """The blocks in a container that are of the same kind as another block in it."""
+    """The blocks in a container that have the same type as another block in it."""
     kinds = [type(part) for part in container]
     twins = []
     for part in container:
         has_twin = kinds.count(type(part)) > 1
-        # Recomputing a single layer saves nothing.
+        # Recomputing a single layer saves no memory.
         if has_twin and is_block(part):
             twins.append(part)
     return twins
 
 
 def is_block(module: nn.Module) -> bool:
-    """Whether a module has parameters and submodules, so that it is a block and not a single
-    layer."""
+    """Whether a module has parameters and submodules, so that it is a block, not a single layer."""
     first_parameter = next(module.parameters(), None)
     first_part = next(module.children(), None)
-    # A tensor has no truth value, so both are compared with None.
+    # Compare both with None: `if` on a parameter would look at its value.
     return first_parameter is not None and first_part is not None
 
 
 def checkpoint(model: nn.Module) -> int:
-    """Recompute the repeated blocks in the backward pass instead of keeping their activations;
-    returns how many there are.
+    """Recompute the repeated blocks in the backward pass instead of keeping their activations.
+    Returns the number of blocks.
 
-    A Hugging Face model is asked to do it itself.
+    For a Hugging Face model, call its own method for this.
     """
     parts = blocks(model)
     models_own = getattr(model, "gradient_checkpointing_enable", None)
     if models_own is not None:
-        # The form that transformers recommends.
+        # transformers recommends this variant.
         models_own(gradient_checkpointing_kwargs={"use_reentrant": False})
         return len(parts)
     for part in parts:
@@ -431,7 +431,7 @@ def optimizer_of(job: TracedJob, name: str, foreach: bool = False) -> Any:
     optimizer = job.optimizer
     if optimizer is None:
         optimizer = optimizer_class(name)
-    # A class, or a function of the parameters.
+    # The user gave an optimizer class, or a function of the parameters.
     if not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(trained)
     for group in optimizer.param_groups:
@@ -443,20 +443,20 @@ def optimizer_of(job: TracedJob, name: str, foreach: bool = False) -> Any:
 
 
 def optimizer_class(name: str) -> Any:
-    """torch's optimizer of a name."""
+    """The class in torch.optim for this name."""
     if name not in OPTIMIZERS:
         names = ", ".join(OPTIMIZERS)
         raise NoSuchFunction("gpusetup knows no optimizer `%s`: %s" % (name, names))
-    # An old torch lacks some.
+    # An old torch may lack the class.
     class_name = OPTIMIZERS[name]
     return getattr(torch.optim, class_name)
 
 
 def warm(optimizer: Any) -> None:
-    """Create the optimizer's states, as they are from the second step on."""
+    """Create the optimizer's states, which otherwise exist only from the second step on."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            # Their values do not matter.
+            # The gradients' values do not matter.
             if parameter.requires_grad:
                 parameter.grad = torch.empty_like(parameter)
             else:
@@ -468,8 +468,8 @@ def warm(optimizer: Any) -> None:
 def step(
     job: TracedJob, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
 ) -> torch.Tensor:
-    """Run forward and loss, backward, and optimizer; calls `begin` before each phase and after the
-    last one."""
+    """Run the forward pass with the loss, the backward pass, and the optimizer; calls `begin`
+    before each phase and after the last one."""
     begin("forward")
     with cast:
         output, loss = loss_of(job.model, job.batch, job.loss)
@@ -494,5 +494,5 @@ def autocast(device: str, amp: Optional[str]) -> Any:
     if not amp:
         return contextlib.nullcontext()
     dtype = DTYPES[amp]
-    # The first word of the device is its type.
+    # The part of the device before the colon is its type.
     return torch.autocast(device, dtype)

@@ -1,5 +1,4 @@
-"""How much memory of a GPU or of the host a trial uses, and how much it may use. Uses Python 3.8
-syntax."""
+"""How much memory of a GPU or the host a trial uses and may use. Python 3.8 syntax."""
 
 from __future__ import annotations
 
@@ -10,16 +9,16 @@ import torch
 
 KIB = 1024
 STEADY_SHARE = 0.002
-"""Two readings that lie no further apart, as a part of them, are one."""
+"""Two readings count as equal if their relative difference is no larger than this."""
 
 
 def process_memory(name: str) -> Optional[int]:
-    """A size from /proc/self/status in bytes; None if there is no such file."""
+    """A field of /proc/self/status in bytes; None if there is no such file."""
     with contextlib.suppress(OSError), open("/proc/self/status") as file:
         for line in file:
             label, _, value = line.partition(":")
             if label == name:
-                # `VmRSS:	  123456 kB`
+                # A line looks like `VmRSS: 123456 kB`.
                 kibibytes = value.split()[0]
                 return int(kibibytes) * KIB
     return None
@@ -35,7 +34,8 @@ def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
         return False
     before = highest(rows[-2])
     last = highest(rows[-1])
-    # Allocators round, and a step may free a little later than the one before.
+    # Sizes differ slightly because allocators round them, and because a step may free memory later
+    # than the previous step did.
     difference = abs(last - before)
     return difference <= STEADY_SHARE * last
 
@@ -44,7 +44,7 @@ def highest(peaks: Dict[str, Optional[int]]) -> int:
     """The peak of the phase that needs the most memory, in bytes; 0 if the device reports none."""
     sizes = []
     for peak in peaks.values():
-        # A system without /proc tells none.
+        # A system without /proc does not report a peak.
         if peak is not None:
             sizes.append(peak)
     return max(sizes, default=0)
@@ -56,11 +56,11 @@ class Cuda:
     def __init__(self, limit: Optional[int]) -> None:
         self.cuda: Any = torch.cuda
         free, total = self.cuda.mem_get_info()
-        # What this process has taken already is its own.
+        # This process may also use the memory that it has already reserved.
         available = free + self.cuda.memory_reserved()
         self.limit = min(available, limit or available)
-        # Always: the drivers of Windows and WSL give the host's memory instead of saying no, and a
-        # batch that spills into it would seem to fit.
+        # Set the limit even if it is all available memory. On Windows and WSL, the driver would
+        # otherwise give out host memory, and a batch too large for the GPU would seem to fit.
         share = min(1.0, self.limit / total)
         self.cuda.set_per_process_memory_fraction(share)
 
@@ -69,32 +69,32 @@ class Cuda:
         self.cuda.synchronize()
 
     def begin(self) -> None:
-        """Begin a new phase and count its peak from now on."""
+        """Begin a new phase, and measure its peak from now on."""
         self.finish()
-        # What the last phase still does must not count.
+        # Wait first, so that the previous phase's work does not count.
         self.cuda.reset_peak_memory_stats()
 
     def peak(self) -> Optional[int]:
-        """The largest memory of the tensors since the phase began."""
+        """The peak memory of the tensors since the phase began."""
         self.finish()
         most = self.cuda.max_memory_allocated()
         return int(most)
 
     def now(self) -> Optional[int]:
         """The current memory of the tensors."""
-        # Without the gaps between the allocator's blocks.
+        # The gaps between the allocator's blocks are not included.
         allocated = self.cuda.memory_allocated()
         return int(allocated)
 
     def reserved(self) -> Optional[int]:
-        """The memory that the allocator has reserved on the card, including the gaps between its
-        blocks. Other programs cannot use it, and nvidia-smi shows it."""
-        # Without the CUDA context itself.
+        """The memory that the allocator has reserved on the GPU, including the gaps between its
+        blocks. Other programs cannot use it, and nvidia-smi counts it as used."""
+        # The CUDA context itself is not included.
         reserved = self.cuda.memory_reserved()
         return int(reserved)
 
     def busy(self) -> Optional[float]:
-        """How busy the GPU was just now according to NVML, in percent; None without the binding."""
+        """The GPU's current utilization in percent, from NVML; None without the binding."""
         with contextlib.suppress(Exception):
             return float(self.cuda.utilization())
         return None
@@ -104,7 +104,7 @@ class HostMemory:
     """The resident memory of this process."""
 
     def __init__(self, limit: Optional[int]) -> None:
-        # Its parent knows what the host has free.
+        # The parent process knows how much memory the host has free.
         self.limit = None
         if limit:
             limit_address_space(limit)
@@ -115,15 +115,15 @@ class HostMemory:
     def begin(self) -> None:
         """Begin a new phase; the kernel resets the peak."""
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-            # 5: the peak resident set size (proc(5), Linux 4.0).
+            # Writing 5 resets the peak resident set size (proc(5), Linux 4.0).
             file.write("5")
 
     def peak(self) -> Optional[int]:
-        """The largest resident memory since the phase began."""
+        """The peak resident memory since the phase began."""
         return process_memory("VmHWM")
 
     def now(self) -> Optional[int]:
-        """The current resident memory."""
+        """The current resident memory in bytes."""
         return process_memory("VmRSS")
 
     def reserved(self) -> Optional[int]:
@@ -134,7 +134,7 @@ class HostMemory:
 
 
 def address_limits() -> Tuple[int, int]:
-    """`ulimit -v` of this process, soft and hard, in bytes; (-1, -1) for none."""
+    """This process's soft and hard limit of `ulimit -v`, in bytes; (-1, -1) if there is none."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -143,9 +143,9 @@ def address_limits() -> Tuple[int, int]:
 
 
 NO_LIMIT = -1
-"""What `resource.RLIM_INFINITY` is, on systems without that module too."""
+"""The value of `resource.RLIM_INFINITY`, defined here because some systems lack the module."""
 ADDRESS_LIMITS = address_limits()
-"""As they were at the start: a trial lowers them."""
+"""The limits at the start, because a trial lowers them."""
 
 
 def limit_address_space(limit: int) -> None:
@@ -155,7 +155,7 @@ def limit_address_space(limit: int) -> None:
         import resource
 
         mapped_bytes = process_memory("VmSize") or 0
-        # Threads and libraries map more than they use.
+        # Threads and libraries map more memory than they use.
         headroom = limit // 4
         most = mapped_bytes + limit + headroom
         soft_limit, hard_limit = ADDRESS_LIMITS
@@ -165,10 +165,10 @@ def limit_address_space(limit: int) -> None:
 
 
 def device_of(request: Dict[str, Any]) -> str:
-    """The device in the request, or else the GPU if there is one."""
+    """The requested device; if none was requested, the GPU if there is one."""
     wanted_device = str(request.get("device") or "auto")
     if wanted_device.startswith("cuda:"):
-        torch.cuda.set_device(wanted_device)  # what counts memory and time asks the current device
+        torch.cuda.set_device(wanted_device)  # memory and time are measured on the current device
     if wanted_device != "auto":
         return wanted_device
     has_gpu = torch.cuda.is_available()
@@ -176,9 +176,9 @@ def device_of(request: Dict[str, Any]) -> str:
 
 
 def memory_of(device: str, request: Dict[str, Any]) -> Any:
-    """The object that counts a device's memory, within the limit of the request."""
+    """The object that measures a device's memory, limited to the requested number of bytes."""
     is_cuda = device.startswith("cuda")
-    # Other devices (mps, xpu) share the host's memory, or tell nothing.
+    # Other devices (mps, xpu) share the host's memory, or do not report theirs.
     kind = Cuda if is_cuda else HostMemory
     limit = request.get("memory_limit_bytes")
     return kind(limit)

@@ -1,6 +1,6 @@
 """One trial of `gpusetup tune`: runs real training steps with one setting and measures them.
 
-`bench.py` runs it, and answers with what it says. Python 3.8 syntax.
+`bench.py` runs it, and answers with its results. Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+# With PYTHONSAFEPATH or `-P`, Python leaves a script's own folder off the path.
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
@@ -32,15 +32,15 @@ Answer = Dict[str, Any]
 def saved_job(path: str) -> Callable[[], Answer]:
     """A job that the user's process has saved, as a function without parameters.
 
-    Classes of the user's script (`__main__`) are found by running that script under another name,
-    as multiprocessing does.
+    To find classes of the user's script (`__main__`), we run that script under another name, as
+    multiprocessing does.
     """
     with open(path + ".json", encoding="utf-8") as file:
         import_paths = json.load(file)
     prepare(import_paths)
 
     def build() -> Answer:
-        # The file is of the user's own process: it may hold any class.
+        # The user's own process wrote the file, so loading arbitrary classes from it is safe.
         job = torch.load(path, weights_only=False)
         parts = {}
         for name, part in job.items():
@@ -55,20 +55,21 @@ def saved_job(path: str) -> Callable[[], Answer]:
 
 
 LEAST_SECONDS = 0.5
-"""Steps are timed for so long at least: what disturbs them lasts for many short ones. A request may
-ask for more."""
+"""Steps are timed for at least this long, because a disturbance lasts for many short steps. A
+request may ask for more."""
 ROUNDS = 5
-"""Steps are timed in so many rounds."""
+"""Steps are timed in this many rounds."""
 BURSTS = 2
-"""How many batches of each loader worker a round of timed steps uses at least."""
+"""In each round, the timed steps use at least this many batches of each loader worker."""
 LOSS_STEPS = 20
-"""The losses of so many first steps are kept: with the same seed they can be compared."""
+"""The losses of this many first steps are kept, to compare settings that start with the same seed.
+"""
 MOST_READY = 16
-"""Batches at most that loader workers have ready before steps are timed."""
+"""The most batches that loader workers may have ready before steps are timed."""
 
 
 class SettingTrial:
-    """One setting, ready to run steps."""
+    """A trial of one setting, ready to run steps."""
 
     def __init__(self, request: Answer) -> None:
         random.seed(0)  # the same weights and samples in every trial
@@ -79,7 +80,7 @@ class SettingTrial:
         function = steps.function_named(code) if code else saved_job(request["pickle"])
         self.memory = trial_memory.memory_of(self.device, request)
         self.imported_bytes = self.memory.now()
-        """What is taken before anything is made: the same for every size in one process."""
+        """The memory in use before the model is built; the same for every size in one process."""
         self.job = job = steps.job_for(function, self.batch_size)
         model = job.model.to(self.device).train()
         optimizer_name = request.get("optimizer") or "adamw"
@@ -90,13 +91,15 @@ class SettingTrial:
         amp = request.get("amp")
         self.cast = steps.autocast(device_kind, amp)
         self.scaler = None
-        # Gradients in fp16 would be too small to be told from 0.
+        # Scale the loss, because in fp16 small gradients would become 0.
         if amp == "fp16" and device_kind == "cuda":
-            # A small scale: where a step is skipped for an overflow, the optimizer has no states.
+            # The initial scale is small, because a step that is skipped for an overflow leaves the
+            # optimizer without states.
             self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0)
         self.losses: List[Any] = []
         self.batches: Optional[Iterator[Any]] = None
-        """Where each step takes its batch from; None: all steps train on one batch."""
+        """The batches that the steps train on, one after the other; if None, all steps train on the
+        same batch."""
 
     def moved(self, batch: Any) -> Any:
         """The batch, moved to the device."""
@@ -114,20 +117,20 @@ class SettingTrial:
         if self.batches is not None:
             self.job.batch = self.moved(next(self.batches))
         loss = steps.step(self.job, self.cast, begin, self.scaler)
-        # Those after are of other samples, or of more steps than another setting runs.
+        # Later losses are from other samples, or from more steps than other settings run.
         is_comparable = self.batches is None and len(self.losses) < LOSS_STEPS
         if is_comparable:
             self.losses.append(loss)
         self.loss = loss
 
     def read(self) -> Dict[str, Optional[int]]:
-        """Run one step, synchronise after each phase, and return the peak of each phase if the
-        device reports it."""
+        """Run one step, synchronise after each phase, and return each phase's peak if the device
+        reports it."""
         peaks: Dict[str, Optional[int]] = {}
         begun: List[str] = []
 
         def begin(phase: str) -> None:
-            # What was counted so far is of the phase that ends now.
+            # The peak so far belongs to the phase that ends now.
             if begun:
                 peaks[begun[-1]] = self.memory.peak()
             begun.append(phase)
@@ -142,7 +145,7 @@ class SettingTrial:
         began = time.perf_counter()
         for _ in range(count):
             self.step()
-        # The device may still be behind.
+        # The device may not have finished yet.
         self.memory.finish()
         seconds = time.perf_counter() - began
         return seconds / count
@@ -151,25 +154,26 @@ class SettingTrial:
         """Run more steps on the same batch, so that as many losses as possible can be compared."""
         missing = LOSS_STEPS - len(self.losses)
         affordable = most_seconds / step_seconds
-        # The timed steps need the rest of the time.
+        # Leave the rest of the time to the timed steps.
         count = int(min(missing, affordable))
         for _ in range(count):
             self.step()
 
     def start_loader(self, workers: Optional[int], most_seconds: float) -> Answer:
-        """From now on, take the batch of each step from the data set's loader, as in training.
+        """From now on, take each step's batch from the data set's loader, as in training.
 
-        Workers are ahead by some batches when the first one arrives. These are used up first, or
-        the steps would seem faster than the loader is.
+        When the first batch arrives, the workers have some more ready. Use these up first, or the
+        steps would seem faster than the loader is.
         """
         dataset = self.job.dataset
         if workers is None:
             workers = int(getattr(dataset, "num_workers", 0))
-        # Another order each time: what the last trial read is in the system's cache.
+        # Use a new order in each trial, because the data that the last trial read are in the
+        # system's cache.
         seed = int.from_bytes(os.urandom(4), "little")
         self.batches = steps.batches_of(dataset, self.batch_size, workers, seed)
         ends = time.monotonic() + most_seconds
-        # torch's own default is two batches a worker.
+        # By default, torch prepares two batches per worker.
         ready_of_a_worker = getattr(dataset, "prefetch_factor", None) or 2
         ready = min(MOST_READY, workers * ready_of_a_worker)
         for _ in range(1 + ready):
@@ -181,11 +185,11 @@ class SettingTrial:
 
 
 def run_steps(request: Answer) -> Answer:
-    """Run warm-up steps, then steps whose memory is measured until it is steady, then steps that
-    are timed.
+    """Run warm-up steps, then steps whose memory is measured until it is steady, and then steps
+    that are timed.
 
-    Without `timed` the speed is that of the steps that were read, which wait after each phase.
-    With `loaded` the timed steps take their batches from the job's data set, if it has one.
+    Without `timed`, the speed comes from the measured steps, which wait after each phase. With
+    `loaded`, the timed steps take their batches from the job's data set, if it has one.
     """
     trial = SettingTrial(request)
     for _ in range(request.get("warm", 1)):
@@ -196,7 +200,7 @@ def run_steps(request: Answer) -> Answer:
     static_bytes = memory.now()
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
-    # At least one step is read, however little time there is.
+    # Measure at least one step, however little time there is.
     while len(rows) < request["steps"] and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
         row = trial.read()
@@ -209,7 +213,7 @@ def run_steps(request: Answer) -> Answer:
     if request.get("timed", True):
         loader, seconds = timed_steps(trial, request, seconds, ends)
         busy = memory.busy()
-    trial.batches = None  # ends the workers
+    trial.batches = None  # ends the loader's workers
     losses = [finite(loss) for loss in trial.losses]
     return {
         **summary(rows, seconds, request["batch"]),
@@ -226,19 +230,21 @@ def run_steps(request: Answer) -> Answer:
 def timed_steps(
     trial: SettingTrial, request: Answer, seconds_read: List[float], ends: float
 ) -> Tuple[Answer, List[float]]:
-    """The kind of loader, if batches come from one, and the seconds per step in several rounds.
+    """The loader's settings, if batches come from one, and the seconds per step in several rounds.
 
-    `seconds_read`: of the steps that were read, which say about how many there is time for.
+    `seconds_read` contains the seconds of the measured steps, from which we estimate how many steps
+    there is time for.
     """
     most_steps = request["steps"]
     step_seconds = min(seconds_read)
     loader: Answer = {}
     if request.get("loaded") and trial.job.dataset is not None:
-        # A quarter of the time for the losses, half of the rest for the loader's start.
+        # Spend a quarter of the time on the losses, and half of the rest on starting the loader.
         trial.complete_losses(step_seconds, (ends - time.monotonic()) / 4)
         loader = trial.start_loader(request.get("workers"), (ends - time.monotonic()) / 2)
         step_seconds = trial.timed(1)
-        # Workers deliver in bursts, one batch each: a round of a step or two would show these.
+        # Workers deliver batches in bursts, one per worker, so rounds of one or two steps would
+        # differ greatly.
         steps_of_bursts = ROUNDS * BURSTS * loader["workers"]
         most_steps = max(most_steps, steps_of_bursts)
     least_seconds = request.get("least_seconds") or LEAST_SECONDS
@@ -253,7 +259,7 @@ def timed_rounds(
     remaining = max(0.0, ends - time.monotonic())
     affordable = remaining / step_seconds
     count = int(min(wished, affordable))
-    # One round alone would not show how far they lie apart.
+    # A single round would not show how much the times vary.
     round_count = min(ROUNDS, max(2, count))
     steps_of_a_round = max(1, count // ROUNDS)
     seconds = []
@@ -265,7 +271,7 @@ def timed_rounds(
 def finite(loss: Any) -> Optional[float]:
     """A loss as a number; None for NaN and infinity, which JSON does not support."""
     number = float(loss)
-    # Mixed precision may overflow.
+    # The loss may overflow in mixed precision.
     if not math.isfinite(number):
         return None
     return number
@@ -281,7 +287,7 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     for name in rows[0]:
         sizes = [row[name] for row in rows]
         known_sizes = [size for size in sizes if size is not None]
-        # A device tells a phase in each step, or in none.
+        # A device reports a phase's peak in every step, or in none.
         if len(known_sizes) == len(rows):
             phases[name] = sum(known_sizes) // len(rows)
     peaks = [trial_memory.highest(row) for row in rows]
@@ -289,7 +295,8 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     half_range = (highest_peak - min(peaks)) / 2
     ordered = sorted(seconds)
     middle = ordered[len(ordered) // 2]
-    # Of four times or more the middle half: what disturbs a machine disturbs a few steps.
+    # With four times or more, use the middle half, because a disturbance of the machine affects
+    # only a few steps.
     quarter = len(ordered) // 4
     slow_end = ordered[-1 - quarter]
     fast_end = ordered[quarter]

@@ -1,1 +1,1 @@
-"""The input of a rule, and how a rule quotes its sources."""
+"""The input of a diagnosis rule, and how a rule quotes its sources."""

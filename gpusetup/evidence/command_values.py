@@ -1,7 +1,9 @@
-"""Checks values before they are put into a command: each must look like what it should be.
+"""Checks values before they are put into a command: each must look like the kind of value that it
+should be.
 
-Quoting keeps a value from acting in the shell. These checks keep it from acting on the program: an
-option (`--index-url=…`) is no name, a control code belongs in no path, a sentence is no version.
+Quoting protects the shell from a value. These checks protect the program that is called: an option
+(`--index-url=…`) is not a name, a control code does not belong in a path, and a sentence is not a
+version.
 
 >>> is_a_name("flash-attn"), is_a_name("--index-url=x"), is_a_name("a b")
 (True, False, False)
@@ -20,10 +22,10 @@ from collections.abc import Callable, Iterable
 
 
 def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
-    """A check for texts of a form and of limited length."""
+    """A function that checks a text's form and length."""
 
     def matches(text: str) -> bool:
-        # A longer text is nobody's name, and patterns take long for it.
+        # No name is this long, and matching a long text takes time.
         if len(text) > most_letters:
             return False
         return re.fullmatch(pattern, text) is not None
@@ -32,17 +34,18 @@ def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
 
 
 is_a_name = _matcher(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", 100)
-"""A distribution's name, by PEP 508."""
+"""Whether a text is a distribution's name, by PEP 508."""
 is_a_version = _matcher(r"[0-9][A-Za-z0-9.+!_-]*", 60)
-"""A version, with its local label."""
+"""Whether a text is a version, with or without a local label."""
 is_a_kernel = _matcher(r"[0-9][A-Za-z0-9._+~-]*", 80)
-"""What `uname -r` prints."""
+"""Whether a text may be a kernel version, as `uname -r` prints it."""
 is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
-"""A UUID, a bus address, an interface, an image: one word."""
+"""Whether a text is one word that may be a UUID, a bus address, an interface or an image."""
 
 
 def is_a_path(text: str) -> bool:
-    """Whether a text is a readable path: printable, not an option, without quotes, not too long.
+    """Whether a text is a plausible path: printable, not an option, without quotes, and not too
+    long.
 
     >>> is_a_path("/opt/my env/bin/python"), is_a_path("-c"), is_a_path("C:/a\\"b"), is_a_path("")
     (True, False, False, False)
@@ -52,12 +55,12 @@ def is_a_path(text: str) -> bool:
     acting_letters = set(text) & set('"`$|<>;&*?!')
     if acting_letters or not text.isprintable():
         return False
-    # An option, or a word that zsh expands.
+    # `-` begins an option, and zsh expands a word that begins with `=`.
     return not text.startswith(("-", "="))
 
 
 def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
-    """Exact requirements from those pairs that are a valid name and version.
+    """Exact requirements, made from those pairs that are a valid name and version.
 
     >>> exactly((("numpy", "2.1.0"), ("--pre", "1"), ("x", None)))
     ('numpy==2.1.0',)

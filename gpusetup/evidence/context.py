@@ -1,8 +1,8 @@
-"""The context of a rule, and questions about a machine that rules have in common.
+"""The context of a diagnosis rule, and questions about a machine that several rules ask.
 
-A rule is `Callable[[RuleContext], Findings]`. It sees plain values only: the snapshot, the
-dated catalog, and the build that the resolver chose for this machine. It never reads text or the
-machine.
+A rule is `Callable[[RuleContext], Findings]`. It sees only plain values: the snapshot, the dated
+catalog, and the build that the resolver chose for this machine. It never reads a text or the
+machine itself.
 """
 
 from __future__ import annotations
@@ -43,27 +43,28 @@ class RuleContext(Frozen):
     snapshot: Snapshot
     catalog: Catalog
     choice: Choice = Choice()
-    """What `install` would make of torch, and the newest beside it."""
+    """The torch that `install` would choose, and the newest one for comparison."""
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     """Installer -> the argument lists that install the chosen build."""
     installer: str = "pip"
     """The installer of this environment: a key of `commands`."""
     other_host: bool = False
-    """The GPUs and the driver were named (`--gpu`), not read: what is not named is unasked."""
+    """Whether the user named the GPUs and the driver (`--gpu`). If so, values that the user did not
+    name are unknown, not missing."""
 
     @property
     def torch(self) -> Torch:
-        """The torch of the machine."""
+        """The machine's torch."""
         return self.snapshot.torch
 
     @property
     def os(self) -> Os:
-        """The operating system of the machine."""
+        """The machine's operating system."""
         return self.snapshot.os
 
     @property
     def driver(self) -> Driver:
-        """The NVIDIA driver of the machine."""
+        """The machine's NVIDIA driver."""
         return self.snapshot.driver
 
 
@@ -74,14 +75,15 @@ Rule = Callable[[RuleContext], Findings]
 
 
 def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
-    """Evidence for a value of the snapshot, with the source in its reading."""
+    """Evidence for a value of the snapshot, with the source from its reading."""
     return Evidence(source=source_of(context, subject), text=text)
 
 
 def source_of(context: RuleContext, subject: str) -> str:
-    """The sources of a value: those in its readings, or its own name if there are none.
+    """The sources of a value, from its readings; if there are none, the value's own name.
 
-    A value without readings of its own (`driver.version`) has those of its part (`driver`).
+    A value without its own readings (`driver.version`) has the readings of its part of the snapshot
+    (`driver`).
     """
     part = subject.partition(".")[0]
     for reading_subject in (subject, part):
@@ -98,7 +100,7 @@ MOST_QUOTES = 3
 
 
 def event_evidence(events: Events) -> tuple[Evidence, ...]:
-    """The first events as evidence, each line once."""
+    """Evidence from the first few events, without repeated lines."""
     quotes: dict[Evidence, None] = {}
     for event in events:
         quote = Evidence(source=event.source or "event", text=event.text or event.kind)
@@ -111,12 +113,12 @@ def event_evidence(events: Events) -> tuple[Evidence, ...]:
 
 def events(context: RuleContext, *kinds: str) -> Events:
     """The events of these kinds."""
-    # A list first: the rules ask this thousands of times, and a generator is slower.
+    # Build a list first: rules call this thousands of times, and a generator is slower.
     return tuple([event for event in context.snapshot.events if event.kind in kinds])
 
 
 def gpus(context: RuleContext) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs that a driver listed, hidden ones too."""
+    """The NVIDIA GPUs that a driver listed, including hidden ones."""
     return of_nvidia(context.snapshot.gpus or ())
 
 
@@ -128,14 +130,14 @@ def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a program listed, without those that a text only mentions."""
-    # A text may name a GPU that no program listed; a live snapshot cannot.
+    # A text may mention a GPU that no program listed; a live snapshot cannot.
     if not is_report(context):
         return gpus(context)
     return tuple(gpu for gpu in gpus(context) if _comes_from_a_list(gpu))
 
 
 def _comes_from_a_list(gpu: Gpu) -> bool:
-    """Whether a GPU has a value that a person would not type."""
+    """Whether a GPU has a value that people do not type by hand."""
     if gpu.uuid or gpu.pci_bus_id:
         return True
     values = (gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index)
@@ -143,7 +145,7 @@ def _comes_from_a_list(gpu: Gpu) -> bool:
 
 
 def cuda_errors(context: RuleContext, *codes: int) -> Events:
-    """The events of CUDA errors with these codes."""
+    """The CUDA error events with these codes."""
     code_texts = {str(code) for code in codes}
     matching = []
     for event in events(context, "cuda-error"):
@@ -158,13 +160,13 @@ def cuda_was_refused(context: RuleContext) -> bool:
         return True
     if events(context, "torch-not-compiled-with-cuda", "cuda-unavailable"):
         return True
-    # An extension for CUDA does not load beside a torch for the CPU.
+    # A CUDA extension cannot be loaded if torch is a CPU build.
     mismatches = events(context, "extension-abi-mismatch")
     is_built_for_cuda = any(event.values.get("built_cuda") for event in mismatches)
     return context.torch.backend == "cpu" and is_built_for_cuda
 
 
-# Whatever layer these events come from, none of them is a failure.
+# These events come from all layers, but none of them is a failure.
 NO_FAILURES = (
     "torch-only-named",
     *("one-process-parallel", "model-size", "library-imported", "torch-loads-libraries"),
@@ -223,14 +225,14 @@ NO_FAILURES = (
         "question-asked",
     ),
 )
-"""Events that explain no failure by themselves."""
+"""Events that do not explain a failure on their own."""
 
 
 def says_nothing_else(context: RuleContext, *but: str) -> bool:
-    """Whether a text contains no failure messages except those of these kinds.
+    """Whether a text contains no failure messages, except those of these kinds.
 
-    This is a question about evidence, not about the order of causes: values alone prove a cause
-    only if no message says what failed, and that message may lead to a cause of any layer.
+    This question is about evidence, not about the order of causes. Values prove a cause only if no
+    message says what failed, because such a message may lead to a cause in any layer.
     """
     harmless_kinds = {*NO_FAILURES, *but}
     kinds = {event.kind for event in context.snapshot.events}
@@ -238,10 +240,10 @@ def says_nothing_else(context: RuleContext, *but: str) -> bool:
 
 
 def is_report(context: RuleContext) -> bool:
-    """Whether all facts come from a text that somebody posted.
+    """Whether all facts come from a text that a user posted.
 
-    Such a text shows only a part of the machine: what it leaves out is not absent, and what it
-    complains of is there although no reader measured it.
+    Such a text shows only a part of the machine. Something that it does not mention may still
+    exist, and something that it complains about exists although gpusetup did not measure it.
     """
     return context.snapshot.origin == "report"
 
@@ -256,38 +258,39 @@ SHOW_A_GPU = (
     "smi-sees-it",
 )
 """Events that show that a GPU exists, although some program finds none: messages of its kernel
-driver, a laptop's switch, or a person who says that nvidia-smi shows it."""
+driver, a laptop's GPU switch, or a person who writes that nvidia-smi shows it."""
 
 
 NO_KERNEL_DRIVER = (9, 12, 13)
-"""Codes of NVML: driver not loaded, library not found, library too old. Any other code comes from
-a kernel driver."""
+"""NVML's codes for "driver not loaded", "library not found" and "library too old". Any other code
+comes from a kernel driver."""
 
 
 def has_nvidia(context: RuleContext) -> bool | None:
-    """Whether there is an NVIDIA GPU; None if no source can tell.
+    """Whether there is an NVIDIA GPU; None if no source shows it.
 
-    A driver that answers with an empty list does not prove its absence (the GPU may have failed to
-    start); a PCI bus without one does, outside of WSL and of boards whose GPU is not on PCI.
+    If a driver returns an empty list, there may still be a GPU that failed to start. If no NVIDIA
+    device is on the PCI bus, there is no GPU, except in WSL and on boards whose GPU is not on PCI.
     """
     machine = context.snapshot
     if gpus(context) or nvidia_on_pci(context) or machine.os.jetson or context.other_host:
         return True
     if events(context, *SHOW_A_GPU):
         return True
-    # Today's macOS has no driver for NVIDIA's GPUs.
+    # No supported macOS has a driver for NVIDIA GPUs.
     if machine.os.family == "macos":
         return False
     nvml_code = machine.driver.nvml_code
     if nvml_code is None and _is_denied(context):
         return False
 
-    # A driver that is there, or answers, is there for a GPU, which may have failed.
+    # If a driver is installed or responds, there is probably a GPU for it, which may have failed.
     if machine.driver.version or machine.driver.module_loaded:
         return None
     if nvml_code not in (None, *NO_KERNEL_DRIVER) or failed_children(context):
         return None
-    # A list of the hardware without an NVIDIA GPU; in WSL a GPU is on no bus.
+    # The hardware is listed without an NVIDIA GPU. In WSL this proves nothing, because a GPU is not
+    # on the bus there.
     lists_hardware = machine.pci_devices is not None or machine.gpus
     if lists_hardware and not machine.os.wsl:
         return False
@@ -297,14 +300,15 @@ def has_nvidia(context: RuleContext) -> bool | None:
 def _is_denied(context: RuleContext) -> bool:
     """Whether a text says that there is no NVIDIA GPU."""
     for event in events(context, "no-nvidia-gpu"):
-        # In WSL a program that looks at the bus finds none in any case; a person may know it.
+        # In WSL, a program that reads the PCI bus never finds a GPU, so only a person's statement
+        # counts.
         if not context.os.wsl or is_a_persons_word(context, event):
             return True
     return False
 
 
 def driver_answers(context: RuleContext) -> bool:
-    """Whether a kernel driver responds: it gave a version or listed GPUs."""
+    """Whether a kernel driver responds, that is, whether it reported a version or listed GPUs."""
     driver = context.driver
     if driver.module_loaded is False:
         return False
@@ -312,17 +316,17 @@ def driver_answers(context: RuleContext) -> bool:
 
 
 HUNG_OR_CRASHED = ("hung", "crashed")
-"""How a question to the driver ends if the driver is at fault; `failed` is a missing binding."""
+"""How a child process ends if the driver is at fault; `failed` means that a binding is missing."""
 
 
 def failed_children(context: RuleContext) -> Events:
-    """Events of our own child processes that hung or crashed while they asked the driver."""
+    """Events of our own child processes that hung or crashed while they called the driver."""
     failures = events(context, "child-failed")
     return tuple(event for event in failures if event.values.get("how") in HUNG_OR_CRASHED)
 
 
 def kernel_driver_spoke(context: RuleContext) -> bool:
-    """Whether NVML or CUDA reached a kernel driver, even if the call hung and whatever /proc
+    """Whether NVML or CUDA reached a kernel driver, even if the call then hung, and whatever /proc
     lists."""
     machine = context.snapshot
     nvml_answered = machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER)
@@ -331,17 +335,17 @@ def kernel_driver_spoke(context: RuleContext) -> bool:
 
 
 LINE = re.compile(r"line (\d+)$")
-"""The place in a text at the end of a source: `nvidia-smi, line 12`."""
+"""Matches the line number at the end of a source such as `nvidia-smi, line 12`."""
 
 
 def line_of(source: str | None) -> int:
-    """The number of the line that a source names; 0 if it names none."""
+    """The line number in a source; 0 if there is none."""
     place = LINE.search(source or "")
     return int(place[1]) if place is not None else 0
 
 
 def lines_of_a_person(context: RuleContext) -> set[int]:
-    """The lines of a text in which a person writes without quoting a program."""
+    """The numbers of the lines in which a person writes without quoting a program."""
     numbers: set[int] = set()
     for reading in readings(context, "report.sentences"):
         numbers.update(map(int, (reading.value or "").split()))
@@ -360,24 +364,24 @@ def on(context: RuleContext, family: str) -> bool:
 
 
 def in_container(context: RuleContext) -> bool:
-    """Whether the program runs in a container; an unknown kind does not count."""
+    """Whether the program runs in a container; False if that is unknown."""
     return context.snapshot.container.kind not in (None, "none")
 
 
 def package(context: RuleContext, name: str) -> Package | None:
-    """The first installed distribution of that name, or None."""
+    """The first installed distribution with this name, or None."""
     for distribution in _distributions_named(context, name):
         return distribution
     return None
 
 
 def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
-    """Every installed distribution of that name."""
+    """Every installed distribution with this name."""
     return tuple(_distributions_named(context, name))
 
 
 def _distributions_named(context: RuleContext, name: str) -> Iterator[Package]:
-    """The installed packages with a name, in any spelling."""
+    """The installed packages with this name, in any spelling."""
     normalised_name = normalised(name)
     for distribution in context.snapshot.packages or ():
         if normalised(distribution.name) == normalised_name:
@@ -404,9 +408,9 @@ def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
 
 
 def serving(context: RuleContext, gpu: Gpu) -> str | None:
-    """The kernel or PTX of the installed torch that a GPU would run; None if there is none.
+    """The kernel or PTX in the installed torch that a GPU would run; None if there is none.
 
-    An unknown driver counts as one that compiles this build's PTX.
+    If the driver is unknown, we assume that it can compile this build's PTX.
     """
     torch = context.torch
     if gpu.compute_capability is None or torch.kernels is None:
@@ -426,27 +430,27 @@ def cuda_needed(torch: Torch) -> str | None:
 
 
 def is_cuda_build(torch: Torch) -> bool:
-    """Whether a torch was built with CUDA."""
+    """Whether this torch was built with CUDA."""
     return cuda_needed(torch) is not None
 
 
 def whole_number(text: str | None) -> int | None:
-    """A number in a text; None if it is not a number or has too many digits.
+    """The number in a text; None if the text is not a number or has too many digits.
 
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)
     """
-    # A number of 18 digits fits 64 bits.
+    # A number of up to 18 digits fits into 64 bits.
     if not text or len(text) > 18:
         return None
-    # `isdigit` alone takes digits of other scripts.
+    # `isdigit` also accepts digits of other scripts.
     if not (text.isascii() and text.isdigit()):
         return None
     return int(text)
 
 
 def gib(size_bytes: int) -> str:
-    """A size of memory; a small one in MiB.
+    """A memory size in GiB, or in MiB if it is small.
 
     >>> gib(4294967296), gib(20971520), gib(0)
     ('4.0 GiB', '20 MiB', '0.0 GiB')

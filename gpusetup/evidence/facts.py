@@ -1,8 +1,9 @@
 """Facts that rule out a cause. Each function returns a sentence about what was read, or "" if the
 fact does not hold.
 
-A cause's record names the facts that refute it (`refuted_by`); `diagnosis.refute` asks them. A fact
-uses values of the snapshot only, so it holds for this machine, a snapshot and a text alike.
+The record of a cause lists the facts that refute it (`refuted_by`), and `diagnosis.refute` calls
+them. A fact uses only values of the snapshot, so it works the same for this machine, a saved
+snapshot and a text.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gpusetup.model.machine import Event, Events, Gpu, Package
 from gpusetup.model.versions import cuda_of, parsed
 
 Fact = Callable[[RuleContext], str]
-"""A sentence about what was read; "" if it was not read, or if the fact does not hold."""
+"""Returns a sentence about what was read, or "" if it was not read or if the fact does not hold."""
 
 
 def gpu_names(gpus: tuple[Gpu, ...]) -> str:
@@ -42,7 +43,7 @@ def gpu_names(gpus: tuple[Gpu, ...]) -> str:
 
 
 INSUFFICIENT_DRIVER = 35
-"""cudaErrorInsufficientDriver."""
+"""The error code of cudaErrorInsufficientDriver."""
 
 
 def complaints_of_the_driver(context: RuleContext) -> Events:
@@ -52,15 +53,15 @@ def complaints_of_the_driver(context: RuleContext) -> Events:
 
 
 def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
-    """The driver version that a message demands, or the one that the refused CUDA needs; None if
+    """The driver version that a message requires, or that the CUDA version in it requires; None if
     neither is known."""
     values, catalog = complaint.values, context.catalog
     family = driver_family(context.snapshot)
     named_driver = values.get("needs_driver") or values.get("needed")
     if named_driver:
         return named_driver
-    # A program that names a CUDA compares it with the one that nvidia-smi prints, so the newer
-    # minor versions of the driver's CUDA do not help.
+    # A program that names a CUDA version compares it with the one that nvidia-smi prints, so a
+    # newer minor version of the same major one does not help.
     if "cuda" in values:
         cuda = values["cuda"]
         return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
@@ -73,8 +74,8 @@ def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
 
 
 def driver_serves_the_cuda(context: RuleContext) -> str:
-    """The driver is new enough for torch, for the toolkit that built the program, and for every
-    complaint."""
+    """Returns a sentence if the driver is new enough for torch, for the toolkit that built the
+    program, and for every complaint, else ""."""
     version = context.driver.version
     if version is None:
         return ""
@@ -84,7 +85,8 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
     complaints = complaints_of_the_driver(context)
     for complaint in complaints:
         floor = driver_asked_by(context, complaint)
-        # If the driver's own library said which CUDA it serves, it is the one that was loaded.
+        # If the message contains the CUDA version that the driver supports, it comes from the
+        # driver library that was really loaded.
         if not floor and "found" not in complaint.values:
             floor = toolkit_floor
         if floor is None or parsed(version) < parsed(floor):
@@ -105,7 +107,7 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
 
 
 def wanted_cuda(context: RuleContext) -> str | None:
-    """The CUDA version of the torch that somebody asks about."""
+    """The CUDA version of the torch that the user asks about."""
     questions = {}
     for event in events(context, "question-asked"):
         questions[event.values.get("topic", "")] = event
@@ -124,13 +126,15 @@ def wanted_cuda(context: RuleContext) -> str | None:
 
 
 OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers", "card"}
-"""Topics of questions that a driver's version may answer with no (`messages.questions`)."""
+"""Topics of questions (`messages.questions`) to which the answer may be no because of the driver's
+version."""
 OF_A_BUILD = {"driver", "torch-cuda"}
-"""Topics in which a named CUDA is a build's; in other questions it may be the driver's."""
+"""Topics in which a CUDA version belongs to a build; in other questions it may be the driver's."""
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:
-    """Whether the driver is new enough for a CUDA; None if one of the two is not known."""
+    """Whether the driver is new enough for a CUDA version; None if the driver or the requirement is
+    unknown."""
     family = driver_family(context.snapshot)
     floor = context.catalog.driver_floor(cuda, family)
     version = context.driver.version
@@ -140,7 +144,8 @@ def driver_serves(context: RuleContext, cuda: str) -> bool | None:
 
 
 def wsl_reaches_the_driver(context: RuleContext) -> str:
-    """nvidia-smi shows the GPU inside WSL, and no message says that WSL is refused."""
+    """Returns a sentence if nvidia-smi shows the GPU inside WSL, and no message says that WSL is
+    refused, else ""."""
     if events(context, "wsl-driver"):
         return ""
     is_shown = events(context, "smi-sees-it")
@@ -148,12 +153,12 @@ def wsl_reaches_the_driver(context: RuleContext) -> str:
 
 
 def has_no_nvidia_gpu(context: RuleContext) -> str:
-    """The machine has no NVIDIA GPU, so that no driver of NVIDIA's is missing."""
+    """Returns a sentence if the machine has no NVIDIA GPU and thus needs no driver, else ""."""
     return "this machine has no NVIDIA GPU" if has_nvidia(context) is False else ""
 
 
 def driver_lists_a_gpu(context: RuleContext) -> str:
-    """The driver answers and lists a GPU."""
+    """Returns a sentence if the driver responds and lists a GPU, else ""."""
     gpus = listed_gpus(context)
     if not gpus:
         return ""
@@ -164,7 +169,7 @@ def driver_lists_a_gpu(context: RuleContext) -> str:
 
 
 def missing_library_is_listed(context: RuleContext) -> str:
-    """A listing shows the library that a program does not find."""
+    """Returns a sentence if a listing shows the library that a program does not find, else ""."""
     missing = set()
     for event in events(context, "cuda-lib-missing", "library-missing", "program-lib-missing"):
         library = event.values.get("library", "")
@@ -178,7 +183,7 @@ def missing_library_is_listed(context: RuleContext) -> str:
 
 
 def _stem(library: str) -> str:
-    """The name of a library up to its major version: the name by which the loader looks for it.
+    """A library's name up to its major version, by which the loader looks for it.
 
     >>> _stem("libcudnn_ops.so.9.1.0"), _stem("libnvrtc.so.12"), _stem("cudnn64_9.dll")
     ('libcudnn_ops.so.9', 'libnvrtc.so.12', 'cudnn64_9.dll')
@@ -190,17 +195,17 @@ def _stem(library: str) -> str:
 
 
 def listed_files(context: RuleContext) -> tuple[str, ...]:
-    """The paths in a listing of files in the text."""
+    """The paths in the file listings of a text."""
     listings = events(context, "file-listed")
     return tuple(event.values["path"] for event in listings)
 
 
 NVCC_PATH = re.compile(r"(/[\w./-]*?/?cuda[\w.-]*)/bin/nvcc$")
-"""`/usr/local/cuda-12.8/bin/nvcc`, with the toolkit's folder as a group."""
+"""Matches a path such as `/usr/local/cuda-12.8/bin/nvcc`; the group is the toolkit's folder."""
 
 
 def listed_toolkit(context: RuleContext) -> str:
-    """The folder of the CUDA toolkit whose nvcc a listing shows."""
+    """The folder of the CUDA toolkit, if a file listing contains its nvcc; otherwise empty."""
     for path in listed_files(context):
         nvcc = NVCC_PATH.match(path)
         if nvcc is not None:
@@ -209,7 +214,7 @@ def listed_toolkit(context: RuleContext) -> str:
 
 
 def toolkit_is_listed(context: RuleContext) -> str:
-    """A listing shows nvcc, or nvcc printed its release."""
+    """Returns a sentence if a listing shows nvcc, or if nvcc printed its release, else ""."""
     folder = listed_toolkit(context)
     if folder:
         return f"nvcc is in {folder}/bin"
@@ -218,7 +223,7 @@ def toolkit_is_listed(context: RuleContext) -> str:
 
 
 def glibc_is_new_enough(context: RuleContext) -> str:
-    """The system's glibc is as new as the message asks."""
+    """Returns a sentence if the system's glibc is as new as the message requires, else ""."""
     installed = re.search(r"glibc (\d+\.\d+)", context.os.libc or "")
     needed_versions = []
     for event in events(context, "glibc-too-old"):
@@ -235,7 +240,7 @@ def glibc_is_new_enough(context: RuleContext) -> str:
 
 
 def toolkit_is_installed(context: RuleContext) -> str:
-    """nvidia-container-toolkit is installed on the host."""
+    """Returns a sentence if nvidia-container-toolkit is installed on the host, else ""."""
     listings = events(context, "toolkit-installed")
     if not listings:
         return ""
@@ -247,7 +252,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
 
 
 def pods_are_started(context: RuleContext) -> str:
-    """The containers are started by a Kubernetes node, not by docker."""
+    """Returns a sentence if a Kubernetes node starts the containers, and not docker, else ""."""
     is_pod = context.snapshot.container.kind == "kubernetes"
     shows_engine = events(context, "k8s-gpu-not-allocatable", "container-engine")
     if is_pod or shows_engine:
@@ -256,7 +261,7 @@ def pods_are_started(context: RuleContext) -> str:
 
 
 def torch_fails_at_its_dll(context: RuleContext) -> str:
-    """The DLL that cannot be loaded belongs to torch itself."""
+    """Returns a sentence if the DLL that cannot be loaded belongs to torch itself, else ""."""
     for event in events(context, "failing-file"):
         if event.values.get("package") == "torch":
             return "torch's own DLL does not start in the program"
@@ -271,7 +276,8 @@ def failing_package(context: RuleContext) -> str:
 
 
 def failing_file_is_in_a_checkout(context: RuleContext) -> str:
-    """The file that failed is in the sources of a project, and not in site-packages."""
+    """Returns a sentence if the file that failed is in a project's sources, and not in
+    site-packages, else ""."""
     for event in events(context, "failing-file"):
         failing_package = event.values.get("package")
         is_in_checkout = event.values.get("place") == "checkout"
@@ -282,7 +288,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def versions_are_a_pair(companion: Name) -> Fact:
-    """torch and a companion belong together in the listed versions."""
+    """Returns a fact that holds if the listed versions of torch and the companion fit together."""
 
     def fact(context: RuleContext) -> str:
         listed_companion = package(context, companion)
@@ -303,11 +309,12 @@ def versions_are_a_pair(companion: Name) -> Fact:
 
 
 def _is_of_another_backend(context: RuleContext, name: Name, companion: Package) -> bool:
-    """Whether a companion was built for another backend than torch; False if nothing tells."""
+    """Whether a companion was built for another backend than torch; False if that is unknown."""
     backend = context.torch.backend
     if not backend:
         return False
-    # An unlabelled wheel's build depends on the platform, which a text may not show.
+    # If a wheel's version has no label, its build depends on the platform, which a text may not
+    # show.
     platform = None
     if not is_report(context) and companion.installer != "conda":
         platform = f"{context.os.family}-{context.os.machine}"
@@ -316,14 +323,14 @@ def _is_of_another_backend(context: RuleContext, name: Name, companion: Package)
 
 
 def catalog_has_torch_for_this_python(context: RuleContext) -> str:
-    """Some index has the wanted torch for this Python and system."""
+    """Returns a sentence if some index has the wanted torch for this Python and system, else ""."""
     release = (context.snapshot.wanted.torch or "").removeprefix("==")
     python = ".".join((context.snapshot.python.version or "").split(".")[:2])
     backends = []
     for build in context.catalog.builds:
         if build.torch != release or python not in build.pythons:
             continue
-        # A system that is not known may be any.
+        # If the system is unknown, every build may fit.
         fits_system = context.os.family in (None, build.os)
         if fits_system and context.os.machine in (None, build.machine):
             backends.append(build.backend)
@@ -333,11 +340,11 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
 
 
 def another_python_was_asked(context: RuleContext) -> str:
-    """The person's output of torch comes from another Python than the one in which the program
-    fails.
+    """Returns a sentence if the torch output in the text comes from another Python than the one in
+    which the program fails, else "".
 
-    torch's own warning denies the kernels that `get_arch_list()` lists elsewhere, or a program's
-    message names another torch than the list of packages.
+    The signs are that torch itself warns that it lacks kernels which `get_arch_list()` lists
+    elsewhere, or that a program's message names another torch than the list of packages.
     """
     lacking_targets = set()
     for event in events(context, "gpu-not-in-wheel"):
@@ -348,7 +355,7 @@ def another_python_was_asked(context: RuleContext) -> str:
         digits = re.sub(r"\D", "", event.values.get("target", ""))
         if digits in lacking_targets:
             return f"the torch that was asked lists {event.values['target']}, and another one runs"
-    # If the text names the program's Python, the printed commands use that Python already.
+    # If the text contains the path of the program's Python, the printed commands already use it.
     if events(context, "installed-elsewhere") and not context.snapshot.python.executable:
         return "an installation succeeded and the program shows the old version"
     if lists_another_torch(context):
@@ -357,7 +364,7 @@ def another_python_was_asked(context: RuleContext) -> str:
 
 
 def lists_another_torch(context: RuleContext) -> bool:
-    """The program's own message contains another torch than the list of packages."""
+    """Whether the program's own message names another torch than the list of packages."""
     listed_releases = {
         distribution.version.partition("+")[0] for distribution in packages(context, "torch")
     }
@@ -374,7 +381,7 @@ def lists_another_torch(context: RuleContext) -> bool:
 
 
 def was_tried(*remedies: str) -> Fact:
-    """Somebody has already tried all of these remedies, and it still fails."""
+    """Returns a fact that holds if the user has already tried all of these remedies in vain."""
     words = {
         "torch": "torch was reinstalled already",
         "driver": "the driver was reinstalled already",
@@ -393,14 +400,15 @@ def was_tried(*remedies: str) -> Fact:
 
 
 def another_runtime_is_loaded_first(context: RuleContext) -> str:
-    """A package with DLLs of its own is imported before torch."""
+    """Returns a sentence if a package with its own DLLs is imported before torch, else ""."""
     for event in events(context, "loaded-first"):
         return f"{event.values['package']} is imported before torch and brings its own DLLs"
     return ""
 
 
 def works_otherwise(*ways: str) -> Fact:
-    """A run that differs in one of these things works, so the fault is in the difference."""
+    """Returns a fact that holds if another run works that differs in one of these ways, so the
+    difference is at fault."""
 
     def fact(context: RuleContext) -> str:
         for event in events(context, "works-otherwise"):
@@ -412,40 +420,42 @@ def works_otherwise(*ways: str) -> Fact:
 
 
 def display_driver_was_reset(context: RuleContext) -> str:
-    """The display driver was reset, or the screen or machine switched off, when it failed."""
+    """Returns a sentence if the display driver was reset, or the screen or machine switched off,
+    when the program failed, else ""."""
     for event in events(context, "graphics-crash", "machine-powers-off"):
         return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
     return ""
 
 
 def several_gpus_are_used(context: RuleContext) -> str:
-    """The run that fails uses several GPUs."""
+    """Returns a sentence if the failing run uses several GPUs, else ""."""
     return "the run that fails uses several GPUs" if events(context, "several-gpus") else ""
 
 
 def torchs_own_call_fails(context: RuleContext) -> str:
-    """A call of torch alone also fails, so no extension is at fault."""
+    """Returns a sentence if a call of torch itself fails, so no extension is at fault, else ""."""
     for event in events(context, "torch-call-fails"):
         return f"torch's own call fails ({(event.text or '')[:60].strip()})"
     return ""
 
 
 def a_copied_runtime_is_loaded(context: RuleContext) -> str:
-    """A trace shows that Windows' C++ runtime was loaded from a folder other than Windows' own."""
+    """Returns a sentence if a trace shows that the C++ runtime was loaded from a folder other than
+    Windows' own, else ""."""
     for event in events(context, "copied-runtime"):
         return f"{event.values['dll']} comes from {event.values['folder']}"
     return ""
 
 
 def imports_alone(context: RuleContext) -> str:
-    """The same import works if nothing else was loaded before."""
+    """Returns a sentence if the same import works when nothing else was loaded before, else ""."""
     if not events(context, "ran-alone"):
         return ""
     return "the same import works on its own"
 
 
 def a_run_ended_well(context: RuleContext) -> str:
-    """The last run in the text ended without an error."""
+    """Returns a sentence if the last run in the text ended without an error, else ""."""
     for event in events(context, "run-finished"):
         quote = (event.text or "")[:40].strip()
         return f"the run came to its end after this message ({quote}…)"
@@ -453,7 +463,7 @@ def a_run_ended_well(context: RuleContext) -> str:
 
 
 def a_program_computed(context: RuleContext) -> str:
-    """torch sees the GPU, or a program computed on it."""
+    """Returns a sentence if torch sees the GPU, or if a program computed on it, else ""."""
     if context.torch.cuda_available:
         return "torch.cuda.is_available() is True"
     if events(context, "gpu-computes"):
@@ -462,10 +472,10 @@ def a_program_computed(context: RuleContext) -> str:
 
 
 def any_of(*facts: Fact) -> Fact:
-    """The first of these facts that is true."""
+    """A fact that holds if any of these facts holds."""
 
     def first_fact(context: RuleContext) -> str:
-        """The sentence of the first fact that is true; "" if none is."""
+        """The sentence of the first fact that holds; "" if none does."""
         for fact in facts:
             sentence = fact(context)
             if sentence:
@@ -476,10 +486,10 @@ def any_of(*facts: Fact) -> Fact:
 
 
 def all_of(*facts: Fact) -> Fact:
-    """All of these facts in one sentence; "" if one is not true."""
+    """A fact that holds if all of these facts hold."""
 
     def joined_facts(context: RuleContext) -> str:
-        """The sentences of all facts, joined; "" if one is not true."""
+        """The sentences of all facts, joined; "" if one of them does not hold."""
         sentences = [fact(context) for fact in facts]
         if not all(sentences):
             return ""

@@ -1,6 +1,6 @@
-"""Facts about kernels, wheels, memory and GPUs of other makers that rule out a cause.
+"""Facts about kernels, wheels, memory and GPUs of other vendors that rule out a cause.
 
-Each returns a sentence about what was read, or "", like those in `evidence.facts`.
+Each returns a sentence about what was read, or "", like the facts in `evidence.facts`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from gpusetup.model.versions import Capability, parsed
 
 
 def torch_has_the_kernels(context: RuleContext) -> str:
-    """The installed torch has kernels for every GPU whose capability is known."""
-    # torch's own warning about the GPU comes from the torch that runs, whatever a list shows.
+    """Returns a sentence if the installed torch has kernels for every GPU whose compute capability
+    is known, else ""."""
+    # torch's own warning about the GPU comes from the torch that is running, so it counts more than
+    # a list.
     if events(context, "gpu-not-in-wheel"):
         return ""
     served_gpus = []
@@ -48,7 +50,7 @@ def torch_has_the_kernels(context: RuleContext) -> str:
 
 
 def kernels_that_a_text_prints(context: RuleContext) -> bool:
-    """Whether the text itself prints torch's list of kernels (otherwise they come from the
+    """Whether the text itself prints torch's list of kernels (otherwise the list comes from the
     catalog)."""
     for reading in readings(context, "torch.kernels"):
         if reading.value and reading.source != "catalog":
@@ -57,17 +59,17 @@ def kernels_that_a_text_prints(context: RuleContext) -> bool:
 
 
 def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
-    """The text names a release of torch, and a build of that release has the kernels that seem to
-    be missing.
+    """Returns a sentence if the text names a release of torch, and a build of it has the kernels
+    that seem to be missing, else "".
 
-    Then the torch that fails is another one, or an extension fails: only its own list tells. A
-    message of torch itself, and a list that the text prints, count more than this.
+    In that case another torch is failing, or an extension, and only its own list can show its
+    kernels. A message of torch itself and a list printed in the text count more than this fact.
     """
     torch = context.torch
     prints_kernels = kernels_that_a_text_prints(context)
     if not is_report(context) or prints_kernels or events(context, "gpu-not-in-wheel"):
         return ""
-    # A program that printed its own build runs that build.
+    # A program that printed its own build also runs that build.
     if torch.backend is not None and not events(context, "torch-only-named"):
         return ""
     release = (torch.version or "").partition("+")[0]
@@ -75,7 +77,7 @@ def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
     if not release or not targets:
         return ""
     for build in context.catalog.builds:
-        # A text may name the release without its patch: `2.5`.
+        # A text may name the release without the patch number: `2.5`.
         is_of_release = build.torch == release or build.torch.startswith(f"{release}.")
         may_be_the_build = torch.backend == build.backend
         if torch.backend is None:
@@ -89,7 +91,8 @@ def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
 def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
     """Whether the installed torch has kernels for a GPU.
 
-    Its list of kernels tells; a build newer than the catalog counts like the newest of its index.
+    The build's own list of kernels decides. If the build is newer than the catalog, assume the
+    kernels of the newest build on the same index.
     """
     torch = context.torch
     if torch.kernels is not None:
@@ -99,7 +102,7 @@ def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
         return False
     newest_release = max(parsed(build.torch) for build in builds)
     release = torch.version.partition("+")[0]
-    # Only a build that is newer than those in the catalog is judged by its index.
+    # Use the index only for a build that is newer than all builds in the catalog.
     if parsed(release) < newest_release:
         return False
     capability = gpu.compute_capability or Capability(0, 0)
@@ -108,7 +111,8 @@ def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
 
 
 def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
-    """Every GPU whose compute capability is known has at least this capability."""
+    """Returns a fact that holds if every GPU whose compute capability is known has at least this
+    one."""
     least = Capability(major, minor)
 
     def fact(context: RuleContext) -> str:
@@ -128,8 +132,8 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
 
 
 def torch_lists_the_target(context: RuleContext) -> str:
-    """The AMD target that the text names, if torch's own list of kernels contains it; otherwise
-    empty."""
+    """Returns a sentence with the AMD target that the text names, if torch's own list of kernels
+    contains it, else ""."""
     kernels = context.torch.kernels or ()
     listed_targets = []
     for event in events(context, "hip-kernel-missing", "foreign-gpu"):
@@ -142,7 +146,7 @@ def torch_lists_the_target(context: RuleContext) -> str:
 
 
 def another_release_works(context: RuleContext) -> str:
-    """What the text says of another release of torch that works on the same machine; empty if it
+    """What the text says about another release of torch that works on the same machine; empty if it
     mentions none."""
     regressions = events(context, "release-regressed")
     if not regressions:
@@ -151,22 +155,22 @@ def another_release_works(context: RuleContext) -> str:
 
 
 def the_gpu_computes(context: RuleContext) -> str:
-    """The sentence that shows a device in use, a speed or a training on the GPU; empty if the text
-    shows none.
+    """Returns a sentence that quotes proof that the GPU computes (a device in use, a speed, a
+    training run), or an empty string if the text contains none.
 
-    `report.works` only gives these events for a text in which every failure is mended.
+    `report.works` creates these events only if every failure in the text was solved.
     """
     proofs = events(context, "gpu-in-use", "gpu-speed", "gpu-trains")
     if not proofs:
         return ""
-    # The first one is enough, and its beginning.
+    # Quote only the beginning of the first proof.
     quote = (proofs[0].text or "")[:60].strip()
     return f"the GPU computes ({quote})"
 
 
 def a_program_found_the_gpu(context: RuleContext) -> str:
-    """The line of a program's own log that lists the GPU of another maker as usable; empty if there
-    is none."""
+    """Returns a sentence that quotes the line in which a program lists another vendor's GPU as
+    usable, or an empty string if there is none."""
     log_lines = events(context, "program-found-gpu")
     if not log_lines:
         return ""
@@ -175,14 +179,14 @@ def a_program_found_the_gpu(context: RuleContext) -> str:
 
 
 def rocm_build_has_the_target(context: RuleContext) -> str:
-    """A sentence if a program printed a ROCm build, and builds of that ROCm have kernels for the
-    named board; otherwise empty.
+    """Returns a sentence if a program printed a ROCm build, and builds for that ROCm have kernels
+    for the named board, else "".
 
-    If a kernel is missing nevertheless, it is one for another GPU: the processor's integrated
+    If a kernel is still missing, it is missing for another GPU: the processor's integrated
     graphics, or the target that a variable names.
     """
     backend = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
-    # torch's own list of kernels is exact, so it decides if the text has it.
+    # torch's own list of kernels is exact, so if the text contains it, it decides.
     if backend is None or context.torch.kernels is not None:
         return ""
     rocm = backend[1]
@@ -199,12 +203,12 @@ LOOK_FOR_CUDA = (
     *("hip-kernel-missing", "no-xpu", "torch-missing", "question-asked", "cuda-toolkit-missing"),
     *("no-matching-distribution", "wrong-index", "python-no-wheel", "extension-abi-mismatch"),
 )
-"""Messages that show more of torch than the maker of the GPU does."""
+"""Messages that say more about torch than the GPU's vendor does."""
 
 
 def intels_driver_answers(context: RuleContext) -> str:
-    """SYCL lists the Intel GPU, or torch reports `xpu` as available, so that driver and permissions
-    are fine."""
+    """Returns a sentence if SYCL lists the Intel GPU, or torch reports `xpu` as available, so that
+    driver and permissions are fine, else ""."""
     for event in events(context, "output-shown"):
         if event.values.get("what") == "sycl":
             return "sycl-ls lists the GPU"
@@ -218,10 +222,11 @@ XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
 
 
 def nothing_asked_for_cuda(context: RuleContext) -> str:
-    """The text names a GPU of another maker, but nothing in it failed while it looked for a GPU.
+    """Returns a sentence if the text names another vendor's GPU, but nothing in it failed while
+    looking for a GPU, else "".
 
-    No program looked for CUDA, and no build of torch for another maker was read: then something
-    else fails on this GPU, and the maker's name explains nothing.
+    No program looked for CUDA, and the text shows no torch build for a different vendor. So
+    something else fails on this GPU, and its vendor does not explain it.
     """
     if not is_report(context) or not _has_a_build_of_the_maker(context):
         return ""
@@ -234,7 +239,7 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
 
 
 def _has_a_build_of_the_maker(context: RuleContext) -> bool:
-    """Whether the only torch builds that the text shows, if any, are AMD's or Intel's."""
+    """Whether every torch build that the text shows is AMD's or Intel's; True if it shows none."""
     backend = context.torch.backend or ""
     return backend in ("", "xpu") or backend.startswith("rocm")
 
@@ -242,7 +247,7 @@ def _has_a_build_of_the_maker(context: RuleContext) -> bool:
 def _was_searched_in_vain(context: RuleContext) -> bool:
     """Whether torch or a program looked for a GPU and did not find one."""
     torch = context.torch
-    # torch's XPU build says "CUDA available: False" on every machine.
+    # torch's XPU build prints "CUDA available: False" on every machine.
     if torch.cuda_available is False and torch.backend != "xpu":
         return True
     if events(context, "gpu-unused"):
@@ -252,22 +257,23 @@ def _was_searched_in_vain(context: RuleContext) -> bool:
 
 
 NO_SEARCH = ("question-asked", "cuda-error")
-"""Events of `LOOK_FOR_CUDA` in which no program looks for a GPU."""
+"""Events of `LOOK_FOR_CUDA` that do not show a program looking for a GPU."""
 
 
 ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
-"""Words of ROCm: `hipErrorNoDevice`, `rocm-smi`, `ROCk module`, `/dev/kfd`."""
+"""Words that only ROCm uses: `hipErrorNoDevice`, `rocm-smi`, `ROCk module`, `/dev/kfd`."""
 
 
 def only_the_maker_is_named(context: RuleContext) -> str:
-    """The text names a GPU of another maker, but neither a build of torch nor a message of that
-    maker's software.
+    """Returns a sentence if the text names another vendor's GPU, but neither a torch build nor a
+    message of that vendor's software, else "".
 
-    Whether the build, the driver or the program is at fault, the maker's name does not tell.
+    The vendor's name does not show whether the build, the driver or the program is at fault.
     """
     if not is_report(context) or context.torch.backend or context.torch.version:
         return ""
-    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that its runtime was asked.
+    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that a program called its
+    # runtime.
     messages = events(context, "no-hip-gpus")
     rocm_complains = any(ROCM_WORDS.search(event.text or "") for event in messages)
     if rocm_complains or events(context, *LOOK_FOR_CUDA):
@@ -281,8 +287,8 @@ def only_the_maker_is_named(context: RuleContext) -> str:
 
 
 def only_gpu_is_from(vendor: str) -> Fact:
-    """Returns the fact that a text names a GPU of this maker, and neither a card nor a driver of
-    NVIDIA: no driver of NVIDIA's helps there."""
+    """Returns a fact that holds if a text names a GPU of this vendor, and neither an NVIDIA card
+    nor an NVIDIA driver. Then an NVIDIA driver does not help."""
 
     def only_gpu_is_of_the_vendor(context: RuleContext) -> str:
         has_nvidia_driver = context.driver.version or context.driver.cuda
@@ -298,7 +304,8 @@ def only_gpu_is_from(vendor: str) -> Fact:
 
 
 def target_is_overridden(context: RuleContext) -> str:
-    """HSA_OVERRIDE_GFX_VERSION makes the runtime use another target's kernels."""
+    """Returns a sentence if HSA_OVERRIDE_GFX_VERSION makes the runtime use another target's
+    kernels, else ""."""
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     if not value:
         return ""
@@ -306,12 +313,12 @@ def target_is_overridden(context: RuleContext) -> str:
 
 
 VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
-"""How NVIDIA names the profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
+"""Matches NVIDIA's names for profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
 
 
 def no_virtual_gpu_is_named(context: RuleContext) -> str:
-    """CUDA refuses a program and the text names no virtual GPU: an old driver returns the same
-    error."""
+    """Returns a sentence if the text names no virtual GPU, else "". CUDA's refusal may then come
+    from an old driver, which returns the same error."""
     if not is_report(context):
         return ""
     texts = [gpu.name for gpu in context.snapshot.gpus or ()]
@@ -326,15 +333,16 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
 
 
 def this_python_has_wheels(context: RuleContext) -> str:
-    """torch has wheels for the Python that a text shows, and pip saw no file at all.
+    """Returns a sentence if torch has wheels for the Python in the text, but pip found no file at
+    all, else "".
 
-    Then pip did not reach the index, or this is a 32-bit Python.
+    In that case pip could not reach the index, or this is a 32-bit Python.
     """
     refusals = events(context, "no-matching-distribution")
     saw_no_file = all(event.values.get("none_found") == "true" for event in refusals)
     if not refusals or not saw_no_file:
         return ""
-    # A Python whose bits are known, or without a global lock, has wheels of its own.
+    # A free-threaded Python, or one whose bits the text shows, may need other wheels.
     python = context.snapshot.python
     minor = ".".join((python.version or "").split(".")[:2])
     if not minor or python.bits or python.free_threaded:
@@ -353,12 +361,12 @@ def this_python_has_wheels(context: RuleContext) -> str:
 # --- memory ---------------------------------------------------------------------------------------
 
 UNCORRECTED_XIDS = {"48", "64", "94", "95", "140", "156", "157", "160", "161", "171", "172"}
-"""Xids of memory errors that ECC did not correct, or of a row that could not be replaced (NVIDIA,
-"Xid Errors"); Xid 63 only says that a row will be replaced."""
+"""Xids of memory errors that ECC did not correct, and of rows that could not be replaced (NVIDIA,
+"Xid Errors"). Xid 63 is missing, because it only says that a row will be replaced."""
 
 
 def memory_waits_for_a_reset(context: RuleContext) -> bool:
-    """Whether bad memory is to be replaced at the next reset, and nothing shows an uncorrected
+    """Whether faulty memory will be replaced at the next reset, and nothing shows an uncorrected
     error."""
     is_pending = False
     for gpu in gpus(context):
@@ -371,15 +379,16 @@ def memory_waits_for_a_reset(context: RuleContext) -> bool:
 
 
 HARDLY_ANY = 64 << 20
-"""Bytes: a GPU that has room for a CUDA context has room for so much more."""
+"""A number of bytes so small that a GPU with room for a CUDA context has room for it too."""
 MOSTLY_FREE = 0.5
-"""The share of the memory that is free if a program that needs little cannot lack it."""
+"""If more than this share of the memory is free, a small request cannot fail for lack of memory."""
 
 
 def memory_is_not_short(context: RuleContext) -> str:
-    """A message says "out of memory", and its own numbers deny it.
+    """Returns a sentence if a message says "out of memory", but the numbers in it contradict that,
+    else "".
 
-    Hardly anything was requested and is used, or most of the GPU is free.
+    The request is tiny, and almost no memory is used, or most of the GPU is free.
     """
     for message in events(context, "out-of-memory"):
         requested = whole_number(message.values.get("asked_bytes"))
@@ -388,11 +397,11 @@ def memory_is_not_short(context: RuleContext) -> str:
         used_by_torch = whole_number(message.values.get("held_bytes"))
         if requested is None or total is None or requested > HARDLY_ANY:
             continue
-        # If torch says how much it uses, the cause's own case for unused memory answers.
+        # If torch reports how much it uses, the cause's own rule for unused memory applies instead.
         is_mostly_free = free is not None and free > MOSTLY_FREE * total
         if free is not None and is_mostly_free and used_by_torch is None:
             return f"{gib(requested)} was asked for, and {gib(free)} of {gib(total)} is free"
-        # `0 bytes by other processes`.
+        # The text is, for example, `0 bytes by other processes`.
         nothing_else_uses_it = message.values.get("beside", "").startswith("0")
         uses_hardly_any = used_by_torch is not None and used_by_torch < HARDLY_ANY
         if uses_hardly_any and nothing_else_uses_it:

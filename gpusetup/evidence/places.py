@@ -1,4 +1,4 @@
-"""Where a program runs: yes-or-no questions for the records of causes."""
+"""Yes-or-no questions about where a program runs, for the records of causes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Question = Callable[[RuleContext], bool]
 
 
 def no(question: Question) -> Question:
-    """The negation of a question."""
+    """Returns a function that negates this question."""
 
     def is_false(context: RuleContext) -> bool:
         return not question(context)
@@ -30,7 +30,8 @@ def no(question: Question) -> Question:
 
 
 def of_system(family: str) -> Question:
-    """Whether the program runs on an operating system: `linux`, `windows` or `macos`."""
+    """Returns a function that checks whether the program runs on this operating system: `linux`,
+    `windows` or `macos`."""
 
     def is_on_system(context: RuleContext) -> bool:
         return on(context, family)
@@ -39,8 +40,8 @@ def of_system(family: str) -> Question:
 
 
 def in_container_kind(kind: str) -> Question:
-    """Whether the program runs in this kind of container: `docker`, `podman`, `kubernetes`,
-    `singularity`, `lxc`."""
+    """Returns a function that checks whether the program runs in this kind of container: `docker`,
+    `podman`, `kubernetes`, `singularity` or `lxc`."""
 
     def is_in_kind(context: RuleContext) -> bool:
         return context.snapshot.container.kind == kind
@@ -54,8 +55,8 @@ def in_wsl(context: RuleContext) -> bool:
 
 
 def on_windows_without_container(context: RuleContext) -> bool:
-    """Whether the program runs on Windows itself, and in no Linux container with kernel modules and
-    device nodes."""
+    """Whether the program runs on Windows itself, and not in a Linux container with its kernel
+    modules and device nodes."""
     return on(context, "windows") and not in_container(context)
 
 
@@ -65,20 +66,20 @@ def gpu_is_listed(context: RuleContext) -> bool:
 
 
 def in_an_image_build(context: RuleContext) -> bool:
-    """A step of an image build failed; such a step never has a GPU."""
+    """Whether a step of an image build failed; such a step never has a GPU."""
     return bool(events(context, "image-build"))
 
 
 def in_a_hosted_notebook(context: RuleContext) -> bool:
-    """In a hosted notebook (Colab, Kaggle)."""
+    """Whether the program runs in a hosted notebook (Colab, Kaggle)."""
     return bool(events(context, "hosted-notebook"))
 
 
 def wsl_lists_no_gpu(context: RuleContext) -> bool:
-    """Whether a text is from WSL and no program in it lists a GPU."""
+    """Whether a text is from WSL, and no program in it lists a GPU."""
     if not in_wsl(context) or in_container(context):
         return False
-    # A torch for the CPU sees no GPU anyway.
+    # A CPU build of torch never sees a GPU.
     if context.torch.backend == "cpu":
         return False
     gpu_is_shown = listed_gpus(context) or events(context, "smi-sees-it", "gpu-computes")
@@ -86,10 +87,10 @@ def wsl_lists_no_gpu(context: RuleContext) -> bool:
 
 
 def windows_shows_no_torch(context: RuleContext) -> bool:
-    """Whether a driver answers on Windows and the text shows no torch; pip's default torch there
-    has no CUDA."""
+    """Whether a driver responds on Windows and the text shows no CUDA build of torch. On Windows,
+    the torch that pip installs by default has no CUDA."""
     torch = context.torch
-    # A label such as +cu124 names the build.
+    # A label such as +cu124 shows which build it is.
     names_build = torch.cuda or "+" in (torch.version or "")
     if names_build:
         return False
@@ -97,11 +98,12 @@ def windows_shows_no_torch(context: RuleContext) -> bool:
 
 
 def in_a_container_without_gpu(context: RuleContext) -> bool:
-    """In a container, without any sign that it was given a GPU."""
+    """Whether the program runs in a container, and nothing shows that the container was given a
+    GPU."""
     if not in_container(context):
         return False
     container = context.snapshot.container
-    # apptainer gives a GPU by --nv alone; docker may by its default runtime.
+    # apptainer gives a container a GPU only with --nv; docker may do so by its default runtime.
     if container.kind == "singularity" and container.nvidia_requested is False:
         return True
     was_given = container.nvidia_requested or driver_answers(context)
@@ -109,14 +111,16 @@ def in_a_container_without_gpu(context: RuleContext) -> bool:
 
 
 def started_without_a_gpu(context: RuleContext) -> bool:
-    """The text shows a start command without a GPU; apptainer, for example, needs `--nv`."""
+    """Whether the text shows that the container was started without a GPU; apptainer, for example,
+    needs `--nv` to pass one."""
     container = context.snapshot.container
     starts_without = container.nvidia_requested is False or container.kind == "singularity"
     return starts_without and in_a_container_without_gpu(context)
 
 
 def message_matches(kind: str, form: str) -> Question:
-    """A question: does a message of this kind match a pattern, in lower case?"""
+    """Returns a function that checks whether a message of this kind, in lower case, matches a
+    pattern."""
 
     def is_matched(context: RuleContext) -> bool:
         texts = [event.text or "" for event in events(context, kind)]
@@ -132,7 +136,7 @@ IN_A_CONTAINER = in_container
 
 def is_beside_torch(context: RuleContext) -> bool:
     """Whether a text is about a program that uses the GPU without torch."""
-    # Imported late: the table of programs is long, and few answers need it.
+    # Import it here, because the table of programs is long and rarely needed.
     from gpusetup.messages.programs import BY_NAME
 
     name = context.snapshot.failing.program
@@ -143,11 +147,11 @@ def is_beside_torch(context: RuleContext) -> bool:
 
 
 TORCHS_EXCEPTIONS = ("error", "OutOfMemoryError", "AcceleratorError", "DistBackendError")
-"""torch's own classes of exceptions; `error` stands for a message without a class."""
+"""torch's own exception classes; `error` stands for a message without a class."""
 
 
 def _exceptions_of_others(context: RuleContext) -> Events:
-    """The failures whose exception is neither Python's nor torch's, such as CuPy's
+    """The failures whose exception is from neither Python nor torch, such as CuPy's
     `CUDADriverError`."""
     foreign_failures = []
     for event in events(context, "program-failed"):
@@ -163,16 +167,16 @@ NO_GPU_MESSAGE = "no cuda gpus are available"
 
 
 def job_without_gpu(context: RuleContext) -> Events:
-    """The events that show a Slurm job that requested no GPU and sees none; else nothing."""
+    """The events that show that a Slurm job requested no GPU and sees none; otherwise empty."""
     job_events = events(context, "slurm-job")
-    # Slurm's own word: a GPU that the text lists is then of the whole node.
+    # If Slurm itself says so, a GPU listed in the text belongs to the whole node.
     for event in job_events:
         if "gave" in event.values:
             return (event,)
     if not job_events or gpus(context):
         return ()
 
-    # Slurm's plugin empties the variable in a job without a GPU.
+    # In a job without a GPU, Slurm's plugin sets the variable to an empty string.
     is_emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
     requests = {event.values.get("gpus") for event in job_events}
     requests.discard(None)
@@ -190,7 +194,7 @@ def _messages_of_no_gpu(context: RuleContext) -> list[Event]:
     """The messages of programs that found no GPU at all."""
     messages = []
     for event in events(context, "no-devices-found", "cuda-unavailable"):
-        # CUDA may be unavailable for other reasons.
+        # CUDA may also be unavailable for other reasons.
         finds_none = event.kind == "no-devices-found"
         if finds_none or NO_GPU_MESSAGE in (event.text or "").lower():
             messages.append(event)

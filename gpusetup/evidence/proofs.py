@@ -1,8 +1,10 @@
-"""When a text proves a cause on its own: a message that states it, or two values that were read.
+"""Decides when a text proves a cause by itself: with a message that states the cause, or with two
+values that were read.
 
-A record names its proof (`certain_if`). Without one its cause is at most likely in a text, however
-often it was right: what a text leaves out may speak against it. A proof is needed and does not
-suffice, because the doubts of `diagnosis.certainty` still subtract. Pure.
+The record of a cause names its proof (`certain_if`). Without a proof, a cause found in a text is at
+most likely, however often it was right before, because something that the text does not show may
+contradict it. A proof is necessary but not sufficient, because the doubts of `diagnosis.certainty`
+can still lower the certainty. The functions are pure.
 """
 
 from __future__ import annotations
@@ -28,17 +30,18 @@ Proof = Callable[[RuleContext], bool]
 
 
 def message_states_it(context: RuleContext) -> bool:
-    """The program's message states the cause explicitly, and can have only one reason."""
+    """Always true, for a cause whose message states it explicitly and can have no other reason."""
     return True
 
 
 def two_values_do_not_fit(context: RuleContext) -> bool:
-    """The check that finds the cause compares two values that were both read."""
+    """Always true, for a cause whose check compares two values that were both read."""
     return True
 
 
 def message_states(kind: str, words: str) -> Proof:
-    """One of the cause's messages contains these words; its other messages prove less."""
+    """Returns a proof that holds if one of the cause's messages contains these words; its other
+    messages prove less."""
     pattern = re.compile(words, re.IGNORECASE)
 
     def proof(context: RuleContext) -> bool:
@@ -49,7 +52,7 @@ def message_states(kind: str, words: str) -> Proof:
 
 
 def both_are_read(kind: str, first: str, second: str) -> Proof:
-    """One message contains both values that contradict each other."""
+    """Returns a proof that holds if one message contains both of the contradicting values."""
     names = {first, second}
 
     def proof(context: RuleContext) -> bool:
@@ -63,7 +66,7 @@ def both_are_read(kind: str, first: str, second: str) -> Proof:
 
 
 def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
-    """torch printed that it is a CPU build, and the machine has an NVIDIA GPU."""
+    """Whether torch printed that it is a CPU build, and the machine has an NVIDIA GPU."""
     if not gpus(context):
         return False
     version = context.torch.version or ""
@@ -72,14 +75,14 @@ def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
 
 
 def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
-    """The text shows a torch build for one maker and a GPU of another."""
+    """Whether the text shows a torch build and a GPU, so that their vendors can be compared."""
     return context.torch.backend is not None and bool(
         events(context, "foreign-gpu") or gpus(context) or nvidia_on_pci(context)
     )
 
 
 def capability_is_read(context: RuleContext) -> bool:
-    """The GPU's model, and so its compute capability, is known."""
+    """Whether the GPU's model, and therefore its compute capability, is known."""
     if any(gpu.compute_capability for gpu in gpus(context)):
         return True
     messages = events(context, *NAMES_CAPABILITY)
@@ -90,7 +93,7 @@ NAMES_CAPABILITY = ("bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wh
 
 
 def driver_and_need_are_read(context: RuleContext) -> bool:
-    """Both the driver's version and what needs a newer one are known, or torch states both."""
+    """Whether we know the driver's version and what needs a newer one, or torch states both."""
     values_of_both = ("found", "needs_driver", "needed")
     refusals = events(context, "driver-too-old", "image-needs-newer-driver")
     if any(not message.values.keys().isdisjoint(values_of_both) for message in refusals):
@@ -100,7 +103,7 @@ def driver_and_need_are_read(context: RuleContext) -> bool:
 
 
 def installed_pair_is_read(companion: str) -> Proof:
-    """The text shows the releases of both torch and its companion."""
+    """Returns a proof that holds if the text shows the releases of torch and its companion."""
 
     def proof(context: RuleContext) -> bool:
         return context.torch.version is not None and package(context, companion) is not None
@@ -109,13 +112,14 @@ def installed_pair_is_read(companion: str) -> Proof:
 
 
 def releases_of_torch_differ(context: RuleContext) -> bool:
-    """The extension's message names the torch that it was built for, and another release is
+    """Whether the extension's message names the torch that it was built for, and another release is
     running."""
     return any(map(_names_two_releases, events(context, "extension-abi-mismatch")))
 
 
 def _names_two_releases(message: Event) -> bool:
-    """Whether an extension was built for one release of torch and runs with another."""
+    """Whether a message says that an extension was built for one release of torch and runs with
+    another."""
     release_of_build, _, _ = message.values.get("built_torch", "").partition("+")
     release_that_runs, _, _ = message.values.get("torch", "").partition("+")
     if not release_of_build or not release_that_runs:
@@ -124,8 +128,8 @@ def _names_two_releases(message: Event) -> bool:
 
 
 def python_is_outside_the_wheels(context: RuleContext) -> bool:
-    """The text shows Python and system, and no release of torch has a wheel for this Python
-    on it."""
+    """Whether the text shows the Python version and the system, and no release of torch has a wheel
+    for them."""
     version = context.snapshot.python.version
     if not version:
         return False
@@ -138,19 +142,20 @@ def python_is_outside_the_wheels(context: RuleContext) -> bool:
 
 
 def no_torch_is_listed(context: RuleContext) -> bool:
-    """The import fails and the text shows no torch at all; if it did, that torch would be in
-    another environment."""
+    """Whether the text shows no torch at all. If the import fails although a text shows torch, that
+    torch is in another environment."""
     return context.torch.version is None and package(context, "torch") is None
 
 
 # --- CUDA's start ---------------------------------------------------------------------------------
 
 ON_NVSWITCH = re.compile(r"SXM|HBM3|H[12]00|H20|B[23]00|GB[23]00|[AH]800|HGX|DGX", re.IGNORECASE)
-"""Models of GPUs that NVSwitch connects; error 802 has other reasons on other machines."""
+"""Matches GPU models that are connected by NVSwitch. On other machines, error 802 has other
+reasons."""
 
 
 def gpus_are_on_nvswitch(context: RuleContext) -> bool:
-    """The text names a GPU of a system with NVSwitch, or the Fabric Manager service."""
+    """Whether the text names a GPU of a system with NVSwitch, or the Fabric Manager service."""
     messages = events(context, "system-not-ready-fabric-manager")
     if any("abric" in (message.text or "") for message in messages):
         return True
@@ -159,14 +164,14 @@ def gpus_are_on_nvswitch(context: RuleContext) -> bool:
 
 
 def compatibility_library_is_read(context: RuleContext) -> bool:
-    """The text shows a container or the path of cuda-compat. A driver that was updated but not
-    reloaded ends with the same error 804."""
+    """Whether the text shows a container or the path of cuda-compat. Otherwise the driver may have
+    been updated but not reloaded, which causes the same error 804."""
     return in_container(context) or context.snapshot.container.cuda_compat_path is not None
 
 
 def message_names_the_stub(context: RuleContext) -> bool:
-    """A program's message shows it, because a folder in LD_LIBRARY_PATH may come after the
-    driver's."""
+    """Whether a program's message shows the stub. A stub folder in LD_LIBRARY_PATH is not enough,
+    because it may come after the driver's folder."""
     shown = events(context, "libcuda-stub")
     return any(event.source != "LD_LIBRARY_PATH" for event in shown)
 
@@ -175,21 +180,21 @@ def message_names_the_stub(context: RuleContext) -> bool:
 
 
 def folder_of_the_sources_is_read(context: RuleContext) -> bool:
-    """The failing file's path is in a project's source checkout, which is imported instead of the
-    installed package."""
+    """Whether the failing file's path is in a project's source checkout, which is imported instead
+    of the installed package."""
     folders = [event.values.get("place") for event in events(context, "failing-file")]
     return "checkout" in folders
 
 
 def not_in_a_container(context: RuleContext) -> bool:
-    """The program runs directly on the host, so that both driver files belong to the host's one
-    driver."""
+    """Whether the program runs directly on the host, so that both driver files belong to the host's
+    only driver."""
     return not in_container(context)
 
 
 def numbers_show_it_is_full(context: RuleContext) -> bool:
-    """The numbers in a message show it: the request is larger than the free memory, or than the
-    rest below the limit."""
+    """Whether the numbers in a message show that the memory is full: the request is larger than the
+    free memory, or than the rest below the limit."""
     return any(map(_asks_for_more_than_is_free, events(context, "out-of-memory")))
 
 
@@ -205,20 +210,23 @@ def _asks_for_more_than_is_free(message: Event) -> bool:
         return requested > free
     if held_by_torch is None:
         return False
-    # Metal prints no free memory; what other programs hold ends with its unit: "14.76 GB".
+    # Metal does not print the free memory. The part used by other programs ends with its unit:
+    # "14.76 GB".
     gb_of_others = re.match(r"([\d.]+) ?GB", message.values.get("beside", ""))
     held_by_others = int(float(gb_of_others[1]) * BYTES_IN_GB) if gb_of_others else 0
     return held_by_torch + held_by_others + requested > ROUNDED * total
 
 
 BYTES_IN_GB = 1 << 30
-"""Metal calls 2**30 bytes a GB."""
+"""For Metal, a GB is 2**30 bytes."""
 ROUNDED = 0.99
-"""Metal's numbers have two decimals, so a full limit may add up to a little less."""
+"""Metal's numbers have two decimals, so the parts of a full limit may add up to slightly less than
+it."""
 
 
 def torch_of_the_bad_release(version: str, kind: str, file: str) -> Proof:
-    """The text shows exactly this release of torch, and names the file that its wheels lack."""
+    """Returns a proof that holds if the text shows exactly this release of torch, and names the
+    file that its wheels lack."""
 
     def proof(context: RuleContext) -> bool:
         release, _, _ = (context.torch.version or "0").partition("+")
@@ -231,5 +239,5 @@ def torch_of_the_bad_release(version: str, kind: str, file: str) -> Proof:
 
 
 def driver_answers_beside_the_container(context: RuleContext) -> bool:
-    """nvidia-smi lists a GPU on the host, and is not found in the container."""
+    """Whether nvidia-smi lists a GPU on the host, but is not found in the container."""
     return driver_answers(context) and bool(events(context, "smi-not-found"))

@@ -1,4 +1,4 @@
-"""Whether words are a program's output or a person's own sentence."""
+"""Decides whether words are a program's output or a person's own sentence."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ PRINTED = lazy(
     r"|(?i:\b(?:error|fatal|warning)\b[\]:])|\bNo module named\b|\b(?:WARNING|ERROR|CRITICAL)\b"
     # Files and codes: `libcudart.so`, `sm_86`, `0x1f`.
     r"|\.(?:so|dll|dylib|pyd?|whl|cuh?|hpp|exe)\b|\b(?:sm|compute|gfx)_?\d{2,4}\b|0x[0-9A-Fa-f]{2}"
-    # A shell's answers.
+    # Error messages of a shell.
     r"|command not found|No such file|is not recognized as|^(?:ba|z)?sh: "
-    # A source file with its line, and NCCL's prefix: `misc/ibvwrap.cc:278 NCCL WARN`.
+    # A source file with a line number, and NCCL's prefix: `misc/ibvwrap.cc:278 NCCL WARN`.
     r"|\w\.(?:c|cc|cpp|h|py):\d|\bNCCL (?:WARN|INFO)\b"
-    # The driver's words, and constants of CUDA.
+    # Words of the driver, and constants of CUDA.
     r"|\bNVRM\b|\bXid\b|NVIDIA-SMI|\bNVML\b|\b(?:CUDA|CUDNN|CUBLAS|NCCL|HIP)_[A-Z]"
     # Calls and sizes: `cudaMalloc`, `torch.cuda`, `main()`, `2.5 GiB`.
     r"|\bcuda[A-Z]\w+|\bcu[A-Z]\w+|torch\.\w+|\w+\(\)|\d+(?:\.\d+)? ?[KMG]i?B\b"
-    # `2.5.1+cu124`, `==2.5`, a prompt of Python, paths, tables and prompts, settings.
+    # Versions such as `2.5.1+cu124` and `==2.5`, Python's prompt, paths, tables, shell prompts,
+    # settings.
     r"|\d\+(?:cpu|cu\d|rocm|xpu)|==\d|>>> |[\w.]+/[\w.]+/|[A-Z]:\\|^\s*[\[{|+$#]|\w+=\S"
     r"|^[EWIF]\d{4} \d\d:\d\d"
 )
-"""Parts that lines of programs have and sentences hardly do: names of errors and their numbers,
-files, addresses, sizes, calls, versions with a build."""
+"""Matches parts that occur in programs' output and rarely in sentences: names of errors and their
+numbers, files, addresses, sizes, calls, versions with a build."""
 
 
 def is_program_output(words: str) -> bool:

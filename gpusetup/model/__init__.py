@@ -1,2 +1,2 @@
-"""The plain values that are passed between steps, their file formats, and command lines for people
+"""The plain values that steps pass to each other, their file formats, and command lines for users
 to type."""

@@ -1,4 +1,4 @@
-"""Builds of torch, and what answers say about them and about the packages that go with them."""
+"""Builds of torch, and what answers contain about them and their companion packages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class TorchBuild(Frozen):
     machine: str
     """`x86_64` or `aarch64` (macOS' arm64 is `aarch64`)."""
     pythons: tuple[str, ...]
-    """`3.11`, and `3.13t` for free-threaded Python; () if no index is known to have the build."""
+    """The Python versions: `3.11`, or `3.13t` for free-threaded Python; () if no known index has
+    the build."""
     kernels: tuple[str, ...]
-    """`sm_80`, …; () for CPU builds."""
+    """The architectures of its kernels, such as `sm_80`; () for CPU builds."""
     ptx: tuple[str, ...] = ()
-    """`compute_90`, …"""
+    """The PTX in the build, such as `compute_90`."""
     driver_floor: Text = None
     glibc: Text = None
     macos: Text = None
@@ -38,15 +39,15 @@ class TorchBuild(Frozen):
     """Whether its version ends with the backend (`2.5.1+cu124`); on macOS it does not."""
 
     index: Text = None
-    """The page with the build, if that is not PyTorch's own index (AMD's index)."""
+    """The page that lists the build, if it is not on PyTorch's own index (but on AMD's, for
+    example)."""
 
     device_extras: tuple[str, ...] = ()
     """The extras of torch and torchvision that install the kernels for the GPUs, on AMD's index:
     `device-gfx1151`."""
 
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
-        """The versions of torch, torchvision and torchaudio in this build, limited to these
-        names."""
+        """The versions of torch, torchvision and torchaudio in this build, for the given names."""
         versions = {
             "torch": self.torch,
             "torchvision": self.torchvision,
@@ -84,11 +85,11 @@ class Served(Frozen):
     gpu: str
     compute_capability: Capability
     by: str
-    """The kernel (`sm_86`) or the PTX (`compute_90`)."""
+    """The kernel (`sm_86`) or the PTX (`compute_90`) that the GPU runs."""
 
 
 class Fallback(Frozen):
-    """A build of the same torch to use instead, if an index lacks the chosen one."""
+    """Another build of the same torch, for an index that lacks the chosen one."""
 
     torch: str
     backend: str
@@ -104,19 +105,19 @@ class Advice(Frozen):
 
 
 class JointPackage(Frozen):
-    """One package in a set of packages that go together."""
+    """One package in a set of packages that work together."""
 
     name: str
     version: Text
-    """Null if only the table of companions was used."""
+    """The chosen version; null if no index was read, but only the table of companions."""
     limits: Text = None
-    """The versions that work here, if the table has them and no index was asked: `>=1.19`."""
+    """The versions that work here (`>=1.19`), if the table contains them and no index was read."""
     index_url: Text = None
-    """Null if the package is in a folder of the user, or if no index was asked."""
+    """The index of the package; null if it is in the user's own folder, or if no index was read."""
     declared: bool = True
-    """Whether its own metadata says which torch it needs; otherwise our table does."""
+    """Whether the package's own metadata says which torch it needs; otherwise our table does."""
     asked: bool = False
-    """Whether the person requested this package by name."""
+    """Whether the user requested this package by name."""
     extras: tuple[str, ...] = ()
     """The requested extras: `cuda13` in `jax[cuda13]`."""
 
@@ -128,7 +129,7 @@ class JointPackage(Frozen):
 
 
 class HeldBack(Frozen):
-    """A package that is not at its newest version, and what holds it back."""
+    """A package that is not at its newest version, and the reason."""
 
     package: str
     at: str
@@ -136,7 +137,7 @@ class HeldBack(Frozen):
 
 
 class Offer(Frozen):
-    """A build that is offered in addition to the answer: the newest that fits."""
+    """The newest build that fits, offered in addition to the answer."""
 
     torch: str
     torchvision: Text = None

@@ -1,5 +1,5 @@
-"""Converts plain values to and from JSON, and makes JSON schemas from the same types. The only
-module that imports `msgspec`."""
+"""Converts plain values to and from JSON, and creates JSON schemas from the same types. No other
+module imports `msgspec.json`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gpusetup.model.versions import Capability
 T = TypeVar("T")
 
 _READING_TYPES = Lock()
-"""msgspec 0.22 crashes if two threads read the fields of one class for the first time."""
+"""A lock, because msgspec 0.22 crashes if two threads read the fields of the same class for the
+first time."""
 
 
 def to_json(value: object, *, indent: int = 0) -> str:
@@ -25,7 +26,7 @@ def to_json(value: object, *, indent: int = 0) -> str:
     try:
         raw = msgspec.json.encode(value, enc_hook=_encode)
     except UnicodeEncodeError:
-        # A path or variable that was no UTF-8 has lone surrogates in Python.
+        # In Python, a path or variable that was not valid UTF-8 contains lone surrogates.
         plain = map_texts(to_plain(value), _without_surrogates)
         raw = msgspec.json.encode(plain)
     if indent:
@@ -39,13 +40,13 @@ def _without_surrogates(text: str) -> str:
 
 
 def to_plain(value: object) -> Any:
-    """The value as dicts, lists, strings and numbers only.
+    """The value, converted to only dicts, lists, strings and numbers.
 
     >>> to_plain({"gpus": ("a", ("b",))})
     {'gpus': ['a', ['b']]}
     """
     builtins = msgspec.to_builtins(value, enc_hook=_encode)
-    # An enum that is also a text becomes the text alone.
+    # An enum that is also a string becomes a plain string.
     return map_texts(builtins, str)
 
 
@@ -53,7 +54,7 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
     """Decode JSON and check it against a type. Raises BadInput, which names the position
     (`$.gpus[0].name`).
 
-    Fields that this version does not know are ignored, so that a newer minor field is no error.
+    Unknown fields are ignored, so that a file from a newer minor version can be read.
     """
     try:
         value: T = _decoder(kind).decode(raw)
@@ -68,7 +69,7 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
 
 def from_plain(value: object, kind: type[T], *, what: str) -> T:
     """Like `from_json`, for a value that already consists of dicts and lists."""
-    # The decoder is not needed here, but making it reads the types under the lock.
+    # The decoder itself is not needed here, but creating it reads the types under the lock.
     _decoder(kind)
     try:
         return msgspec.convert(value, kind, dec_hook=_decode)
@@ -77,7 +78,7 @@ def from_plain(value: object, kind: type[T], *, what: str) -> T:
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder for a type; only one thread at a time creates a new one."""
+    """The decoder for a type. Only one thread at a time creates a decoder."""
     with _READING_TYPES:
         return _made_decoder(kind)
 
@@ -86,8 +87,9 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 def _made_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     """The decoder for a type, created once.
 
-    Types that a start reads are in files without `from __future__ import annotations`: with it each
-    annotation is a text, and msgspec compiles every one of them (2 ms for the catalog's).
+    Types that are needed at every start are in files without `from __future__ import annotations`.
+    With it, every annotation is a string, which msgspec must compile (2 ms for the catalog's
+    types).
     """
     return msgspec.json.Decoder(kind, dec_hook=_decode)
 
@@ -103,7 +105,7 @@ def json_schema(kind: Any) -> dict[str, Any]:
 
 
 def _encode(value: object) -> object:
-    """A value of a type that msgspec does not know, as a string or dict that it can encode."""
+    """Converts a value whose type msgspec does not know to a string or dict that it can encode."""
     if isinstance(value, Capability):
         return str(value)
     if isinstance(value, Mapping):
@@ -112,7 +114,7 @@ def _encode(value: object) -> object:
 
 
 def _decode(kind: type, value: object) -> object:
-    """A value of a type that msgspec does not know, decoded from its JSON form."""
+    """Converts the JSON form of a type that msgspec does not know to a value of that type."""
     if kind is Capability and isinstance(value, str):
         return Capability.parse(value)
     actual = type(value).__name__

@@ -1,6 +1,6 @@
-"""The public JSON documents of each command, as types.
+"""The types of the JSON documents that each command prints.
 
-`gpusetup COMMAND --schema` prints the JSON schemas made from these.
+`gpusetup COMMAND --schema` prints JSON schemas that are made from these types.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ class ResolveAnswer(Frozen):
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
     newest: Offer | None = None
-    """The newest build, in addition to the least change. Null if nothing fits, with PACKAGE, and in
-    doctor's answer, which has it next to `resolution`."""
+    """The newest build, offered in addition to the smallest change above. Null if nothing fits, if
+    a PACKAGE was given, and in doctor's answer, which contains it next to `resolution`."""
     packages: tuple[JointPackage, ...] = ()
-    """With PACKAGE: all packages that go together."""
+    """If a PACKAGE was given: all packages that work together."""
     held_back: tuple[HeldBack, ...] = ()
     live: bool = False
-    """Whether this build was found on the index just now, because it is not in the dated table."""
+    """Whether this build was found on the index just now, because the dated table does not contain
+    it."""
     asked_index: Text = None
     """The page of torch's index that was read (`--refresh`); null if only the table was used."""
     catalog_as_of: str = ""
@@ -64,7 +65,7 @@ class DoctorAnswer(Frozen):
     cause: str
     """The id of the root cause, or `ok`, or `unknown`."""
     confidence: Literal["certain", "likely"] | None = None
-    """Like `certainty`, and `likely` also if another error is left unexplained; null if there is no
+    """Like `certainty`, but also `likely` if another error remains unexplained; null if there is no
     root cause."""
     proof: Text = None
     """What was checked for `ok`, in one line; null for any other cause."""
@@ -72,16 +73,16 @@ class DoctorAnswer(Frozen):
     """`certain` if the text proves the cause and leaves nothing open, otherwise `likely`; null for
     `ok` and `unknown`."""
     doubts: tuple[str, ...] = ()
-    """Sentences that say why the cause in a report is only likely; empty if it is certain."""
+    """Sentences that explain why the cause in a report is only likely; empty if it is certain."""
     other_causes: tuple[str, ...] = ()
     """The ids of other possible causes, the most likely first."""
     ruled_out: tuple[RuledOut, ...] = ()
-    """Causes that a message suggests but that another fact contradicts, with that fact."""
+    """Causes that a message suggests but that another fact contradicts; that fact is included."""
     next_reading: Text = None
-    """A command whose output would distinguish between them."""
+    """A command whose output would show which of these causes is the right one."""
     symptom: Text = None
-    """The finding that says what failed in a report, but not why. Its cause is `cause`, unless that
-    is `unknown`."""
+    """The finding that shows what failed in a report, but not why. The reason is `cause`, unless
+    that is `unknown`."""
     program: Text = None
     """The program that a report is about; null if the text shows none."""
     stage: Stage | None = None
@@ -96,14 +97,14 @@ class DoctorAnswer(Frozen):
 
 
 class KnownFinding(Frozen):
-    """What is known about one finding: the record with its id."""
+    """A finding's record, with its id."""
 
     id: str
     title: str
     means: str
     proven_by: str
     not_when: str
-    """What the finding can be confused with, and which finding that is."""
+    """What the finding can be confused with, and which finding that would be."""
     way_out: str
     explains: tuple[str, ...]
     """The findings that are consequences of this one if both are found."""
@@ -130,19 +131,20 @@ class InstallAnswer(Frozen):
     after: Mapping[str, str]
     steps: tuple[DoneStep, ...]
     verdict: Mapping[str, Any] | None = None
-    """The verify document for the environment."""
+    """The JSON document of verify for the environment."""
     receipt: Text = None
     why: Text = None
-    """The reason why this torch is installed or kept."""
+    """Why this torch is installed or kept."""
     newest: Offer | None = None
-    """The newest build that fits, which `--upgrade` installs, if it is newer than the result."""
+    """The newest build that fits, which `--upgrade` would install, if it is newer than the result.
+    """
     lines: tuple[str, ...] = ()
-    """With `--project`: what to add to the project file."""
+    """With `--project`: the lines to add to the project file."""
 
 
 class CheckAnswer(Frozen):
-    """One check of verify. The folder `verify/` is independent, so this type mirrors what it
-    prints."""
+    """One check of verify. The folder `verify/` does not import this package, so this type repeats
+    the fields that verify prints."""
 
     name: str
     device: str
@@ -155,7 +157,7 @@ class CheckAnswer(Frozen):
     hint: Text = None
     """The next step, if the check did not pass."""
     means: Text = None
-    """What a failure of this check means for a person who uses the device."""
+    """What a failure of this check means for the user of the device."""
 
 
 class VerifyAnswer(Frozen):
@@ -167,7 +169,7 @@ class VerifyAnswer(Frozen):
     devices: tuple[Mapping[str, Any], ...]
     checks: tuple[CheckAnswer, ...]
     seed: Number = None
-    """The seed of all random numbers; with the same seed, you get the same numbers again."""
+    """The seed of all random numbers; the same seed produces the same numbers again."""
 
 
 class PlanMemory(Frozen):
@@ -182,7 +184,7 @@ class PlanMemory(Frozen):
     total: float
     capacity: float
     host: float = 0.0
-    """The RAM that Offload needs, in GiB."""
+    """The host memory that offloading needs, in GiB."""
     allocated: float = 0.0
     """The value that `torch.cuda.max_memory_allocated` would return."""
     reserved: float = 0.0
@@ -200,8 +202,8 @@ class Help(Frozen):
     kind: Literal["recipe", "setting", "job"] = "setting"
     """The next recipe, a setting of the same training, or another kind of training."""
     saves_gib: float
-    """How many GiB it saves on one GPU, compared with the recipe that is shown or that lacks
-    least."""
+    """How many GiB the change saves on one GPU, compared with the shown recipe or, if none fits,
+    with the one that lacks the least."""
     recipe: Text
     """The recipe with which the job then fits; null if the change is not enough on its own."""
 
@@ -212,9 +214,9 @@ class Way(Frozen):
     name: str
     """`full`, `LoRA` or `QLoRA`, each with its additional savings."""
     fits: bool
-    """Whether one sequence of the whole length fits."""
+    """Whether one sequence of full length fits."""
     total_gib: float
-    """The memory for that sequence."""
+    """The memory for one sequence of full length."""
     batch: Number
     """The largest batch of sequences of that length; null if none fits."""
     context: Number
@@ -228,11 +230,11 @@ class CodePlan(Frozen):
     phases_gib: Mapping[str, float]
     """Maps `forward`, `backward` and `optimizer` to the peak memory on a GPU."""
     largest_batch: Number
-    """Samples per step on all GPUs together; null if memory does not grow with the batch."""
+    """Samples per step, over all GPUs; null if memory does not grow with the batch size."""
 
 
 class ConfigKey(Frozen):
-    """One setting in a config, and what it means; the meaning is empty if it was not understood."""
+    """One setting in a config and its meaning, which is empty if the setting was not understood."""
 
     key: str
     line: int
@@ -248,7 +250,7 @@ class ConfigRead(Frozen):
     """The trainer that the config is for; null for a plain loop."""
     read: tuple[ConfigKey, ...]
     assumed: tuple[str, ...]
-    """What was assumed because the file does not say it."""
+    """What was assumed because the file does not define it."""
     not_understood: tuple[ConfigKey, ...]
 
 
@@ -258,7 +260,7 @@ class FewerGpus(Frozen):
     gpus: int
     recipe: str
     context: int
-    """The longest context, if the person asked for it."""
+    """The longest context, if the user asked for it."""
     without_offload: bool
     """Whether all GPUs together would need offload but these do not."""
     reason: str
@@ -272,9 +274,9 @@ class Speed(Frozen):
 
     gpus: int
     times_low: float
-    """How many times as fast, if the GPUs do not send data while they compute."""
+    """How many times faster, if the GPUs cannot send data while they compute."""
     times_high: float
-    """How many times as fast, if the GPUs send all data while they compute."""
+    """How many times faster, if the GPUs can send all data while they compute."""
     exchanged_gib: float
     """How much data one GPU sends in a micro-step."""
     sending_seconds: float
@@ -285,7 +287,7 @@ class Speed(Frozen):
 
 
 class TrainerSettings(Frozen):
-    """A plan as settings for one trainer, to paste unchanged."""
+    """A plan as settings for one trainer, ready to paste."""
 
     trainer: str
     title: str
@@ -293,7 +295,7 @@ class TrainerSettings(Frozen):
     text: str
     """The keys for the trainer's config, or the flags for its command."""
     missing: tuple[str, ...] = ()
-    """Settings of the plan that the text lacks, because the trainer has no key for them."""
+    """Settings of the plan that are not in the text, because the trainer has no key for them."""
 
 
 class SmallestGpu(Frozen):
@@ -303,38 +305,40 @@ class SmallestGpu(Frozen):
     names: tuple[str, ...]
     """Some cards with this much memory."""
     margin_percent: int
-    """By how many percent the job may exceed the estimate and still fit."""
+    """How many percent more than the estimate the job may need and still fit."""
     recipe: str
     """The recipe for that card."""
 
 
 class PlanCell(Frozen):
-    """One plan: the recipe, or `-`, and everything that belongs to it."""
+    """One plan: its recipe (or `-`), and everything that belongs to it."""
 
     fits: bool
     recipe: str
     basis: Literal["measured", "predicted"]
     confidence: Literal["measured", "clear", "close"]
     near_percent: int = 3
-    """An answer is `close` if it is within this percentage of the limit."""
+    """The confidence is `close` if the estimate is within this percentage of the limit."""
     memory_gib: PlanMemory
     margin_percent: float
     env: Mapping[str, str] = {}
     settings: Mapping[str, Any] = {}
     trainer_settings: TrainerSettings | None = None
-    """The settings for the trainer that was named or whose config was read."""
+    """The settings for the trainer that the user named, or that the config is for."""
     helps: tuple[Help, ...] = ()
-    """If the job fits: what to do if memory runs out anyway, with the recipes in the order to try
-    them. If not: what would help, starting with what is enough on its own."""
+    """If the job fits: what to do if memory runs out anyway, with the recipes in the order in which
+    to try them. If it does not fit: what would help, starting with changes that are enough on their
+    own."""
     better: FewerGpus | None = None
     """A smaller number of GPUs, if it works better than all of them."""
     speed: Speed | None = None
     """How much faster several GPUs are, if one would be enough."""
     ways: tuple[Way, ...] = ()
-    """Full training, LoRA and QLoRA, if you ask about one GPU and do not choose one."""
+    """Full training, LoRA and QLoRA, if the question is about one GPU and does not choose a method.
+    """
     uncounted: tuple[str, ...] = ()
-    """What may need memory but is not counted: unread keys of the config, models of unknown size.
-    If there is any, a plan that fits is at most `close`."""
+    """What may need memory but is not counted, such as unread keys of the config or models of
+    unknown size. If anything is listed, the confidence of a plan that fits is at most `close`."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int
@@ -345,16 +349,17 @@ class PlanCell(Frozen):
     batch: Number = None
     strategy: str = "fsdp"
     source: str = ""
-    """A sentence that says where the answer comes from."""
+    """A sentence that says where the numbers come from."""
     solved: Literal["context", "batch", "gpus"] | None = None
-    """Which of the three values was asked for."""
+    """Which of the three values the user asked for."""
     smallest_gpu: SmallestGpu | None = None
-    """The smallest card that is enough without offload, with the same number of GPUs; None if there
+    """The smallest card that is enough without offload, with the same number of GPUs; null if there
     is none."""
     code: CodePlan | None = None
     config: ConfigRead | None = None
     error: Text = None
-    """Why a row of `--cells` could not be planned; then nothing else in its cell is meaningful."""
+    """Why a row of `--cells` could not be planned. If set, the other fields of the cell mean
+    nothing."""
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
@@ -372,20 +377,21 @@ class ServePlan(Frozen):
     schema: Literal["gpusetup.plan-serve/1"] = "gpusetup.plan-serve/1"
     fits: bool
     uncounted: tuple[str, ...] = ()
-    """Why a server that fits may still not start: an unknown shape, an older version."""
+    """Why a server may fail to start although it fits, for example an unknown shape or an older
+    version."""
     model: str
     parameters: int
     engine: str
     gpu: str
     gpus: int
-    """The number of GPUs that share every layer."""
+    """The number of GPUs over which every layer is split."""
     weights: str
     cache: str
     context: int
     sequences: int
     weights_gib: float
     cache_gib: float
-    """The cache for this number of requests with the whole context."""
+    """The cache for this number of requests, each with the full context."""
     pass_gib: float
     free_gib: float
     """The memory that remains for more cache; if negative, the memory that is missing."""

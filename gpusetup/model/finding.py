@@ -1,4 +1,4 @@
-"""A finding: what is wrong, the evidence for it, and what to do."""
+"""A finding: what is wrong, the evidence for it, and what to do about it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Evidence(Frozen):
 
 
 class Alternative(Frozen):
-    """Another complete way to fix the problem; or, under `looks`, a command that shows more."""
+    """Another complete way to fix the problem or, in `looks`, a command that shows more."""
 
     title: str
-    """What follows the word "or": `with pip`."""
+    """The words that follow "or", for example `with pip`."""
     commands: Lines
 
 
 class Need(Frozen):
-    """Something that must be known before a change is right, and whether it is known."""
+    """Something that must be known before a change can be recommended, and whether it is known."""
 
     what: str
     """`torch`, `environment`, `installer`, `system`, `rights`, `container engine`, `Python`…"""
@@ -43,7 +43,7 @@ class Need(Frozen):
     because: str = ""
     """What was read, or what contradicts it; "" if nothing was read."""
     reading: str | None = None
-    """The command whose output shows it, if it is unknown."""
+    """If it is unknown, the command whose output shows it."""
 
 
 class Fix(Frozen):
@@ -54,7 +54,8 @@ class Fix(Frozen):
     """The commands in order, to be pasted as one block."""
     alternatives: tuple[Alternative, ...] = ()
     looks: tuple[Alternative, ...] = ()
-    """Commands that show more and change nothing; each title is a sentence: `read the counters`."""
+    """Commands that show more and change nothing; each title is a short instruction: `read the
+    counters`."""
     needs_root: bool = False
     needs_reboot: bool = False
     min_driver: str | None = None
@@ -65,7 +66,7 @@ class Fix(Frozen):
 
 
 def command_lines(fix: Fix | None) -> Lines:
-    """All lines to type in a fix, including those of its alternatives and looks; empty for None."""
+    """All command lines of a fix, including those of its alternatives and looks; empty for None."""
     if fix is None:
         return ()
     lines = [*fix.commands]
@@ -120,11 +121,12 @@ Findings = Iterator[Finding]
 
 
 FIRST_WORDS = ("the ", "a ", "an ", "this ")
-"""First words that are no name: those of programs and packages keep their small letter."""
+"""A title that begins with one of these words gets a capital letter. Other titles may begin with
+the name of a program or package, which keeps its small letter."""
 
 
 def sentence(title: str) -> str:
-    """A title in the form that begins a sentence: with a capital letter, unless it begins with a
+    """The title as the beginning of a sentence: with a capital letter, unless it begins with a
     name.
 
     >>> sentence("the NVIDIA GPU is lost"), sentence("torch 2.5.1 is lost")
@@ -136,7 +138,8 @@ def sentence(title: str) -> str:
 
 
 def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """Evidence without duplicates: one quote per line of a text; for other sources, each text once.
+    """Evidence without duplicates: one quote per line of a text and, for other sources, each text
+    once.
 
     >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
     >>> len(unique_evidence((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))
@@ -154,7 +157,7 @@ Stage = Literal["install", "build", "import", "start", "first-kernel", "running"
 
 
 class Failing(Frozen):
-    """The program that failed, the stage, and the line that shows it; None for unknown parts."""
+    """The program that failed, the stage, and the line that shows it; unknown parts are None."""
 
     program: str | None = None
     stage: Stage | None = None
@@ -163,4 +166,4 @@ class Failing(Frozen):
 
 
 COMPLAINT = "failing.complaint"
-"""The subject of the readings that say that somebody complains in a text, of whatever."""
+"""The subject of readings that show that a user complains in a text, about anything."""

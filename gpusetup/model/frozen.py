@@ -1,8 +1,9 @@
 """The base class of all plain values: immutable, with fixed fields, created and compared by field
 names.
 
-Such a class costs microseconds to define, a frozen dataclass a millisecond: that was half of the
-program's start-up. And JSON is read into it and written from it without a step between.
+Defining such a class takes microseconds, but defining a frozen dataclass takes a millisecond, which
+made up half of the program's start-up time. Also, JSON is read and written without an intermediate
+step.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 FIRST_CHOICE = "typing_extensions"
-"""What msgspec takes where it is there, else `typing`: the former imports `inspect` and the parser
-of Python, an eighth of a doctor's time, for what `typing` has too since Python 3.9."""
+"""A package that msgspec imports if it is installed; otherwise it uses `typing`. We hide it from
+msgspec, because it imports `inspect` and Python's parser, which took an eighth of doctor's time,
+and since Python 3.9 `typing` offers everything that msgspec needs."""
 
 _kept_away = FIRST_CHOICE not in sys.modules
 if _kept_away:
@@ -31,20 +33,20 @@ Text = str | None
 Number = int | None
 Amount = float | None
 Flag = bool | None
-"""What may be unknown, or not there: each fact of a record."""
+"""A fact in a record; None if it is unknown or does not apply."""
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform as dataclass_transform
 
     @dataclass_transform(frozen_default=True, kw_only_default=True)
     class Frozen:
-        """A plain frozen value."""
+        """A plain value that cannot be changed."""
 
         def __init_subclass__(cls, *, kw_only: bool = True) -> None: ...
 
     @dataclass_transform(kw_only_default=True)
     class Record:
-        """A plain value whose fields may change, such as a journal that grows while it is
+        """A plain value whose fields may change, such as a journal that grows while it is being
         written."""
 
 else:
@@ -54,13 +56,13 @@ else:
         setting."""
 
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **config: Any):
-            # msgspec's own default is by position, in which nobody reads a record's fields.
+            # By default, msgspec takes fields by position, which would make calls hard to read.
             config.setdefault("kw_only", True)
             return super().__new__(cls, name, bases, body, **config)
 
     class Frozen(msgspec.Struct, metaclass=_ByName, frozen=True, gc=False):
-        """A plain frozen value, made of what was there before it: it stands in no circle, so
-        that the collector of garbage need not look at it.
+        """A plain frozen value. It contains only values that existed before it, so it cannot be
+        part of a reference cycle, and garbage collection skips it.
 
         >>> class Size(Frozen):
         ...     width: int
@@ -70,7 +72,7 @@ else:
         """
 
     class Record(msgspec.Struct, metaclass=_ByName):
-        """A plain value that grows while it is written: a tape, a journal."""
+        """A plain value that grows while it is being written, such as a recording or a journal."""
 
 
 def replace(value: Kind, /, **changes: Any) -> Kind:
@@ -79,10 +81,10 @@ def replace(value: Kind, /, **changes: Any) -> Kind:
 
 
 def defaults(value: Any) -> Iterator[tuple[str, Any]]:
-    """The names of a value's fields with their defaults, without evaluating annotations."""
+    """The names of a value's fields with their defaults. Does not evaluate annotations."""
     names = value.__struct_fields__
     default_values = value.__struct_defaults__
-    # msgspec lists the defaults of the last fields; those before them have none.
+    # msgspec lists only the defaults of the last fields; the fields before them have none.
     fields_without = len(names) - len(default_values)
     all_values = (*(None,) * fields_without, *default_values)
     return zip(names, all_values, strict=True)
@@ -96,5 +98,6 @@ def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 @cache
 def _fields_of(kind: type) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a class, read once, because msgspec evaluates the annotations each time."""
+    """The fields of a class. They are cached, because msgspec evaluates the annotations on each
+    call."""
     return msgspec.structs.fields(kind)

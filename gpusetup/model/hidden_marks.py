@@ -1,8 +1,9 @@
 """Invisible characters: terminal controls, and characters that reverse or hide the text around
 them.
 
-No name of a GPU, a package or a program has one, but a stranger's text may. A right-to-left mark
-makes a name read as another, and tags (plane 14 of Unicode) hold sentences that only programs read.
+The names of GPUs, packages and programs contain none of them, but a stranger's text may. For
+example, a right-to-left mark makes a name look like another, and tag characters (plane 14 of
+Unicode) can contain sentences that only programs read.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ INVISIBLE = (
     "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e01ef"
 )
-"""Format characters, for a class of a pattern: they print nothing, or turn the text around."""
+"""Format characters, as part of a regular expression's character class. They print nothing or
+change the direction of the text."""
 HIDDEN = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]"
 
 
 def without_hidden_marks(text: str) -> str:
-    """The text with a question mark for each hidden character; newlines and tabs stay.
+    """The text with each hidden character replaced by a question mark; newlines and tabs are kept.
 
     >>> without_hidden_marks("GeForce \\u202eXTR\\x1b[2J")
     'GeForce ?XTR?[2J'
     """
-    # Most texts are plain, and the test is faster than the pattern.
+    # Most texts contain none, and this test is faster than the pattern.
     is_plain = text.isascii() and text.isprintable()
     if is_plain:
         return text

@@ -1,8 +1,8 @@
-"""User names and passwords in URLs: split off where they are needed, and removed from everything
-that is shown or stored.
+"""User names and passwords in URLs: splits them off where they are needed, and removes them from
+everything that is shown or stored.
 
-A password may hold any letter that was not encoded, also `/`, `?`, `#`, `@` or a space, with which
-the URL is no valid one. So a login ends at the last `@` before a host.
+A password may contain a character that should have been encoded, such as `/`, `?`, `#`, `@` or a
+space, which makes the URL invalid. Therefore a login ends at the last `@` before a host.
 """
 
 from __future__ import annotations
@@ -11,29 +11,30 @@ import re
 from urllib.parse import unquote, urlsplit
 
 END = r"(?=[/?#\s\"'`),;]|$)"
-"""What comes after a host."""
+"""Matches what may follow a host."""
 ADDRESS = r"\[[\da-fA-F:.]+\]"
 ANY_HOST = rf"(?:{ADDRESS}|[\w.-]+)(?::\d+)?{END}"
 FULL_HOST = (
     rf"(?:{ADDRESS}|localhost|\d+(?:\.\d+){{3}}|(?:[\w-]+\.)+[A-Za-z][\w-]+|[\w.-]+(?=:\d))"
     rf"(?::\d+)?{END}"
 )
-"""A host that nothing else looks like: with a domain, a port or an address; no `v1.2` or `main`."""
+"""Matches only text that is certainly a host, because it has a domain, a port or an address, unlike
+`v1.2` or `main`."""
 BEHIND_NO_PORT = re.compile(
-    # `me:`, and no port after it, so that `me` is no host
+    # `me:` without a port after it, so that `me` is not a host
     rf"(?<=://)[^\s/?#@:\[]*:(?!\d+{END})"
-    # up to the first letter that a login should not have, and from there to the last `@`
+    # up to the first character that a login should not contain, and from there to the last `@`
     r"[^\s/?#@]*[/?#\s](?:(?!://)[^\n])*"
     rf"@(?={ANY_HOST})"
 )
-"""`me:pass/word@`"""
+"""Matches `me:pass/word@`, whose beginning cannot be a host with a port."""
 BEHIND_A_PATH = re.compile(
-    # no domain without a port, as in `https://github.com/owner/project@release`
+    # not a domain without a port, as in `https://github.com/owner/project@release`
     r"(?<=://)(?!(?:[\w-]+\.)+[\w-]+(?:[/?#]|$))"
     r"(?:(?!://)[^\s\"'`<>?])*"
     rf"@(?={FULL_HOST})"
 )
-"""`me:12/word@`, whose beginning might be a host with a port."""
+"""Matches `me:12/word@`, whose beginning looks like a host with a port."""
 USUAL = re.compile(r"(?<=://)[^/\s]*@")
 QUERY = re.compile(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+")
 
@@ -73,7 +74,7 @@ def without_logins(text: str) -> str:
 
 
 def without_broken_logins(text: str) -> str:
-    """Text without the credentials that hold a letter which no login of a URL can hold.
+    """The text without logins that contain a character which is invalid in a URL's login.
 
     >>> without_broken_logins("GET ftp://me:p/ss@mirror.example/whl, ok")
     'GET ftp://mirror.example/whl, ok'

@@ -1,7 +1,7 @@
 """The record of a machine: what its sources reported.
 
-Every value is frozen. `None` means that no source answered; the snapshot's readings say why.
-Sizes are bytes, versions are the text that was printed (`parsed(...)` compares them).
+Every value is frozen. `None` means that no source reported the value; the snapshot's readings say
+why. Sizes are in bytes. Versions are kept as printed (`parsed(...)` compares them).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpusetup.model.versions import Capability
 
 
 class Reading(Frozen):
-    """One source's answer about one subject, or why there is none."""
+    """One source's answer about one subject, or the reason why there is none."""
 
     subject: str
     source: str
@@ -26,20 +26,23 @@ class Reading(Frozen):
 class Os(Frozen):
     family: Literal["linux", "windows", "macos"] | None = None
     name: Text = None
-    """The name that the system uses for itself: `Ubuntu 24.04.1 LTS`."""
+    """The system's own name: `Ubuntu 24.04.1 LTS`."""
     id: Text = None
-    """The distribution's id (`ubuntu`, `fedora`, `arch`), for package commands."""
+    """The distribution's id (`ubuntu`, `fedora`, `arch`), which determines the commands for
+    packages."""
     like: tuple[str, ...] = ()
-    """The ids of the distributions that it derives from, the nearest first."""
+    """The ids of the distributions that it derives from, the closest one first."""
     version: Text = None
     kernel: Text = None
     machine: Text = None
-    """`x86_64`, `aarch64`, `i686`…; Windows' `AMD64` is written `x86_64`."""
+    """The processor architecture: `x86_64`, `aarch64`, `i686`…; Windows' `AMD64` is written as
+    `x86_64`."""
     libc: Text = None
-    """`glibc 2.35`, `musl 1.2.5`; None where there is none (Windows, macOS) or it is unknown."""
+    """The C library and its version: `glibc 2.35`, `musl 1.2.5`; None if there is none (Windows,
+    macOS) or if it is unknown."""
     wsl: Flag = None
     jetson: Text = None
-    """The board's L4T release (`R36.4.0`) or model; None when it is no Jetson."""
+    """The board's L4T release (`R36.4.0`) or model; None if the machine is not a Jetson."""
     secure_boot: Flag = None
 
 
@@ -51,7 +54,7 @@ class Python(Frozen):
     prefix: Text = None
     manager: Text = None
     """The program that created the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv
-    tool`, `system`; in a text also `uv project`, whose `uv sync` removes everything that is not in
+    tool`, `system`; for a text also `uv project`, whose `uv sync` removes everything that is not in
     its pyproject.toml."""
     chosen_by: Text = None
     """Why this environment was chosen: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`,
@@ -68,44 +71,46 @@ class Driver(Frozen):
     version: Text = None
     """The kernel driver's version, as printed."""
     cuda: Text = None
-    """The newest CUDA API that the driver supports; `nvidia-smi` calls it CUDA Version."""
+    """The newest CUDA API that the driver supports; nvidia-smi prints it as "CUDA Version"."""
     library_version: Text = None
     """The version of the driver's user-space library (libnvidia-ml, libcuda)."""
     module_loaded: Flag = None
     module_version: Text = None
-    """The version of the nvidia kernel module on disk or in /sys, where it was read."""
+    """The version of the nvidia kernel module on disk or in /sys, if it was read."""
     open_module: Flag = None
     uvm_loaded: Flag = None
     library_found: Flag = None
-    """Whether a driver library (libcuda, nvcuda.dll) is on this machine."""
+    """Whether this machine has a driver library (libcuda, nvcuda.dll)."""
     libcuda_path: Text = None
     nouveau_loaded: Flag = None
     nvml_code: Number = None
-    """The return code of nvmlInit: 0, 9 not loaded, 12 no library, 18 mismatch, 999 unknown…"""
+    """The return code of nvmlInit: 0 for success, 9 driver not loaded, 12 library not found, 18
+    version mismatch, 999 unknown error…"""
     nvml_message: Text = None
     seconds: Amount = None
-    """How many seconds the slowest response of the driver took."""
+    """How long the driver's slowest response took."""
     persistence: Flag = None
 
 
 class CudaApi(Frozen):
-    """The answers of the CUDA driver API (libcuda)."""
+    """What the CUDA driver API (libcuda) returned."""
 
     init_code: Number = None
-    """What cuInit returned: 0, 100 no device, 101, 304, 802, 803, 804, 999…"""
+    """What cuInit returned: 0 for success, 100 for no device, or another error code (101, 304, 802,
+    803, 804, 999…)."""
     init_name: Text = None
     device_count: Number = None
     version: Text = None
 
 
 class GpuProcess(Frozen):
-    """A process that uses the memory of a GPU."""
+    """A process that uses a GPU's memory."""
 
     pid: Number = None
     name: Text = None
-    """The name of its program, without folders and arguments."""
+    """The name of the program, without folders and arguments."""
     kind: Text = None
-    """`C` computes, `G` draws, `C+G` does both, as in nvidia-smi."""
+    """`C` for a process that computes, `G` for one that draws, `C+G` for both, as in nvidia-smi."""
     memory_bytes: Number = None
 
 
@@ -114,9 +119,10 @@ class Gpu(Frozen):
 
     name: str
     maker: Text = None
-    """`nvidia`, `amd`, `intel`, `apple`; None in snapshots of the first edition."""
+    """The GPU's vendor: `nvidia`, `amd`, `intel` or `apple`; None in snapshots of the first
+    version."""
     target: Text = None
-    """What a kernel for it is compiled for: `sm_86`, `gfx1201`."""
+    """The target that kernels for it are compiled for: `sm_86`, `gfx1201`."""
     uuid: Text = None
     memory_total_bytes: Number = None
     memory_used_bytes: Number = None
@@ -129,15 +135,17 @@ class Gpu(Frozen):
     mig_enabled: Flag = None
     mig_instances: tuple[str, ...] = ()
     mig_count: Number = None
-    """How many instances a source counts; most outputs of nvidia-smi name none by UUID."""
+    """How many MIG instances a source counted; most outputs of nvidia-smi do not list them by UUID.
+    """
     compute_mode: Text = None
-    """`Default`, `Exclusive_Process`, `Prohibited`."""
+    """Which processes may compute on it: `Default`, `Exclusive_Process` or `Prohibited`, as
+    nvidia-smi prints it."""
     ecc_enabled: Flag = None
     ecc_uncorrected: Number = None
     retired_pending: Flag = None
     remap_failed: Flag = None
     retired_pages: Number = None
-    """Pages of memory that are no longer used (before Ampere)."""
+    """The number of memory pages that are no longer used (GPUs before Ampere)."""
     sram_threshold_exceeded: Flag = None
     recovery_action: Text = None
     """What the driver recommends: `none`, `gpu_reset`, `node_reboot`, `drain_p2p`,
@@ -147,38 +155,42 @@ class Gpu(Frozen):
     power_limit_watts: Amount = None
     power_limit_default_watts: Amount = None
     throttle_reasons: tuple[str, ...] | None = None
-    """`sw_power_cap`, `hw_thermal_slowdown`, … ; () when none is active."""
+    """The reasons for lower clocks: `sw_power_cap`, `hw_thermal_slowdown`, … ; () if none is
+    active."""
     utilization_percent: Number = None
     clock_sm_max_mhz: Number = None
     clock_memory_max_mhz: Number = None
     clock_sm_application_mhz: Number = None
-    """What the SMs run at under load where somebody set it; else what the maker set."""
+    """The SMs' clock under load, as set by a user or, by default, by the manufacturer."""
     vbios_version: Text = None
-    """The card's own firmware: `96.00.89.00.01`."""
+    """The version of the card's firmware: `96.00.89.00.01`."""
     inforom_version: Text = None
-    """The image of the board's configuration and error memory: `G520.0200.00.05`."""
+    """The version of the InfoROM image, which contains the board's configuration and records of
+    memory errors: `G520.0200.00.05`."""
     pcie_generation: Number = None
     pcie_generation_max: Number = None
     pcie_width: Number = None
     pcie_width_max: Number = None
     virtualization: Text = None
-    """`none`, `passthrough`, `vgpu`…"""
+    """How the GPU is virtualized, as NVML reports it: `none`, `passthrough`, `vgpu`…"""
     licensed: Flag = None
     fabric_state: Text = None
-    """NVSwitch systems: `completed`, `in_progress`, `not_started`; None elsewhere."""
+    """The state of the registration on systems with NVSwitch: `completed`, `in_progress` or
+    `not_started`; elsewhere None."""
     fabric_status: Text = None
-    """How the GPU's registration with the fabric went: `success`, or the error's name."""
+    """The result of the GPU's registration with the fabric: `success`, or the name of the error."""
     fabric_faults: tuple[str, ...] | None = None
-    """`bandwidth_degraded`, `route_unhealthy`, `no_partition`…; () when the fabric is healthy."""
+    """The fabric's faults: `bandwidth_degraded`, `route_unhealthy`, `no_partition`…; () if the
+    fabric is healthy."""
     nvlinks_active: Number = None
     nvlinks_inactive: tuple[int, ...] | None = None
     """The numbers of the inactive NVLinks."""
     processes: tuple[GpuProcess, ...] | None = None
     driver_model: Text = None
-    """Windows: `WDDM`, `TCC`, `MCDM`."""
+    """The driver model on Windows: `WDDM`, `TCC` or `MCDM`; elsewhere None."""
     lost: Flag = None
     numa_node: Number = None
-    """The NUMA node whose CPUs and memory are nearest; None where the machine has only one."""
+    """The NUMA node whose CPUs and memory are closest; None if the machine has only one."""
 
 
 class GpuLink(Frozen):
@@ -186,22 +198,22 @@ class GpuLink(Frozen):
 
     first: int
     second: int
-    """Their numbers by NVML."""
+    """NVML's indices of the two GPUs."""
     kind: str
-    """As `nvidia-smi topo -m` writes it: `NV12` (12 NVLinks), else where their PCIe paths meet:
-    `PIX`, `PXB`, `PHB`, `NODE`, `SYS`."""
+    """The link as in `nvidia-smi topo -m`: `NV12` (12 NVLinks) or, without NVLink, where their PCIe
+    paths meet: `PIX`, `PXB`, `PHB`, `NODE`, `SYS`."""
 
 
 class PciDevice(Frozen):
-    """A display or 3D controller on the PCI bus, from any maker."""
+    """A display or 3D controller on the PCI bus, from any vendor."""
 
     vendor: str
-    """`nvidia`, `amd`, `intel`, or the hexadecimal id."""
+    """The vendor: `nvidia`, `amd`, `intel`, or the hexadecimal id of another one."""
     bus_id: Text = None
     device_id: Text = None
     name: Text = None
     driver: Text = None
-    """The kernel driver bound to it: `nvidia`, `nouveau`, `vfio-pci`, …; None when none is."""
+    """The kernel driver bound to it: `nvidia`, `nouveau`, `vfio-pci`, …; None if there is none."""
     numa_node: Number = None
 
 
@@ -212,17 +224,17 @@ class Package(Frozen):
     name: str
     version: str
     installer: Text = None
-    """`pip`, `uv`, `conda`, as INSTALLER or conda-meta says."""
+    """The installer according to INSTALLER or conda-meta: `pip`, `uv` or `conda`."""
     build: Text = None
-    """conda's build string."""
+    """The build string of a conda package."""
     channel: Text = None
     location: Text = None
     intact: Flag = None
-    """False if files are missing after an interrupted installation."""
+    """False if files are missing, for example after an interrupted installation."""
     requires: tuple[str, ...] = ()
-    """Its requirement for torch or a companion, from its METADATA: `torch==2.5.1`."""
+    """Its requirements for torch or a companion, from its METADATA: `torch==2.5.1`."""
     direct: Flag = None
-    """Whether it was installed from a folder, file or repository, not by its name from an index."""
+    """Whether it was installed from a folder, file or repository, and not by name from an index."""
 
 
 class Torch(Frozen):
@@ -232,16 +244,17 @@ class Torch(Frozen):
     version: Text = None
     """The version, with the local label if it is known: `2.5.1+cu124`."""
     cuda: Text = None
-    """The CUDA version it was built with; None for CPU builds or if unknown (see `backend`)."""
+    """The CUDA version that it was built with; None for CPU builds or if unknown (see `backend`).
+    """
     backend: Text = None
-    """`cpu`, `cu124`, `rocm6.4`, `xpu`; None when unknown."""
+    """The kind of build: `cpu`, `cu124`, `rocm6.4`, `xpu`; None if unknown."""
     hip: Text = None
     debug: Flag = None
     installer: Text = None
     location: Text = None
     kernels: tuple[str, ...] | None = None
-    """The architectures that it contains code for: `sm_80`, `compute_90`; read from the build or
-    the catalog."""
+    """The architectures that it contains code for, such as `sm_80` or `compute_90`; from the build
+    itself or from the catalog."""
     cuda_available: Flag = None
     """What torch printed for `is_available()`, if a report shows it."""
     import_error: Text = None
@@ -250,23 +263,25 @@ class Torch(Frozen):
 
 class Container(Frozen):
     kind: Text = None
-    """`docker`, `podman`, `kubernetes`, `lxc`, `singularity`; `none` when it is no container."""
+    """The kind of container: `docker`, `podman`, `kubernetes`, `lxc` or `singularity`; `none`
+    outside of a container."""
     nvidia_requested: Flag = None
     """Whether the container was started with GPUs (NVIDIA_VISIBLE_DEVICES, mounted nodes)."""
     cuda_compat_path: Text = None
-    """A cuda-compat (forward compatibility) library found before the driver's."""
+    """The path of a cuda-compat (forward compatibility) library that is found before the driver's.
+    """
 
 
 class Conda(Frozen):
     prefix: Text = None
-    """The active environment, or the one that is examined."""
+    """The active environment, or the one that is being examined."""
 
 
 class Toolkit(Frozen):
-    """A CUDA toolkit on the machine (not needed to run wheels)."""
+    """A CUDA toolkit on the machine (not needed for running wheels)."""
 
     nvcc: Text = None
-    """What the first `nvcc` on PATH says: `12.4`."""
+    """The version that the first `nvcc` on PATH prints: `12.4`."""
     compiler: Text = None
     """The first C compiler on PATH."""
 
@@ -277,12 +292,12 @@ class Memory(Frozen):
     cgroup_limit_bytes: Number = None
     shm_total_bytes: Number = None
     memlock_bytes: Number = None
-    """RLIMIT_MEMLOCK; None where unlimited or unknown."""
+    """The value of RLIMIT_MEMLOCK; None if unlimited or unknown."""
 
 
 class Disk(Frozen):
     subject: str
-    """`site-packages`, `uv-cache`, `pip-cache`, `tmp`."""
+    """What the folder is for: `site-packages`, `uv-cache`, `pip-cache` or `tmp`."""
     path: str
     free_bytes: Number = None
     writable: Flag = None
@@ -291,7 +306,7 @@ class Disk(Frozen):
 class DeviceNode(Frozen):
     path: str
     mode: Text = None
-    """`crw-rw-rw-`."""
+    """The permissions as `ls -l` shows them: `crw-rw-rw-`."""
     readable: Flag = None
     writable: Flag = None
 
@@ -301,40 +316,41 @@ class MakerStack(Frozen):
     driver."""
 
     maker: str
-    """`amd`, `intel`, `apple`."""
+    """The GPUs' vendor: `amd`, `intel` or `apple`."""
     gpus: tuple[Gpu, ...] = ()
     kernel_driver: Text = None
     """The kernel driver that is bound to the GPUs: `amdgpu`, `xe`; None if none is."""
     driver_version: Text = None
     runtime: Text = None
-    """The ROCm of the machine itself: `6.4.1`. torch's wheels bring their own."""
+    """The version of ROCm that is installed on the machine: `6.4.1`. torch's wheels contain their
+    own."""
     nodes: tuple[DeviceNode, ...] | None = None
-    """`/dev/kfd` and the render nodes; None where they were not looked for."""
+    """`/dev/kfd` and the render nodes; None if gpusetup did not look for them."""
     bundles_runtime: Flag = None
-    """Whether the installed torch brings HIP in its own folder."""
+    """Whether the installed torch has HIP in its own folder."""
     translated: Flag = None
-    """Whether this is a Python for Intel's processors on a chip of Apple (Rosetta)."""
+    """Whether this is a Python for Intel processors that runs on an Apple chip (Rosetta)."""
 
 
 class Cpu(Frozen):
     name: Text = None
     logical_cores: Number = None
     usable_cores: Number = None
-    """The cores that remain after affinity and cgroup quota."""
+    """The number of cores that this process may use, given its affinity and cgroup quota."""
 
 
 class Wanted(Frozen):
-    """What the machine or the text itself requests, e.g. a torch version; all None if it requests
-    nothing."""
+    """What the user wants, as far as the machine or the text shows it, such as a torch version; all
+    fields are None if it shows nothing."""
 
     torch: Text = None
-    """A specifier: `==2.5.1`."""
+    """A specifier for the torch version: `==2.5.1`."""
     companion: Text = None
-    """A companion whose release says which torch it belongs to: `torchvision==0.21.0`."""
+    """A companion whose release determines the torch version: `torchvision==0.21.0`."""
     backend: Text = None
-    """A wheel tag or index: `cu121`."""
+    """The label of a wheel or index: `cu121`."""
     cuda: Text = None
-    """The CUDA of an extension build: `11.8`."""
+    """The CUDA version for building an extension: `11.8`."""
     python: Text = None
     source: Text = None
 
@@ -343,12 +359,13 @@ class Event(Frozen):
     """Something that a program reported, as a typed fact: an Xid, a missing library, two
     conflicting versions.
 
-    Readers (of dmesg, of a traceback, of a log) make events; rules judge them by `kind` and
-    `values` and never look at `text`, which is kept as evidence.
+    Readers (of dmesg, tracebacks, logs) create events. Rules judge them by `kind` and `values`, and
+    never look at `text`, which is kept as evidence.
     """
 
     kind: str
-    """Kebab-case: the name of the finding that it shows, or its own where it may show several."""
+    """A name in kebab-case: the id of the finding that it shows, or its own name if it may show
+    several findings."""
     values: Mapping[str, str] = {}
     source: Text = None
     text: Text = None
@@ -358,7 +375,7 @@ Events = tuple[Event, ...]
 
 
 class Snapshot(Frozen):
-    """Everything that was read about a machine, from any source; unknown values are None, never
+    """Everything that was read about a machine, from any source. Unknown values are None, never
     guesses."""
 
     schema: Literal["gpusetup.snapshot/1"] = "gpusetup.snapshot/1"
@@ -369,9 +386,10 @@ class Snapshot(Frozen):
     driver: Driver = Driver()
     cuda_api: CudaApi = CudaApi()
     gpus: tuple[Gpu, ...] | None = None
-    """None if no source could tell; () if a source reported that there is none."""
+    """The GPUs; None if no source reported any, () if a source reported that there is none."""
     gpu_links: tuple[GpuLink, ...] | None = None
-    """Each pair of NVIDIA GPUs; None where fewer than two are there, or no source tells."""
+    """The link between each pair of NVIDIA GPUs; None if there are fewer than two GPUs, or if no
+    source shows the links."""
     pci_devices: tuple[PciDevice, ...] | None = None
     torch: Torch = Torch()
     packages: tuple[Package, ...] | None = None
@@ -382,23 +400,23 @@ class Snapshot(Frozen):
     memory: Memory = Memory()
     disks: tuple[Disk, ...] = ()
     devices: tuple[DeviceNode, ...] | None = None
-    """The `/dev/nvidia*` nodes; None where they were not looked for."""
+    """The `/dev/nvidia*` nodes; None if gpusetup did not look for them."""
     makers: MakerStack | None = None
-    """GPUs of another maker; None if there are NVIDIA GPUs, or if none were found."""
+    """GPUs of another vendor; None if there are NVIDIA GPUs, or if none were found."""
     environment: Mapping[str, str] = {}
-    """The environment variables of the allow-list."""
+    """The environment variables that are on the allow-list."""
     wanted: Wanted = Wanted()
     failing: Failing = Failing()
-    """The program that a person's text is about."""
+    """The program that the user's text is about."""
     events: tuple[Event, ...] = ()
     readings: tuple[Reading, ...] = ()
 
 
 def visible_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that a program started here can see: not hidden and not lost."""
+    """The GPUs that a program started here can see, that is, neither hidden nor lost ones."""
     visible = []
     for gpu in snapshot.gpus or ():
-        # An unknown visibility (None) counts as visible: most reports do not tell it.
+        # Unknown visibility (None) counts as visible, because most reports do not show it.
         is_hidden = gpu.visible is False
         if not is_hidden and not gpu.lost:
             visible.append(gpu)

@@ -1,5 +1,5 @@
-"""Regular expressions that are compiled when first used, because a command uses few of the
-hundreds."""
+"""Regular expressions that are compiled when first used, because each command needs only a few of
+several hundred."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class _Lazy:
         self.flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute of the compiled pattern, stored so that later uses cost nothing."""
+        """An attribute of the compiled pattern; it is stored, so that later uses are as fast as
+        normal ones."""
         compiled = re.compile(self.pattern, self.flags)
         value = getattr(compiled, name)
         setattr(self, name, value)
@@ -34,14 +35,15 @@ def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 @cache
 def in_any_case(pattern: str) -> re.Pattern[str]:
-    """The regular expression, ignoring case; created once."""
+    """The regular expression, ignoring case; created only once."""
     return lazy(pattern, re.IGNORECASE)
 
 
 def lowered(text: str) -> str:
-    """The text in lower case, with each letter at the same position as before.
+    """The text in lower case, with each character at the same position as before.
 
-    `str.lower` makes two letters of some: of the Turkish capital dotted I, for example.
+    `str.lower` does not guarantee that, because it turns some letters into two characters, for
+    example the Turkish capital dotted I.
     """
     lower = text.lower()
     if len(lower) == len(text):

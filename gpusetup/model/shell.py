@@ -1,12 +1,13 @@
-"""Command lines for people to type: arguments and settings, quoted for a particular shell.
+"""Command lines for users to type: arguments and settings, quoted for a particular shell.
 
-Every command that an answer shows is a `Line`, and only this file makes one: from words, each of
-which is quoted here, or from a text in our own source. So no value of a machine or a report can act
-in the shell of the person who pastes it.
+Every command that an answer shows is a `Line`, and only this file creates lines: either from words,
+each of which is quoted here, or from text in our own source code. Therefore a value from a machine
+or report cannot act in the shell of the user who pastes the command.
 
-bash: POSIX quoting, and `$'…'` for what cannot be printed. PowerShell: "double quotes" if cmd takes
-the same, else 'single quotes', in which only quotes (the curly ones too) are doubled. A quoted
-program needs `&` (about_Quoting_Rules, about_Operators), which cmd refuses.
+In bash, we use POSIX quoting, and `$'…'` for unprintable characters. In PowerShell, we use "double
+quotes" if cmd reads the text the same way, and 'single quotes' otherwise, in which only quotes
+(also curly ones) must be doubled. In PowerShell, a quoted program name needs a `&` before it
+(about_Quoting_Rules, about_Operators), which cmd does not accept.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Line = NewType("Line", str)
 Lines = tuple[Line, ...]
 Shell = Literal["bash", "powershell"]
 OWN_SYSTEM = "windows" if sys.platform == "win32" else "linux"
-"""The system whose shell reads what is typed on this machine."""
+"""The operating system whose shell reads what the user types on this machine."""
 
 
 def shell_for(family: str | None) -> Shell:
@@ -64,14 +65,14 @@ def line(argv: Sequence[str], shell: Shell) -> Line:
     program = words[0]
     if shell == "powershell" and not re.fullmatch(A_COMMAND, program):
         words.insert(0, "&")
-    # A program may be called `time`, or have a sign of equality in its path.
+    # A program's name may be a shell word such as `time`, or its path may contain an equals sign.
     if shell == "bash" and is_shell_syntax(program):
         words[0] = f"'{program}'"
     return Line(" ".join(words))
 
 
 def word(text: str, shell: Shell) -> str:
-    """One argument, quoted so that the program gets exactly this text."""
+    """One argument, quoted so that the program receives exactly this text."""
     if shell == "bash":
         return _for_bash(text)
     return _for_powershell(text)
@@ -105,14 +106,14 @@ def unsetting(name: str, shell: Shell) -> Line:
 
 
 def prepending(name: str, folder: str, shell: Shell) -> Line:
-    """The line that puts a folder in front of a list of folders such as PATH.
+    """The line that puts a folder at the front of a list of folders such as PATH.
 
     >>> prepending("PATH", "/usr/local/cuda/bin", "bash")
     'export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"'
     """
     _check_variable_name(name)
     if shell == "bash":
-        # An empty list gets no colon: an empty entry means the working folder.
+        # If the list is empty, add no colon, because an empty entry means the working folder.
         old_value = _old_value_in_bash(name)
         return Line(f"export {name}={_for_bash(folder)}{old_value}")
     first_entry = _in_single_quotes(folder + ";")
@@ -120,13 +121,13 @@ def prepending(name: str, folder: str, shell: Shell) -> Line:
 
 
 def _old_value_in_bash(name: str) -> str:
-    """A bash expression: a colon and the old value of a list such as PATH, or nothing if the list
-    is empty."""
+    """A bash expression for the old value of a list such as PATH, with a colon before it; nothing
+    if the list is empty."""
     return f'"${{{name}:+:${name}}}"'
 
 
 def lines(*texts: str) -> Lines:
-    """Lines from our own source code, unchanged; a test makes sure that they come from there."""
+    """Lines from our own source code, unchanged. A test makes sure that they come from there."""
     typed_lines = [Line(text) for text in texts]
     return tuple(typed_lines)
 
@@ -144,7 +145,7 @@ def filled(pattern: str, **values: str) -> Line:
 
 
 def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
-    """A command line with further quoted arguments.
+    """A command line with more arguments, which are quoted.
 
     >>> with_words(lines("gpusetup install")[0], ("--yes",), "linux")
     'gpusetup install --yes'
@@ -158,10 +159,10 @@ def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
 
 ASSIGNED = re.compile(
     r"(\w+)="
-    # The value: parts in single quotes, in double quotes, and without quotes.
+    # The value may consist of parts in single quotes, in double quotes, and without quotes.
     r"""((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""
 )
-"""A variable that a line of bash sets: `A='b c'`."""
+"""Matches a variable that a bash line sets: `A='b c'`."""
 
 
 def settings_in_powershell(text: str) -> Line:
@@ -192,8 +193,8 @@ def _exported(statement: str) -> list[tuple[str, str]]:
 def in_a_cell(line: str) -> Line:
     """A bash line in the form for a notebook cell.
 
-    The shell of `!` ends with its line, so variables and folders are changed in the notebook's own
-    process.
+    In a notebook, the shell that runs a `!` line ends with it, so variables and folders must be
+    changed in the notebook's own process.
 
     >>> in_a_cell(Line("nvidia-smi -L")), in_a_cell(Line("export A='b c'"))
     ('!nvidia-smi -L', '%env A=b c')
@@ -234,7 +235,7 @@ def sets_a_variable(line: str) -> bool:
 RESERVED = frozenset(
     ("if", "then", "elif", "else", "fi", "for", "do", "done", "while", "until")
 ) | frozenset(("case", "esac", "in", "function", "select", "time", "coproc"))
-"""Words of bash's own syntax."""
+"""Reserved words of bash."""
 
 
 def is_shell_syntax(quoted: str) -> bool:
@@ -256,7 +257,7 @@ def is_speakable(line: Line) -> bool:
     >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
     (True, False)
     """
-    # `$'\x0a'` of bash, `[char[]](10)` of PowerShell.
+    # Such codes are `$'\x0a'` in bash and `[char[]](10)` in PowerShell.
     has_codes = re.search(r"(?<![^\s=:+(])\$'|\[char\[\]\]\(\d", line)
     return not has_codes
 
@@ -282,21 +283,21 @@ ACTS_IN_DOUBLE_QUOTES = frozenset('"$`\\!')
 
 
 def _for_bash(text: str) -> str:
-    """One argument quoted for bash; a leading `~/` stays outside the quotes, so that bash expands
+    """One argument quoted for bash. A leading `~/` stays outside the quotes, so that bash expands
     it.
 
     >>> print(_for_bash("print('a')"), _for_bash("~/my env/x"), _for_bash("a\\nb"))
     "print('a')" ~/'my env/x' $'\\x61\\x0a\\x62'
     """
     if not text.isprintable():
-        # Byte by byte: a lone surrogate was a byte that is no UTF-8 (PEP 383).
+        # Work byte by byte: a lone surrogate stands for a byte that was not valid UTF-8 (PEP 383).
         digits = text.encode("utf-8", "surrogateescape").hex()
         escapes = re.sub("..", r"\\x\g<0>", digits)
         return f"$'{escapes}'"
     path_below_home = text.removeprefix("~/")
     if text.startswith("~/") and path_below_home:
         return "~/" + shlex.quote(path_below_home)
-    # shlex would write `'it'"'"'s'`, which nobody can read.
+    # shlex would write `'it'"'"'s'`, which is hard to read.
     acts_in_double_quotes = ACTS_IN_DOUBLE_QUOTES & set(text)
     if "'" in text and not acts_in_double_quotes:
         return f'"{text}"'
@@ -306,24 +307,28 @@ def _for_bash(text: str) -> str:
 # --- PowerShell ----------------------------------------------------------------------------------
 
 LETTER = r"[^\W\u02b0-\u02ff]"
-"""A letter of any script, a digit, `_`: none that a program may read as a quote (`\u02ba`)."""
+"""A letter of any script, a digit or `_`, but no character that a program may read as a quote
+(`\u02ba`)."""
 
 BARE_IN_POWERSHELL = rf"(?:{LETTER}|[./\\:])(?:{LETTER}|[./\\:=+-])*|--?[A-Za-z][A-Za-z0-9-]*"
-"""A word that needs no quotes: without operator, comma, brace, `$`, `@`, `#` or quote."""
+"""A word that needs no quotes, because it contains no operator, comma, brace, `$`, `@`, `#` or
+quote."""
 
 A_COMMAND = rf"[A-Za-z.~\\/](?:{LETTER}|[./\\:+-])*"
-"""A program's name that needs no `&`: without quotes, and not beginning with a digit."""
+"""A program's name that needs no `&`, because it contains no quotes and does not begin with a
+digit."""
 
 SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
-"""Each of these ends a text in single quotes, and is doubled to mean itself."""
+"""Each of these characters ends a text in single quotes. Doubled, it stands for itself."""
 
 
 IN_DOUBLE_QUOTES = rf"(?:{LETTER}|[- ./\\:;,()\[\]{{}}=+*<>|&?@#'~^])+"
-"""A text that means itself in double quotes of PowerShell and cmd: without `"`, `$`, `%`, `!`."""
+"""A text that stays unchanged in double quotes in PowerShell and cmd, because it contains no `"`,
+`$`, `%` or `!`."""
 
 
 def _for_powershell(text: str) -> str:
-    """One argument quoted for PowerShell, and if possible also for cmd, because people paste into
+    """One argument quoted for PowerShell and, if possible, also for cmd, because users paste into
     either.
 
     >>> print(_for_powershell("torch>=2.6"), _for_powershell("it's"), _for_powershell("a.b"))
@@ -347,7 +352,7 @@ def _in_single_quotes(text: str) -> str:
     if text.isprintable():
         doubled = re.sub(f"[{SINGLE_QUOTES}]", r"\g<0>\g<0>", text)
         return f"'{doubled}'"
-    # PowerShell's characters are units of UTF-16, two bytes each, the low one first.
+    # PowerShell's characters are UTF-16 units of two bytes, the low byte first.
     data = text.encode("utf-16-le", "surrogatepass")
     codes = []
     for low, high in zip(data[0::2], data[1::2], strict=True):
@@ -356,15 +361,15 @@ def _in_single_quotes(text: str) -> str:
 
 
 def _escaped_for_windows(text: str) -> str:
-    """A text in which quotes, and backslashes before a quote or at the end, are escaped for a
-    Windows program.
+    """The text, with quotes escaped for a Windows program, and with backslashes before a quote or
+    at the end escaped too.
 
-    Such a program splits its own command line, and PowerShell before 7.3 does not escape for it
-    (about_Parsing, "Passing arguments").
+    A Windows program splits its command line itself, and PowerShell before 7.3 does not escape
+    arguments for it (about_Parsing, "Passing arguments").
 
     >>> print(_escaped_for_windows('say "x"'), _escaped_for_windows("C:/my dir" + chr(92)))
     say \\"x\\" C:/my dir\\\\
     """
-    # Backslashes count only before a quote, and at the end before the quote that PowerShell adds.
+    # Backslashes need escaping only before a quote, and at the end, where PowerShell adds a quote.
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
     return re.sub(r"(\\+)$", r"\1\1", escaped)

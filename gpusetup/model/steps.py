@@ -1,4 +1,5 @@
-"""A command as a value, so that exactly the command that is shown and tested is run."""
+"""A command as a value, so that the command that is run is exactly the one that was shown and
+tested."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Step(Frozen):
-    """One command to run, as data."""
+    """One command to run, as a value."""
 
     argv: tuple[str, ...]
     title: str = ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 MIB = 1 << 20
 GIB = 1 << 30
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
-"""An architecture as the systems call it -> as wheels call it."""
+"""The systems' name for an architecture -> the name in wheels."""
 
 
 def architecture_named(text: str) -> str:
-    """A processor architecture by the name that wheels use.
+    """The name of a processor architecture as wheels use it.
 
     >>> architecture_named("ARM64"), architecture_named("x86_64")
     ('aarch64', 'x86_64')

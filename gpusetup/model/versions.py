@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def parsed(version: str) -> Version:
-    """A version that can be compared; "0" if the text is not a version.
+    """The version as an object that can be compared; "0" if the text is not a version.
 
-    Answers are kept, because a catalog's few versions are compared with every machine's.
+    Results are cached, because the catalog's few versions are compared again and again.
 
     >>> parsed("550.144.03") < parsed("550.144.10"), str(parsed("x"))
     (True, '0')
@@ -40,7 +40,7 @@ def allows(specifier: str, version: str) -> bool:
 
 @total_ordering
 class Capability:
-    """A compute capability: `Capability(8, 6)` prints as `8.6`, its kernels are `sm_86`.
+    """A compute capability: `Capability(8, 6)` prints as `8.6`, and its kernels are called `sm_86`.
 
     >>> Capability.parse("12.1").sm
     'sm_121'
@@ -59,12 +59,12 @@ class Capability:
         """A compute capability from text such as `8.6`, `86`, `sm_86`, `sm_90a` or `compute_86`.
         Raises ValueError for anything else."""
         without_prefix = text.strip().lower().removeprefix("sm_").removeprefix("compute_")
-        # `sm_90a` and `sm_100f` are variants for GPUs of the same capability.
+        # `sm_90a` and `sm_100f` are variants for GPUs with the same capability.
         digits = without_prefix.rstrip("af")
         major, dot, minor = digits.partition(".")
         if not dot:
             major, minor = digits[:-1], digits[-1:]
-        # `isdigit` alone takes digits of other scripts, which `int` may refuse.
+        # `isdigit` also accepts digits of other scripts, which `int` may refuse.
         for number in (major, minor):
             if not (number.isascii() and number.isdigit()):
                 raise ValueError(f"not a compute capability: {text!r}")
@@ -105,5 +105,5 @@ def cuda_of(backend: str) -> str | None:
     has_prefix = digits != backend
     if not has_prefix or not digits.isdigit():
         return None
-    # Every minor version of CUDA has one digit.
+    # Every minor version of CUDA has a single digit.
     return f"{digits[:-1]}.{digits[-1]}"

@@ -1,8 +1,9 @@
-"""Removes from a snapshot who a person is and where they work, before it is shared.
+"""Removes from a snapshot what shows who the user is and where they work, before it is shared.
 
-There are two gates. The first is an allow-list: only known environment variables pass. The second
-goes over every remaining text, one subject a file: `folders` (homes become `~`, unknown ones
-`dir-1`), `secrets`, `network` (servers and addresses) and `people`. GPU UUIDs become aliases.
+There are two steps. First, an allow-list: only known environment variables are kept. Second, every
+remaining text is searched, with one module for each subject: `folders` (homes become `~`, unknown
+folders `dir-1`), `secrets`, `network` (servers and addresses) and `people`. GPU UUIDs become
+aliases.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from gpusetup.redaction.variables import hide_values
 CLOSED_FIELDS = frozenset(
     {"schema", "origin", "family", "installed_at", "compute_capability", "sha256"}
 )
-"""Fields of a closed vocabulary or shape, which hold nothing private."""
+"""Fields with a fixed vocabulary or form, which cannot contain anything private."""
 FREE_KEYS = "values"
-"""The mapping whose keys readers choose; the names of all others are the record's own."""
+"""The mapping whose keys are chosen by the code that reads the machine; all other keys are field
+names of the record."""
 _DATE = r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?"
 _VERSION = r"\d[\w.+!-]{0,40}"
 
@@ -39,16 +41,17 @@ WHO_VARIABLES = frozenset(
     "USER LOGNAME USERNAME SUDO_USER HOSTNAME COMPUTERNAME SLURM_JOB_USER SLURMD_NODENAME "  # noqa: SIM905
     "SLURM_JOB_ACCOUNT USERDOMAIN JUPYTERHUB_USER".split()
 )
-"""Variables that name a person or a machine: never kept, and what they say is known from then."""
+"""Variables that contain the name of a person or machine. They are never kept, and their values are
+removed from all other texts."""
 
 
 class Private(Frozen):
-    """What is known about the person whose machine it is."""
+    """What is known about the user of the machine."""
 
     names: tuple[str, ...] = ()
-    """Users and hosts."""
+    """Names of users and hosts."""
     homes: tuple[str, ...] = ()
-    """Home folders, if they are not where one expects them."""
+    """Home folders that are not in the usual places."""
 
 
 def private_here() -> Private:
@@ -57,7 +60,7 @@ def private_here() -> Private:
     names = [os.environ.get(name, "") for name in WHO_VARIABLES]
     names += [host, host.split(".")[0]]
     home = os.path.expanduser("~")  # noqa: PTH111
-    # A user without a home folder lives at the root, and `/` may not become `~`.
+    # A user without a home folder has `/` as home, which must not become `~`.
     has_home = len(home.strip("/\\")) > 1
     return Private(
         names=tuple(name for name in names if name),
@@ -66,7 +69,7 @@ def private_here() -> Private:
 
 
 def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
-    """The snapshot in a form that can be shared. If `private` is None, it uses this process's user,
+    """The snapshot in a form that can be shared. If `private` is None, uses this process's user,
     host and home."""
     plain = to_plain(snapshot)
     person = private_here() if private is None else private
@@ -84,7 +87,7 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     for gpu in plain["gpus"] or ():
         if gpu["uuid"]:
             scrub.alias_gpu(gpu["uuid"])
-    # The environment comes first, so that its aliases are alike on nodes that are alike.
+    # Redact the environment first, so that nodes with the same variables get the same aliases.
     environment = _redacted(plain.pop("environment"), scrub.text)
     values = {name: hide_values(value, scrub.alias_folder) for name, value in environment.items()}
     shared = {**_redacted(plain, scrub.text), "environment": values}
@@ -92,12 +95,12 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
 
 
 def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
-    """A plain value with all its texts redacted; `key` is the field that it is in."""
+    """A plain value with all its texts redacted; `key` is the name of the field that contains it."""
     if isinstance(value, str):
         return _redacted_text(value, scrub, key)
     if isinstance(value, dict):
         shared_names = {name: name for name in value}
-        # Readers choose the names of these values, and may have taken them from a text.
+        # The code that reads the machine chooses these keys, and may have taken them from a text.
         if key == FREE_KEYS:
             shared_names = {name: scrub(name) for name in value}
         return {shared_names[name]: _redacted(inner, scrub, name) for name, inner in value.items()}
@@ -107,11 +110,11 @@ def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
 
 
 def _redacted_text(value: str, scrub: Callable[[str], str], key: str) -> str:
-    """A text of the field `key`, as it may be shared."""
+    """The text of the field `key`, redacted so that it can be shared."""
     is_version = key.endswith("version") and re.fullmatch(_VERSION, value)
     if is_version or key in CLOSED_FIELDS:
         return value
-    # A snapshot is a stranger's: in a field of a date or a program any text may be.
+    # A snapshot may come from a stranger, so a date or an installer may be any text.
     if key == "taken_at":
         return value if re.fullmatch(_DATE, value) else "<date>"
     if key == "installer":
@@ -139,26 +142,28 @@ def is_secret_key(key: str) -> bool:
 
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _GPU = rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})(?![0-9a-zA-Z])"
-"""A GPU's UUID, or its beginning, which CUDA_VISIBLE_DEVICES takes: `GPU-8f3a`."""
+"""Matches a GPU's UUID or its beginning, which CUDA_VISIBLE_DEVICES accepts: `GPU-8f3a`."""
 _ALIAS = r"\d{4}"
 
 
 class Scrubber:
     """Removes the private parts from many texts, always in the same way.
 
-    The people whom the texts of `plain` show are known. `own_text`: it is mostly our own words, so
-    that only people, homes and secrets are taken out, which are private in any text.
+    It also removes the names of people that occur in the texts of `plain`. With `own_text`, the
+    texts are mostly gpusetup's own words, so it removes only people, homes and secrets, which are
+    private in every text.
     """
 
     def __init__(self, plain: Any, private: Private, *, own_text: bool = False) -> None:
         self.aliases: dict[str, str] = {}
-        """A GPU's UUID -> its alias: the snapshot's own in their order, from `GPU-0001` on."""
+        """A GPU's UUID -> its alias. The snapshot's own GPUs come first, in order, beginning with
+        `GPU-0001`."""
         self._folder_aliases: dict[str, str] = {}
-        """An unknown folder -> its alias."""
+        """The name of an unknown folder -> its alias."""
         self._shared: dict[str, str] = {}
-        """A text -> how it is shared: a record has most of its texts many times."""
+        """A text -> its redacted form, because most texts occur many times in a record."""
 
-        # The longest first: `/home/ann/work` is no home of ann's below `/home/ann`.
+        # Replace the longest home first: `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
         owners = [re.split(r"[\\/]", home)[-1] for home in homes]
         names = names_rule((*private.names, *_people_of(plain), *owners), vocabulary())
@@ -175,8 +180,8 @@ class Scrubber:
         self._rules = tuple(rules)
 
     def text(self, text: str) -> str:
-        """The text without its private parts; even for a hostile text, the time is proportional to
-        its length."""
+        """The text without its private parts. Even for a malicious text, the time is proportional
+        to its length."""
         if text not in self._shared:
             shared = ""
             for piece in pieces(hide_keys(text)):
@@ -185,14 +190,15 @@ class Scrubber:
         return self._shared[text]
 
     def alias_folder(self, name: str) -> str:
-        """The alias of an unknown folder, the same one each time: `dir-1`."""
+        """The alias of an unknown folder, such as `dir-1`; the same folder always gets the same
+        alias."""
         number = len(self._folder_aliases) + 1
-        # A folder that was named before keeps its alias.
+        # A folder that already has an alias keeps it.
         return self._folder_aliases.setdefault(name, f"dir-{number}")
 
     def _alias_gpu_match(self, match: Match) -> str:
-        """The alias of a GPU whose UUID, or the beginning of it, stands in a text."""
-        # It is an alias already.
+        """The alias of a GPU whose UUID, or its beginning, occurs in a text."""
+        # The text is an alias already.
         if re.fullmatch(_ALIAS, match[2]):
             return match[0]
         written = match[0].lower()
@@ -202,17 +208,17 @@ class Scrubber:
         return self.alias_gpu(written)
 
     def alias_gpu(self, uuid: str) -> str:
-        """The alias of a GPU, or of an instance of MIG: `GPU-0001`, `MIG-0002`."""
+        """The alias of a GPU or MIG instance: `GPU-0001`, `MIG-0002`."""
         kind = uuid[:3].upper()
         number = len(self.aliases) + 1
         next_alias = f"{kind}-{number:04d}"
-        # A GPU that was named before keeps its alias.
+        # A GPU that already has an alias keeps it.
         return self.aliases.setdefault(uuid, next_alias)
 
 
 def _people_of(plain: Any) -> Iterator[str]:
-    """The people whom the texts of a plain value show."""
-    # A record has most of its texts many times; a dict keeps their order.
+    """The names of people that occur in the texts of a plain value."""
+    # Search each text once, because most texts occur many times; a dict keeps their order.
     texts: dict[str, str] = {}
     map_texts(plain, lambda text: texts.setdefault(text, text))
     for text in texts:
@@ -221,13 +227,13 @@ def _people_of(plain: Any) -> Iterator[str]:
 
 
 MAX_PIECE = 4000
-"""The most characters that a pattern searches at once."""
+"""The most characters that a pattern searches at a time."""
 MAX_TEXT = 1 << 16
-"""The most characters of one text that are kept."""
+"""The most characters of a text that are kept."""
 
 
 _PIECE = (
-    # The end of the text; lines; words of a long line; one endless word.
+    # In this order: the end of the text, lines, words of a long line, a very long word.
     r"(?s).{1,4000}\Z|.{1,4000}(?<=\n)|.{1,4000}(?<=\s)|\S+"
 )
 
@@ -235,7 +241,7 @@ _PIECE = (
 def pieces(text: str) -> Iterable[str]:
     """A text in pieces of at most MAX_PIECE characters: lines, or words if a line is longer.
 
-    A word longer than that becomes `<long>`. The text is cut after MAX_TEXT characters.
+    A word longer than MAX_PIECE becomes `<long>`. The text is cut after MAX_TEXT characters.
 
     >>> [len(piece) for piece in pieces("a " * 3000)]
     [4000, 2000]
@@ -257,8 +263,8 @@ def redact_document(plain: Any) -> Any:
 
 
 def redact_answer(plain: Any) -> Any:
-    """A copy of an answer with private data removed. It consists of redacted readings and gpusetup's
-    own texts, whose addresses and commands stay.
+    """A copy of an answer with private data removed. An answer consists of readings that are
+    already redacted and of gpusetup's own texts, whose addresses and commands are kept.
 
     >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9})
     {'text': 'sudo reboot; ~/x; <secret>'}

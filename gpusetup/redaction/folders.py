@@ -1,9 +1,10 @@
-"""Folder names: a home becomes `~`, and in paths below a private folder only known words stay.
+"""Hides folder names: a home becomes `~`, and in paths below a private folder only known words are
+kept.
 
-`/home/N`, `/Users/N`, `C:\\Users\\N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`, `~N`: sites lay out
-homes as they like, so what may stay is an allow-list. Below a system's own folders (`/usr`,
-`C:\\Windows`) everything stays. Elsewhere a folder with an unknown name becomes `dir-1`, the same
-everywhere: a word that every shell takes without quotes.
+`/home/N`, `/Users/N`, `C:\\Users\\N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`, `~N`: homes can
+be anywhere, so we keep only names on an allow-list. Below system folders (`/usr`, `C:\\Windows`)
+everything is kept. Elsewhere a folder with an unknown name gets an alias such as `dir-1`, always
+the same one; no shell needs quotes for it.
 """
 
 from __future__ import annotations
@@ -15,44 +16,45 @@ from gpusetup.redaction.rules import Match, Rule, apply, compiled, vocabulary
 
 SOMEONE = "someone"
 _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
-"""The name of a folder that Windows allows too, without blanks."""
+"""A folder name without spaces that is also valid on Windows."""
 _SPACED = rf"{_NAME}(?: {_NAME}){{1,2}}(?=[\\/>'\"])"
-r"""A name with blanks, which only a separator or a quote ends: `Jane Doe\`."""
+r"""A name with spaces, up to a separator or a quote: `Jane Doe\`."""
 _WHO = rf"(?P<who>(?!<){_SPACED}|(?!<){_NAME})"
 _INITIAL = r"(?:(?P<first>[a-z0-9])[\\/](?:(?P=first)[a-z0-9][\\/])?(?=(?P=first)))?"
-"""Sites with many people: `/home/a/alice`, `/afs/cell/user/a/al/alice`."""
+"""Extra levels at sites with many users: `/home/a/alice`, `/afs/cell/user/a/al/alice`."""
 _SEP = r"(?:\\{1,4}|/{1,2})"
-"""A separator, also doubled in quotes of JSON: `C:\\Users`."""
+"""A path separator; it may be doubled, as in JSON strings: `C:\\Users`."""
 _START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
-"""A drive, or the beginning of a path: the `b:` in `/usr/lib:/home` is neither."""
+"""A drive, or the beginning of a path. In `/usr/lib:/home`, the `b:` is neither."""
 _FOLDERS_ABOVE = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 
 _HOMES = (
-    # `C:\Users\Jane Doe`, `C:\Documents and Settings\jane`.
+    # Homes on Windows: `C:\Users\Jane Doe`, `C:\Documents and Settings\jane`.
     rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
-    # `/home/jane`, `/cluster/home2/j/jane`, `\\server\home$\jane`.
+    # Homes below a folder `home`: `/home/jane`, `/cluster/home2/j/jane`, `\\server\home$\jane`.
     rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
-    # `/data/users/jane`, `/u/jane`, `/students/jane`.
+    # Homes below other usual folders: `/data/users/jane`, `/u/jane`, `/students/jane`.
     rf"{_START}{_FOLDERS_ABOVE}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
-    # `/root`.
+    # `/root`, the home of root.
     r"(?<![\w./~-])/(?P<who>root)(?![\w-])",
-    # `~jane/model`.
+    # `~jane/model`, a shell's form for jane's home.
     r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)",
 )  # fmt: skip
-"""Home folders of anybody; the name is the group `who`."""
+"""Matches home folders of any user; the name is in the group `who`."""
 
 _FOLDERS_OF_PEOPLE = (
-    # Any folders above.
+    # Any number of folders above.
     rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/"
     # Fast storage and work folders: `/scratch/jane`, `/gpfs01/jane`, `/work/jane`.
     r"(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
     # Network and mounted disks: `/mnt/jane`, `/run/media/jane`, `/Volumes/jane`.
     rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research"
-    # Files of a system's services, by user: `/var/mail/jane`.
+    # Folders that system services keep for each user: `/var/mail/jane`.
     rf"|spool/cron(?:/crontabs)?|(?:spool|var)/mail|jupyterhub)/{_INITIAL})"
     rf"(?!<|home|users?/){_WHO}"
 )
-"""Folders outside the homes in which sites keep what belongs to people; the name is `who`."""
+"""Matches folders outside the homes that contain users' files; the user's name is in the group
+`who`."""
 
 # --- paths -----------------------------------------------------------------------------------------
 
@@ -60,9 +62,10 @@ SYSTEM_ROOTS = frozenset(
     "usr lib lib64 lib32 bin sbin etc proc sys dev boot snap nix gnu cvmfs system library "  # noqa: SIM905
     "applications builddir pytorch".split()
 )
-"""Folders at the root that a system or a package fills: all names below them are public."""
+"""Folders at the root that are filled by the system or a package, so all names below them are
+public."""
 SHARED_ROOTS = ("/dev/shm/", "/usr/local/")
-"""Below these anybody may make folders, although they are in a system's folder."""
+"""Folders inside a system folder in which every user may create folders."""
 WINDOWS_ROOTS = r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"  # fmt: skip
 
 KNOWN_FOLDERS = frozenset(
@@ -87,43 +90,43 @@ KNOWN_FOLDERS = frozenset(
     "gcc gcccore openmpi mpich python pytorch foss fosscuda goolf intel-oneapi cray pe "
     "homebrew linuxbrew cellar resources contents lib-dynload whl simple encodings importlib multiprocessing asyncio ".split()
 )
-"""Names of folders that say nothing of a person or a project."""
+"""Names of folders that reveal nothing about a person or a project."""
 _KNOWN_FORM = (
     # A program with its version: `python3.11`, `cuda-12.8`, `cpython-3.12.1-linux-x86_64-gnu`.
     r"(?i)(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g)?-?\d[\d.x_-]*t?(?:-(?:linux|macos|windows)[\w.-]*)?"
-    # `cu128`, `sm_90`, an alias of ours, `..`, `<host>`, the first digits of a hash.
+    # `cu128`, `sm_90`, one of our aliases, `..`, `<host>`, the first digits of a hash.
     r"|(?:cu|sm_|rocm|dir-)\d+|~|\.{1,2}|<[\w-]+>|\*|[0-9a-f]{1,3}"
-    # A file with an ending of programs: `libcudart.so.12`, `train.py`.
+    # A file with an extension that programs use: `libcudart.so.12`, `train.py`.
     r"|[\w.+-]+\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|tar\.gz|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html|metadata)"
 )  # fmt: skip
 
 _LETTERS = r"[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+"
-"""Letters of a folder's name outside of quotes."""
+"""The characters of a folder name outside of quotes."""
 _PART = rf"(?:<[\w-]+>|{_LETTERS})"
 _POSIX_PATH = (
-    # `/a/b`, `~/a`, `C:/a`; not the rest of a relative path, and not `//host` of a URL.
+    # `/a/b`, `~/a` and `C:/a`, but not the end of a relative path, and not `//host` in a URL.
     rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?"
     rf"|(?<![\w.>/~}}\\-])~(?:/+{_PART})+"
 )
 _WINDOWS_PART = rf"(?:<[\w-]+>|{_LETTERS}(?: {_LETTERS}){{0,3}}(?=\\)|{_LETTERS})"
-"""A folder's name of up to four words, if a separator ends it."""
+"""A folder name of up to four words, if a separator follows."""
 _WINDOWS_PATH = (
-    # `C:\a\b`, `~\a`.
+    # A path on a drive: `C:\a\b`, `~\a`.
     rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WINDOWS_PART})+\\?"
-    # `\\server\share\a`.
+    # A network share: `\\server\share\a`.
     rf"|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WINDOWS_PART})+"
 )
 
 Alias = Callable[[str], str]
-"""The name of a folder -> the alias that replaces it."""
+"""Takes the name of a folder, and returns the alias that replaces it."""
 
 
 def people_in(text: str) -> Iterator[str]:
-    """The names of people that the home folders of a text show."""
+    """The names of people that occur in a text as home folders."""
     for pattern in _HOMES:
         for home in compiled(pattern).finditer(text):
             yield home["who"]
-        # `/home/user/project`: the folder `user` is no second home.
+        # In `/home/user/project`, the folder `user` is not another home.
         text = compiled(pattern).sub("~", text)
     for folder in compiled(_FOLDERS_OF_PEOPLE).finditer(text):
         if not is_known(folder["who"]):
@@ -131,7 +134,7 @@ def people_in(text: str) -> Iterator[str]:
 
 
 def hide_homes(text: str) -> str:
-    """Text whose home folders are `~`, and whose people's folders have no name.
+    """The text with home folders replaced by `~`, and without names in other people's folders.
 
     >>> hide_homes("/data/users/alice/x C:\\\\Users\\\\Jane Doe\\\\x /scratch/alice/y /mnt/data/x")
     '~/x ~\\\\x /scratch/someone/y /mnt/data/x'
@@ -140,7 +143,7 @@ def hide_homes(text: str) -> str:
 
 
 def _hide_person(folder: Match) -> str:
-    """A folder of a person without the name: `/scratch/someone`."""
+    """The path of a person's folder without the name: `/scratch/someone`."""
     if is_known(folder["who"]):
         return folder[0]
     return f"{folder['way']}{SOMEONE}"
@@ -153,7 +156,7 @@ HOMES: tuple[Rule, ...] = (
 
 
 def is_known(name: str) -> bool:
-    """Whether a folder's name says nothing about a person or a project.
+    """Whether a folder's name reveals nothing about a person or a project.
 
     >>> is_known("site-packages"), is_known("python3.11"), is_known("acme-fraud")
     (True, True, False)
@@ -179,17 +182,17 @@ def folder_rules(alias: Alias) -> tuple[Rule, ...]:
 
 
 PACKAGES = ("site-packages", "dist-packages")
-"""Folders of packages that everybody may have."""
+"""Folders of public packages, whose names reveal nothing."""
 
 
 def _hide_folders(path: str, alias: Alias) -> str:
-    """A path whose unknown folders have aliases; a system's own path stays as it is."""
+    """A path with unknown folders replaced by aliases; a system's own path stays as it is."""
     parts = re.split(r"(/|\\+)", path)
     names = [part.lower() for part in parts if part.strip("/\\")]
     if _is_of_system(path, names):
         return path
 
-    # `/opt/nvidia/...`, `/mnt/nvidia/...`: what NVIDIA installs is the same everywhere.
+    # NVIDIA installs the same files everywhere: `/opt/nvidia/...`, `/mnt/nvidia/...`.
     is_public = "nvidia" in names[:2]
     shown_parts = []
     for part in parts:
@@ -203,12 +206,12 @@ def _hide_folders(path: str, alias: Alias) -> str:
 
 
 def _is_of_system(path: str, names: list[str]) -> bool:
-    """Whether a path is one of the system's; `names` are its folders in lower case."""
+    """Whether a path belongs to the system; `names` are its folders in lower case."""
     if re.match(WINDOWS_ROOTS, path):
         return True
     if not path.startswith("/"):
         return False
-    # `/word` alone is an option of Windows or a part of a sentence.
+    # `/word` without another slash is a Windows option or part of a sentence.
     if path.count("/") < 2:
         return True
     is_below_system_root = bool(names) and names[0] in SYSTEM_ROOTS

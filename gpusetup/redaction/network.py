@@ -1,7 +1,7 @@
-"""Servers and addresses, which reveal something about a person's network.
+"""Hides servers and addresses, which reveal something about a user's network.
 
-Servers that everybody uses stay (`download.pytorch.org`, `127.0.0.1`). Of other URLs only the parts
-of the path stay that are known words (`/whl/cu124`, a wheel's name).
+Public servers stay (`download.pytorch.org`, `127.0.0.1`). In all other URLs, only the known words
+of the path are kept (`/whl/cu124`, a wheel's name).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PUBLIC_HOSTS = (
     "huggingface.co",
     "localhost",
 )
-"""Servers that may stay in an address."""
+"""Servers that may stay in a URL."""
 OPEN_HOSTS = ("pytorch.org", "nvidia.com")
-"""Servers whose paths hold no name and no token."""
+"""Servers whose paths contain neither names nor tokens."""
 PROJECTS = frozenset(
     "pytorch nvidia triton-lang dao-ailab vllm-project huggingface conda-forge astral-sh pypa "  # noqa: SIM905
     "facebookresearch bitsandbytes-foundation axolotl-ai-cloud unslothai comfyanonymous".split()
@@ -33,15 +33,15 @@ HOST_VARIABLES = frozenset(
     "NO_PROXY no_proxy PIP_TRUSTED_HOST MASTER_ADDR KUBERNETES_SERVICE_HOST HTTP_PROXY HTTPS_PROXY "  # noqa: SIM905
     "http_proxy https_proxy ALL_PROXY all_proxy UV_INSECURE_HOST".split()
 )
-"""Variables whose whole value names servers."""
+"""Variables whose whole value is a list of servers."""
 
 # --- URLs -----------------------------------------------------------------------------------------
 
 _URL = (
     r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
-    # A login, which may have an @ in its password.
+    # A login; its password may contain an @.
     r"(?:[^/\s@\"'<>]*@)*"
-    # `[::1]`, `<host>`, `mirror.corp`.
+    # The host: `[::1]`, `<host>`, `mirror.corp`.
     r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)"
     r"(?P<port>:\d{1,5})?"
     r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)"
@@ -49,7 +49,7 @@ _URL = (
     r"(?P<mark>#[^\s\"'`<>(){}|\\]*)?"
 )
 _KNOWN_SEGMENT = (
-    # Parts of the paths of package indexes and conda channels.
+    # Folder names of package indexes and conda channels.
     r"(?i)(?:simple|whl|pypi|packages?|repository|artifactory|api|index|nightly|test|stable|v\d|conda|channels?"
     r"|conda-forge|main|defaults|linux-(?:64|aarch64)|win-64|noarch|cu\d{2,3}|cpu|xpu|rocm[\d.]+|wheels?|python|proxy|download"
     # Packages and their files: `torch`, `numpy-2.3.0-cp312-...whl`.
@@ -58,15 +58,15 @@ _KNOWN_SEGMENT = (
 _OUR_RESOURCES = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
 """The resources that `gpusetup mcp` offers."""
 _HASH_MARK = r"#(?:sha256=)?[\w.-]{0,64}"
-"""The end of a URL that names a file's hash or a heading; another one may be a token."""
+"""The end of a URL that names a file's hash or a heading; any other fragment may be a token."""
 
 
 def _hide_url(url: Match) -> str:
-    """A URL without its login, its query, and what is not public of its server and path."""
+    """A URL without its login and query, and without the private parts of its server and path."""
     scheme, host, path = url["scheme"], url["host"], url["path"] or ""
     if re.fullmatch(_OUR_RESOURCES, url[0]):
         return url[0]
-    # A path: the rules of folders read it.
+    # This is a path, which the rules of folders handle.
     if scheme.lower() == "file://" and host in ("", "~"):
         return f"{scheme}{host}{path}"
 
@@ -78,7 +78,7 @@ def _hide_url(url: Match) -> str:
     if is_public_host:
         port = url["port"] or ""
         server = f"{host}{port}"
-    # A question mark alone ends a sentence.
+    # A question mark without a query ends a sentence.
     query = url["query"] or ""
     if len(query) > 1:
         query = "?<query>"
@@ -89,16 +89,16 @@ def _hide_url(url: Match) -> str:
 
 
 def _is_of_a_project(host: str, path: str) -> bool:
-    """Whether a URL is of a public project on github.com."""
+    """Whether a URL belongs to a public project on github.com."""
     if host.lower() != "github.com":
         return False
-    # `/pytorch/pytorch/releases`.
+    # The path begins with the owner: `/pytorch/pytorch/releases`.
     owner = path.strip("/").partition("/")[0]
     return owner.lower() in PROJECTS
 
 
 def _hide_segment(segment: str) -> str:
-    """A part of a URL's path, which stays only if every index has one like it."""
+    """A part of a URL's path, hidden unless package indexes generally have such a part."""
     is_known = compiled(_KNOWN_SEGMENT).fullmatch(segment)
     return segment if is_known else "<path>"
 
@@ -111,7 +111,7 @@ def is_public(host: str) -> bool:
     name = host.lower().rstrip(".").strip("[]")
     if name in ("127.0.0.1", "::1", "0.0.0.0", ""):
         return True
-    # It was hidden before: `<host>`.
+    # The name was hidden before.
     if name.startswith("<"):
         return True
     for public_host in PUBLIC_HOSTS:
@@ -124,27 +124,28 @@ def is_public(host: str) -> bool:
 # --- addresses --------------------------------------------------------------------------------------
 
 _IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
-"""Four numbers that are no part of a longer version, with a network's size and a port."""
+"""Four numbers that are not part of a longer version, with an optional network size and port."""
 _VERSION_BEFORE = (
-    # `==12.8.4.1`, `>= 9.1.0.70`.
+    # A requirement: `==12.8.4.1`, `>= 9.1.0.70`.
     r"(?i)(?:[=~<>!]=\s*v?"
-    # `cudnn 9.1.0.70`, `nvidia-cublas-cu12-12.4.5.8`, `Windows 10.0.19045.1`, `version: 1.2.3.4`.
+    # A word before a version: `cudnn 9.1.0.70`, `nvidia-cublas-cu12-12.4.5.8`, `Windows
+    # 10.0.19045.1`, `version: 1.2.3.4`.
     r"|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
     r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$"
 )
-"""The text before four numbers that are a version."""
+"""Matches the text before four numbers if it shows that they are a version."""
 _IPV6 = (
-    # An IPv4 address as IPv6: `::ffff:10.0.0.1`.
+    # An IPv4 address in IPv6 notation: `::ffff:10.0.0.1`.
     r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
-    # `fe80::1%eth0`, `2001:db8::/32`.
+    # Other IPv6 addresses: `fe80::1%eth0`, `2001:db8::/32`.
     r"|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
 )
 _MAC = (
-    # An interface that is named after its address: `enx001122334455`.
+    # An interface named after its hardware address: `enx001122334455`.
     r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b"
-    # InfiniBand: `0011:2233:4455:6677`.
+    # InfiniBand addresses: `0011:2233:4455:6677`.
     r"|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])"
-    # Ethernet: `00:11:22:33:44:55`, `0011.2233.4455`; longer ones are InfiniBand's.
+    # Ethernet: `00:11:22:33:44:55`, `0011.2233.4455`. Longer addresses belong to InfiniBand.
     r"|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
     r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])"
 )
@@ -153,13 +154,13 @@ _GUID = r"(?i)(guid\W{1,3})0x[0-9a-f]{12,16}\b|\b0x[0-9a-f]{16}(?= mlx\d)"
 
 
 def _hide_ipv6(address: Match) -> str:
-    """`<address>` for an address of IPv6; times and C++ names, which look alike, stay."""
+    """`<address>` for an IPv6 address; times and C++ names, which look similar, are kept."""
     written = address[0].partition("/")[0].partition("%")[0]
     try:
         parsed_address = IPv6Address(written)
     except (AddressValueError, ValueError):
         return address[0]
-    # `std::` and `a::` are valid addresses, too.
+    # `std::` and `a::` would be valid addresses too.
     groups = [group for group in written.split(":") if group]
     is_too_short = len(groups) < 2 and not written.endswith("::1")
     is_of_this_machine = parsed_address.is_loopback or parsed_address.is_unspecified
@@ -167,7 +168,7 @@ def _hide_ipv6(address: Match) -> str:
 
 
 def _hide_ipv4(address: Match) -> str:
-    """`<address>` for an address of IPv4; this machine's own and versions stay."""
+    """`<address>` for an IPv4 address; the machine's own addresses and versions are kept."""
     network_and_port = address["more"]
     numbers = address[0].removesuffix(network_and_port) if network_and_port else address[0]
     try:
@@ -177,17 +178,17 @@ def _hide_ipv4(address: Match) -> str:
     if parsed_address.is_loopback or parsed_address.is_unspecified:
         return address[0]
 
-    # The longest word before a version has about 30 letters.
+    # Look back 40 characters, because the longest word before a version has about 30.
     text_before = address.string[max(address.start() - 40, 0) : address.start()]
     first_number = numbers.partition(".")[0]
     is_of_library = first_number in _LIBRARY_MAJORS and not parsed_address.is_private
     is_version = is_of_library or compiled(_VERSION_BEFORE).search(text_before)
-    # No version has a port.
+    # Versions are not followed by a port.
     return address[0] if is_version and not network_and_port else ADDRESS
 
 
 _LIBRARY_MAJORS = ("0", "1", "2", "3", "4", "5", "6", "7", "9", "11", "12", "13")
-"""Libraries of CUDA have versions of four numbers that begin so; an address rarely does."""
+"""CUDA libraries have versions of four numbers, which begin with these; addresses rarely do."""
 ADDRESSES: tuple[Rule, ...] = (
     (_MAC, "<mac>"),
     (_GUID, r"\1<mac>"),
@@ -202,64 +203,67 @@ _ENDINGS = (
     "com|net|org|edu|gov|mil|int|eu|uk|de|fr|nl|ch|es|se|fi|dk|pl|cz|ru|cn|jp|kr|au|nz|ca|br|be|ie|il|tw|hk|za|tr|gr|pt|ua|ro|hu|sg|mx|ar|cl"
     "|lan|internal|intranet|corp|localdomain|cluster|svc|example|invalid|private|priv|onion|info|biz"
 )  # fmt: skip
-"""Endings of servers' names that are no ending of a file or of a name in a program."""
+"""Endings of server names that are not also endings of files or of names in programs."""
 _SHORT_ENDINGS = "io|ai|dev|app|cloud|in|it|at|no|us|to|home|local|test|tech|site|xyz|me|co|cc|sh|hpc|compute|lab|labs|univ|uni"
-"""Endings that are also words (`np.in`, `run.sh`): such a name needs two dots, or a digit."""
+"""Endings that are also words (`np.in`, `run.sh`). A name with such an ending needs two dots or a
+digit to count as a server."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _NAME = (
     r"(?<![\w./\\@%$~-])\.?(?:"
-    # `git.corp`, `gpu1.site.org`.
+    # Any name with a usual ending: `git.corp`, `gpu1.site.org`.
     rf"(?:{_LABEL}\.){{1,8}}(?:{_ENDINGS})"
-    # `login.cluster.io`.
+    # A name with a short ending and two dots: `login.cluster.io`.
     rf"|(?:{_LABEL}\.){{2,8}}(?:{_SHORT_ENDINGS})"
-    # `node42.hpc`, `gpu-box.local`.
+    # A name with a short ending and a digit or dash: `node42.hpc`, `gpu-box.local`.
     rf"|(?:[a-z]*\d+|[a-z0-9]+-[a-z0-9-]+)\.(?:{_SHORT_ENDINGS}))"
-    # With a port; not the name of a function or of a longer thing.
+    # With a port; but not a function's name or part of something longer.
     r"\.?(?::\d{1,5})?(?![\w-]|\.\w|\()"
 )
 _WITH_PORT = (
-    # Words of programs before a number: `cuda:0`, `train.py:42`, `rank:12`.
+    # Exclude words that programs print before a number: `cuda:0`, `train.py:42`, `rank:12`.
     r"(?i)(?<![\w./\\:@\[<-])(?!localhost|cuda|device|line|sm_|compute_|port|gpu|rank|step|epoch|pid|\w+\.(?:py|c|cc|cpp|cu|cuh|h|hpp|so|rs|go|js|sh|ya?ml|json|toml|txt|md|log|pyx|f90)\b)"
-    # `node42`, `gpu-box`, `a.b`, each before a port: `node42:29500`.
+    # `node42`, `gpu-box` and `a.b`, if a port follows: `node42:29500`.
     r"(?:[A-Za-z][\w-]{0,40}\d[\w-]{0,22}|[A-Za-z]\w{0,30}-[\w-]{1,40}|(?:[A-Za-z][\w-]{0,62}\.){1,8}[\w-]{1,62})(?=:\d{4,5}(?![\d:.]))"
 )
 _AFTER_A_WORD = (
-    # The word and its quote: `hostname`, `"server"`, `master_addr`.
+    # The word that announces a name, with its quote: `hostname`, `"server"`, `master_addr`.
     r"(?i)(?<![\w-])(?P<word>\w{0,20}host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|node_?list|master_addr)(?P<quote>[\"']?)"
-    # A sign, and no word that names no machine: `host: node42`, `server = "x"`.
+    # A colon or equals sign, followed by a name and not by an ordinary word: `host: node42`,
+    # `server = "x"`.
     r"(?:(?P<sign>\s*[=:]\s*[\"'\[]?)(?!<|localhost|none|null|true|false|\d+\b|not\b|no\b|yes\b|the\b|unknown|x86_64|aarch64|linux|download\.pytorch\.org)"
-    # Or a blank: `node gpu-7`, `host called node42`.
+    # Or a space: `node gpu-7`, `host called node42`.
     r"|(?P<blank>\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))(?P<name>[\w.-]+)(?![(])"
 )
 _CONNECTED_TO = (
     r"(?i)\b(ssh|scp|rsync|ping|telnet|sftp|mosh|connect(?:ed|ing)? to|reach|resolve(?: host)?|resolving|lookup)"
     r"(\s+(?:host\s+)?[\"'\[(]?)(?!<|-|the\b|a\b|to\b|this\b|any\b|host\b|server\b|localhost|http|gpu|cuda|nvidia)((?=[\w.-]*[\d.-])[A-Za-z][\w.-]*\w)(?!\s*\()"
 )
-"""`ssh node42`, `could not resolve host git.corp`."""
+"""Matches names after a connecting command: `ssh node42`, `could not resolve host git.corp`."""
 _LOG_HOST = (
     # The time: `Nov 26 21:00:01`, `2026-11-26T21:00:01Z`.
     r"(?m)(?:^|(?<=[\s\"'(>|]))((?:\w{3} +\d+ [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.+-]+Z?) )"
-    # The machine, before a program: `node42 kernel: `, `node42 sshd[12]: `.
+    # The machine's name, if a program follows: `node42 kernel: `, `node42 sshd[12]: `.
     r"[\w.-]+ (?=[\w.-]+(?:\[\d+\])?: )"
 )
 _SHARE = r"(?<![\w\\:])(\\\\|//)(?!wsl[.$])(?!<)([\w.-]+)(?=[\\/]\w)"
-"""`\\server\\share`, `//server/share`; `\\wsl$` is this machine."""
+"""Matches a network share: `\\server\\share`, `//server/share`; but `\\wsl$` is this machine."""
 _SLURM = (
     r"\b(SLURMD?_\w*(?:USER|ACCOUNT|NODELIST|NODENAME|HOST|JOB_NAME|DIR|ADDR|ADDRESS|PARTITION|CLUSTER_NAME|COMMENT|IPADDR|QOS|RESERVATION|UID|GID)\w*)"
     r"(\s*[=:]\s*)(?!<)[^\s;\"']+"
 )
-"""Variables of Slurm that name people, machines and projects."""
+"""Slurm variables that contain the names of people, machines and projects."""
 
 _NOT_A_MACHINE = (
     r"(?!(?:rank|gpu|cuda|nvidia|lib\w*|linux|python|torch\w*|driver|device|step|epoch|worker|stage|line|error|warning|info|sm|cu|nccl|cudnn|nvcc|gcc|pid|task|cell"
     r"|module|package|attempt|try|iter|loss|fp|bf|int|float|llama|qwen|bert|gpt|x|amd|arm|aarch|win|macos|utf|iso|md|sha|http|ipv|py|cp|conda|pip|uv|mlx|nvme|ssd|pci|xid)(?:[\d_.-]|$)|c10d\b)"
 )
 _MACHINE = rf"{_NOT_A_MACHINE}(?=[a-z][\w.-]*-?\d|[a-z]+-[a-z0-9-]+)[a-z][\w.-]*\w"
-"""A word that looks like a machine's: `curie-11`, `node042`, `gke-pool-1`; not a program's."""
+"""A word that looks like a machine's name, such as `curie-11`, `node042` or `gke-pool-1`, and not
+like a program's."""
 
 
 def _hide_named_host(match: Match) -> str:
-    """A machine's name after a word that says so: `hostname: <host>`."""
+    """Hides a machine's name after a word that announces one: `hostname: <host>`."""
     if _names_a_program(match) or is_public(match["name"]):
         return match[0]
     separator = match["sign"] or match["blank"]
@@ -267,16 +271,16 @@ def _hide_named_host(match: Match) -> str:
 
 
 def _names_a_program(match: Match) -> bool:
-    """Whether the word after `server:` begins a sentence or a list, and names no machine.
+    """Whether the word after `server:` is not a machine's name, but begins a sentence or a list.
 
-    `server: NVIDIA Fabric Manager` is a sentence; docker prints `Server:` above a list. `server =
-    titan` and `server: titan` name a machine.
+    `server: NVIDIA Fabric Manager` is a sentence, and docker prints `Server:` above a list. But
+    `server = titan` and `server: titan` name a machine.
     """
     looks_like_a_host = bool(re.search(r"[\d.-]", match["name"]))
     if match["word"].lower() != "server" or looks_like_a_host:
         return False
     separator = match["sign"]
-    # After a blank only a name with a digit or a dash counts at all.
+    # After a space, only a name with a digit or a dash counts as a machine.
     if not separator or "=" in separator:
         return False
     text_after = match.string[match.end() :]
@@ -286,9 +290,9 @@ def _names_a_program(match: Match) -> bool:
 
 
 def _hide_host(name: Match) -> str:
-    """`<host>` for a server's name, unless it is a public one."""
+    """`<host>` for a server's name, unless the server is public."""
     without_dot = name[0].lstrip(".")
-    # The name may have a port.
+    # A port may follow the name.
     host = without_dot.partition(":")[0]
     if is_public(host):
         return name[0]
@@ -303,32 +307,33 @@ HOSTS: tuple[Rule, ...] = (
     (_WITH_PORT, HOST),
     (_AFTER_A_WORD, _hide_named_host),
     (r"(\bPRETTY_HOSTNAME=)(?!<)[^\n]+", r"\1<host>"),
-    # `pod team-a/train-0` of Kubernetes.
+    # A Kubernetes pod: `pod team-a/train-0`.
     (r"(\bpods? )(?!<)[a-z0-9-]+/[a-z0-9.-]+", r"\1<private>"),
-    # The beginning of a line: `node042: Traceback`, `0: node042: [rank0]`.
+    # A name at the beginning of a line: `node042: Traceback`, `0: node042: [rank0]`.
     (rf"(?m)^((?:\d+: ?|\W)?){_MACHINE}(?=: (?:{_MACHINE}: )?[A-Z\[{{(])", r"\1<host>"),
-    # `[node042:1234]`.
+    # A machine and a process id in brackets: `[node042:1234]`.
     (rf"(\[){_MACHINE}(?=(?::\d+)?\])", r"\1<host>"),
-    # NCCL: `node042:1234:1240 [0]`.
+    # A line of NCCL's log: `node042:1234:1240 [0]`.
     (r"(?<![\w.:/-])(?!localhost|rank|gpu|cuda)[a-z][\w.-]*(?=:\d{2,7}:\d{2,7} \[\d+\])", HOST),
-    # Slurm and Kubernetes: `ON node042 CANCELLED`, `NodeList=node[1-4]`.
+    # A word of Slurm or Kubernetes before a node: `ON node042 CANCELLED`, `NodeList=node[1-4]`.
     (rf"(\b(?:ON|kubelet,?|Node:?|on node|at node|from host|BatchHost=|NodeList=|ReqNodeList=|ExcNodeList=)\s*){_MACHINE}(\[[\d,-]+\])?", r"\1<host>"),
-    # `srun: error: node042: task 0`.
+    # A program of Slurm or MPI before a node: `srun: error: node042: task 0`.
     (rf"(\b(?:srun|slurmstepd|mpirun|prterun|pdsh|salloc|sbatch|scontrol)(?:: \w+)?: ){_MACHINE}(?=:)", r"\1<host>"),
-    # A log with the time before the machine: `2026-11-26T21:00:01Z node042 `.
+    # A log line with the time before the machine: `2026-11-26T21:00:01Z node042 `.
     (rf"(?m)^((?:<\d{{1,3}}>1 )?\d{{4}}-\d\d-\d\d[T ][\d:.,+Z-]+ ){_MACHINE}(?= )", r"\1<host>"),
-    # `INFO node042 `.
+    # A machine after a log level: `INFO node042 `.
     (rf"(?m)^((?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL) ){_MACHINE}(?= )", r"\1<host>"),
     (rf"(?m)^{_MACHINE}(?= kernel: )", HOST),
-    # uname -a: `Linux node042 6.8.0-45-generic #45`.
+    # The output of uname -a: `Linux node042 6.8.0-45-generic #45`.
     (r"\b(Linux )(?!version|x86_64|aarch64|kernel|<)[\w.-]+(?= \d+\.\d+\.\d+\S* #)", r"\1<host>"),
     (_CONNECTED_TO, r"\1\2<host>"),
 )  # fmt: skip
-"""They run in this order; those in the middle know how programs put the machine before a line."""
+"""The rules run in this order. Those in the middle are for programs that print a machine's name
+before a line."""
 
 
 def hide_servers(value: str) -> str:
-    """The value of a variable that lists servers, with all but the public ones hidden.
+    """The value of a variable that lists servers, with all private servers hidden.
 
     >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
     'localhost,127.0.0.1,<host>,<host>,<host>'
@@ -340,7 +345,7 @@ def hide_servers(value: str) -> str:
 
 
 def _hide_server(name: str) -> str:
-    """A server of a list; the loopback network (127.0.0.0/8) and `*` stay."""
+    """One server of a list; the loopback network (127.0.0.0/8) and `*` are kept."""
     if name in ("", "*", "127.0.0.0/8"):
         return name
     if is_public(name):

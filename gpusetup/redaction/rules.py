@@ -10,13 +10,13 @@ from gpusetup.model.frozen import fields
 
 Match = re.Match[str]
 Rule = tuple[str, str | Callable[[Match], str]]
-"""A pattern, and what replaces its matches: a template, or a function of the match."""
+"""A pattern, and the replacement for its matches: a template, or a function of the match."""
 compiled = cache(re.compile)
-"""Compile a pattern when it is first tried: most records need few of them."""
+"""Compiles a pattern when it is first used, because most records need only a few of them."""
 
 
 def apply(rules: Iterable[Rule], text: str) -> str:
-    """The text after all rules, in their order.
+    """The text after applying all rules in order.
 
     >>> apply((("a+", "b"), ("bb", lambda match: match[0].upper())), "caab")
     'cBB'
@@ -33,13 +33,13 @@ COMMON_NAMES = frozenset(
     "app dev local default public none self venv nobody model data tmp var opt usr lib bin live "
     "report driver kernel module pip uv mamba pixi arch opensuse alpine".split()
 )
-"""Names that say nothing about a person, and whose replacement would spoil the record."""
+"""Names that reveal nothing about a person. Replacing them would make the record useless."""
 
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Words that a record consists of; a host called `h100` or `triton` reveals nothing."""
-    # Imported late: only a record that is shared needs them.
+    """Words that records consist of. A host that is called `h100` or `triton` reveals nothing."""
+    # Imported here, because only a record that is shared needs them.
     from gpusetup.catalog.file import load_catalog
     from gpusetup.model.machine import Snapshot
     from gpusetup.readings.packages import CONDA_WATCHED, WATCHED
@@ -52,20 +52,21 @@ def vocabulary() -> frozenset[str]:
 
 
 def names_rule(names: Iterable[str], public: frozenset[str] = COMMON_NAMES) -> tuple[Rule, ...]:
-    """The rule that finds names as whole words, the longest first; no rule without a name.
+    """The rule that finds names as whole words, the longest first. Without names, there is no rule.
 
     >>> apply(names_rule(["root", "al", "alice"]), "alice alices root")
     '<private> alices root'
     """
     private_names = set()
     for name in names:
-        # Two letters or a number occur in any record; to hide them would spoil it.
+        # Two letters or a number occur in every record, so hiding them would make it useless.
         is_telling = len(name) > 2 and not name.isdigit()
         if is_telling and name.lower() not in public:
             private_names.add(name)
     if not private_names:
         return ()
-    # A pattern takes the first alternative that matches: `alice` must come before `ali`.
+    # A regular expression takes the first alternative that matches, so `alice` must come before
+    # `al`.
     longest_first = sorted(private_names, key=len, reverse=True)
     alternatives = "|".join(re.escape(name) for name in longest_first)
     pattern = rf"(?i)(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])"

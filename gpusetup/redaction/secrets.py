@@ -1,8 +1,9 @@
-"""Secrets, recognised by their shape or by the word before them.
+"""Hides secrets, which it recognizes by their form or by the word before them.
 
-Three kinds of patterns: tokens as their issuers print them (looked up in the issuers' documentation
-and in secret scanners' public rules, as of 2026-11), values after a telling word, and last, any long
-word that looks random. No token has an upper length: a token of another length is a token too.
+There are three kinds of patterns: the forms of tokens (from the issuers' documentation and secret
+scanners' public rules, as of 2026-11), values after a word such as "token", and finally every long
+word that looks random. The patterns do not limit the length of a token, because issuers may change
+it.
 """
 
 from __future__ import annotations
@@ -47,70 +48,77 @@ ISSUERS = (
     r"\$(?:1|2[aby]|5|6|y|argon2id?)\$[\w./$,=+-]{8,}",  # password hashes
     r"SHA256:[\w+/=]{20,}|(?:MD5:)?(?:[0-9a-f]{2}:){15}[0-9a-f]{2}",  # SSH fingerprints
 )
-"""The shapes of tokens, by their issuers."""
+"""The forms of tokens, by issuer."""
 
 _STRONG = (
     r"(?:"
     r"password|passwd|passphrase|passcode|pwd|secrets?|token|credentials?"
-    # `api_key`, `secret-key`, `access_key_id`.
+    # Keys: `api_key`, `secret-key`, `access_key_id`.
     r"|api[_-]?key|access[_-]?key(?:[_-]?id)?"
     r"|account[_-]?key|private[_-]?key|encryption[_-]?key|secret[_-]?key|signing[_-]?key|license[_-]?key"
-    # Swedish, German, French, Spanish, Portuguese, Dutch, Russian, Chinese, Japanese, Korean.
+    # The word "password" in other languages: Swedish, German, French, Spanish, Portuguese, Dutch,
+    # Russian, Chinese, Japanese, Korean.
     r"|passwor[dt]|kennwort|mot de passe|contrase\u00f1a|senha|wachtwoord|\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6\u7801|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
-    # Numbers of a machine, which its maker knows the owner by.
+    # Numbers of a machine by which its manufacturer knows the owner.
     r"|service[ _-]?tag|asset[ _-]?tag|s/n|shared[_-]?access[_-]?(?:key|signature)|session[_-]?id|serial(?:[ _-]?(?:number|no))?"
     r")"
 )
-"""Words for a secret, also in the middle of a name: `PGPASSWORD`, `_authToken`."""
+"""Words that announce a secret, even in the middle of a name: `PGPASSWORD`, `_authToken`."""
 _WEAK = r"(?:sn|pass|pw|pin|auth|authorization|cookie|signature|sig|sessid|webhook|dsn)"
-"""Words for a secret that are also parts of other words, and so must stand alone: `DB_PASS`."""
+"""Words that announce a secret but also occur inside other words. They count only as whole words:
+`DB_PASS`."""
 _WORDS = rf"(?:{_STRONG}|{_WEAK})"
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 _NO_VALUE = (
     r"(?!"
-    # `token: None`, `password (missing)`, `api_key=unset`.
+    # Words that stand in place of a value: `token: None`, `password (missing)`, `api_key=unset`.
     r"(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|False|yes|no|N/A|missing|required|invalid|expired|Disabled|Enabled)\)?)(?![\w-])"
     r"|''|\"\"|\[N/A)"
 )
-"""A word in the place of a value that says that there is none: often that is the cause."""
+"""Words that say that there is no value. They are kept, because a missing value is often the cause
+of an error."""
 _VALUE = rf"{_NO_VALUE}(?:{_QUOTED}|[^\s\"',;&<>]+)"
 _KEY = (
     r"(?:"
-    # A name with a strong word anywhere: `WANDB_API_KEY`, `hf.token.value`.
+    # A name that contains one of the strong words: `WANDB_API_KEY`, `hf.token.value`.
     rf"(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}(?:[._-](?:value|text|data|key|id))?"
-    # A name that ends with a weak word: `db_pass`, `smtp.auth`.
+    # A name that ends with one of the weak words: `db_pass`, `smtp.auth`.
     rf"|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
 )
-"""The name of a setting whose value is a secret."""
+"""Matches the name of a setting whose value is a secret."""
 _LOGS_IN = r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
-"""A command that takes a login as an option, to the end of its line."""
+"""Matches a command that may contain a login as an option, up to the end of the line."""
 _LOGIN = r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+"
-"""`-u me:secret`, `--password=x`, `-psecret`."""
+"""Matches an option with a login: `-u me:secret`, `--password=x`, `-psecret`."""
 
 _DIGIT_OR_CAPITAL = r"[0-9A-Z]"
-"""What every issuer's token has; `hf_transfer` and `sk-learn-contrib` are packages."""
+"""Every issuer's token contains a digit or capital; `hf_transfer` and `sk-learn-contrib` are
+packages."""
 
 _WORD = r"[A-Za-z0-9+/=_.~-]{16,}"
-"""Letters of base64 and of paths; a shorter word cannot be told from a name."""
+"""A word of the characters in base64 and paths. A shorter word cannot be distinguished from a name.
+"""
 _PIECE = r"[A-Za-z0-9]{16,}"
 _MANGLED = r"_*Z[A-Z]"
-"""How the mangled name of a C++ function begins: `_ZN3c10`."""
+"""The beginning of a mangled C++ function name: `_ZN3c10`."""
 _NOT_RANDOM = (
-    # A build of conda: `cuda124py311h5aa0d8f`.
+    # The name of a conda build: `cuda124py311h5aa0d8f`.
     r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*"
-    # An address, a hash: the rule of `<hex>` has looked at it.
+    # An address or a hash, which the rule for `<hex>` handles.
     r"|0x[0-9a-fA-F]+|[0-9a-f]{32,}"
 )
 MIN_CHANGES = 6
-"""In a random word the class of the letters changes at least so often."""
+"""In a random word, the class of characters (digit, upper case, lower case) changes at least this
+often."""
 MIN_CHANGES_OF_DIGITS = 3
-"""So often from or to a digit: `NvidiaGeForceRtx4090` changes between cases only."""
+"""At least this many of the changes must be to or from a digit. In `NvidiaGeForceRtx4090`, most
+changes are only between cases."""
 
 
 def _hide_random_words(word: Match) -> str:
-    """A word without its random parts; the parts of a path are judged one by one.
+    """A word without its random parts; each part of a path is judged separately.
 
-    base64 and a path look alike, because both have slashes.
+    base64 and paths look similar, because both contain slashes.
     """
     if re.match(_MANGLED, word[0]):
         return word[0]
@@ -123,7 +131,7 @@ def _hide_random_words(word: Match) -> str:
 
 
 def looks_random(piece: str) -> bool:
-    """Whether letters and digits alternate as in no real word.
+    """Whether digits, capitals and small letters alternate more often than in real words.
 
     >>> looks_random("q7Rt2mXa9LpZ4kVe8s"), looks_random("NvidiaGeForceRtx4090"), looks_random("cuda124py311h5aa0d8f")
     (True, False, False)
@@ -147,12 +155,12 @@ def _letter_kind(letter: str) -> str:
 
 
 def _hide_login(line: Match) -> str:
-    """A command without the login that one of its options has."""
+    """A command line with the login in its options hidden."""
     return compiled(_LOGIN).sub(r"\1<secret>", line[0])
 
 
 def _hide_prompt_answer(prompt: Match) -> str:
-    """`Password for <private>: <secret>`, without the person and what was typed."""
+    """Hides the person and the answer after a password prompt: `Password for <private>: <secret>`."""
     label, person, colon = prompt.groups()
     if person:
         person = "<private>"
@@ -160,7 +168,7 @@ def _hide_prompt_answer(prompt: Match) -> str:
 
 
 def _hide_token(token: Match) -> str:
-    """`<secret>` for an issuer's token; a package with such a beginning stays."""
+    """`<secret>` for an issuer's token; the name of a package that begins like a token is kept."""
     pattern = compiled(_DIGIT_OR_CAPITAL)
     if pattern.search(token[0]):
         return SECRET
@@ -168,66 +176,66 @@ def _hide_token(token: Match) -> str:
 
 
 SECRETS: tuple[Rule, ...] = (
-    # `curl -u me:sesame https://...`.
+    # A login as an option: `curl -u me:sesame https://...`.
     (_LOGS_IN, _hide_login),
-    # A public key of SSH, with its comment: `ssh-ed25519 AAAA... me@laptop`.
+    # A public SSH key with its comment: `ssh-ed25519 AAAA... me@laptop`.
     (r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*", SECRET),
     # A header: `Authorization: Bearer ...`, `Set-Cookie: ...`.
     (r"(?i)\b(authorization|cookie|set-cookie)(\s*:\s*)(?![\s<])[^\r\n\"']+", r"\1\2<secret>"),
-    # `bearer eyJ...`, `basic dXNlcjpwYXNz` without the header's name.
+    # The value of such a header without its name: `bearer eyJ...`, `basic dXNlcjpwYXNz`.
     (r"(?i)\b(bearer|basic|negotiate|digest)\s+(?=[\w.~+/=-]*[\d=/+._-])[\w.~+/=-]{8,}", r"\1 <secret>"),
     # An option: `--hf-token x`, `--password x`.
     (rf"(?i)(?<![\w-])(--?(?:[a-z]{{1,30}}[-_]){{0,4}}{_WORDS})(\s+)(?![-<|&]){_VALUE}", r"\1\2<secret>"),
     # A line of .netrc: `machine host login me password x`.
     (rf"(?i)(\bmachine\s+)\S+(\s+login\s+)\S+((?:\s+account\s+\S+)?\s+password\s+){_VALUE}", r"\1<host>\2<private>\3<secret>"),
-    # A prompt with its answer: `Password for jane: x`.
+    # A prompt and its answer: `Password for jane: x`.
     (rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NO_VALUE}[^\s\"',;&<>][^\n\"'<>]*", _hide_prompt_answer),
     # A setting: `WANDB_API_KEY=x`, `"token": "x"`, `secret => x`.
     (rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:]|<<\w+)\s*)(?!<|[\"']<secret>){_VALUE}", r"\1<secret>"),
-    # XML: `<apiKey>x`.
+    # An XML element: `<apiKey>x`.
     (rf"(?i)(<(?!secret>)(?:[\w-]{{0,40}}?{_STRONG})>)\s*{_NO_VALUE}[^<\s][^<]*", r"\1<secret>"),
-    # `Serial Number : 1563221039442`.
+    # A serial number: `Serial Number : 1563221039442`.
     (r"(?i)(\b(?:[a-z]+_)?(?:serial|s/n|sn)(?:[ _-]?(?:number|no\.?))?[ :#]+)(?!<)(?=[\w-]*\d)[A-Z0-9][\w-]{5,}", r"\1<secret>"),
     (r"(\bsshpass\s+-p\s*)(?!<)\S+", r"\1<secret>"),
-    # `echo x | sudo -S`.
+    # A password that is piped to sudo: `echo x | sudo -S`.
     (r"(\becho\s+)(?!<)\S+(\s*\|\s*sudo\s+-S)", r"\1<secret>\2"),
-    # The account in a name of AWS: `arn:aws:iam::123456789012:role`.
+    # The account in an AWS resource name: `arn:aws:iam::123456789012:role`.
     (r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)", r"\1<secret>"),
     # A licence key: `ABCD1-EFGH2-IJKL3-MNOP4`.
     (r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])(?:[A-Z0-9]{5}-){3,}[A-Z0-9]{4,5}\b", SECRET),
     # A sentence: `the password is x`.
     (rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}", r"\1<secret>"),
     (r"(?<![A-Za-z0-9_-])(?:" + "|".join(ISSUERS) + ")", _hide_token),
-    # A long hexadecimal number, unless it is the hash of a file or of a commit.
+    # A long hexadecimal number, unless it is the hash of a file or commit.
     (r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b", "<hex>"),
     (_WORD, _hide_random_words),
 )  # fmt: skip
-"""Each rule with a text that it changes. They run in this order: what is telling comes before what
-only looks random."""
+"""The rules run in this order; above each is a text that it changes. Secrets after a telling word
+come first, and words that only look random come last."""
 
 
 _BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)"
-"""A key or certificate of PEM; the end may be cut off."""
+"""A PEM key or certificate; its end may be cut off."""
 
 
 def hide_keys(text: str) -> str:
-    """Text without the keys and certificates that take several lines."""
-    # Most texts have none, and the pattern is slow.
+    """The text without keys and certificates, which span several lines."""
+    # Most texts contain none, and the pattern is slow.
     if "-----BEGIN " not in text:
         return text
     return re.sub(_BLOCK, SECRET, text)
 
 
 _LOGIN_OF_URL = (
-    # After the colon of a scheme: `//me:sesame@`.
+    # A login after the colon of a scheme: `//me:sesame@`.
     r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@"
-    # A URL without slashes, or a login alone: `ftp:me:sesame@host`, `me:sesame@host`.
+    # A login in a URL without slashes, or on its own: `ftp:me:sesame@host`, `me:sesame@host`.
     r"|(?<![\w@/])([A-Za-z]{3,6}:)?[\w.+-]{1,64}:[^\s@/\"'<>]{1,128}@(?=[\w\[])"
 )
 
 
 def hide_logins(text: str) -> str:
-    """Text whose URLs carry no user and no password.
+    """The text with user names and passwords removed from its URLs.
 
     >>> hide_logins("`--index ftp://me:p@ss@mirror.example/whl` is no http or https URL")
     '`--index ftp://mirror.example/whl` is no http or https URL'
@@ -238,14 +246,14 @@ def hide_logins(text: str) -> str:
 
 
 def _before_login(login: Match) -> str:
-    """The slashes or the scheme before a login."""
+    """The slashes or the scheme before a login; these are kept."""
     slashes, scheme = login.groups()
-    # Only one of the two forms has matched; a login alone has neither.
+    # Only one of the two groups can match, and neither if the login has no URL.
     return slashes or scheme or ""
 
 
 def hide_secrets(text: str) -> str:
-    """Text without secrets, found by their shape or by the word before them.
+    """The text without secrets, which are recognized by their form or by the word before them.
 
     >>> hide_secrets("key q7Rt2mXa9LpZ4kVe8s of torch-2.5.1-cp311-manylinux_2_28_x86_64")
     'key <secret> of torch-2.5.1-cp311-manylinux_2_28_x86_64'

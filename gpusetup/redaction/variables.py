@@ -1,8 +1,8 @@
-"""Values of variables: only words of a known form stay, all others get an alias.
+"""Hides the values of variables: words with a known form are kept, all others get an alias.
 
-People write anything into a variable: a customer's name in a folder, a network, an option. Known
-are numbers and versions, GPUs, capabilities, networks as systems name them, and the words below,
-from the documentation of CUDA, NCCL, torch, pip and uv.
+Users write anything into a variable: a customer's name in a folder, a network or an option. Known
+words are numbers and versions, GPUs, compute capabilities, usual names of network interfaces, and
+the words below, from the documentation of CUDA, NCCL, torch, pip and uv.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ KNOWN_WORDS = KNOWN_FOLDERS | INSTALLERS | frozenset(
     "http https file ssh git ftp wsl vulkan dynamo aot inductor recompiles graph_breaks output_code guards base".split()
 )  # fmt: skip
 _KNOWN_FORM = (
-    # Two letters; a version or a commit: `12.8`, `v2.5.1`, `3.11-0a1b2c`.
+    # One or two characters; a version or a commit: `12.8`, `v2.5.1`, `3.11-0a1b2c`.
     r"(?i).{1,2}|v?\d[\d.]*(?:[a-z]{1,3}\d*)?(?:[.-](?:[0-9a-ftz]{1,40}|nv[\d.]+|post\d+|dev\d*))*"
-    # `sm_90`, `cu128`, `cp311`, an alias of ours.
+    # `sm_90`, `cu128`, `cp311`, one of our aliases.
     r"|(?:sm|compute|gfx|cu|rocm|cp|py|dir|manylinux|musllinux)[_-]?\d[\w.]*|<[\w-]+>"
-    # A hash, as NVIDIA's containers have it; a variable in a value.
+    # A hash, as in the versions of NVIDIA's containers; a variable inside a value.
     r"|[0-9a-f]{7,40}(?:\.nv[\d.]+)?|\$\{?(?:HOME|USER|PATH|LD_LIBRARY_PATH|CONDA_PREFIX|CUDA_HOME)"
-    # A GPU's alias, a compiler, a platform.
+    # The alias of a GPU, a compiler, a platform.
     r"|(?:mig-)?(?:gpu|mig)-[0-9a-f-]{0,40}|(?:gcc|g\+\+|clang)-\d+|(?:x86_64|aarch64)[\w-]*"
-    # Networks as systems name them: `eth0`, `ib0`, `bond0.100`, `enp3s0f1`, `mlx5_0`.
+    # Usual names of network interfaces: `eth0`, `ib0`, `bond0.100`, `enp3s0f1`, `mlx5_0`.
     r"|(?:eth|ib|bond|docker|veth|virbr|br|team|wlan|hsn|roce|rdma|tun|tap|cni|cbr|flannel|gpu\d+rdma"
     r"|en[ospx]|ib[ps]|wl[ps]|mlx\d_(?:bond_)?|mlx|bnxt_re|irdma|efa|qedr|hfi\d_?|cxi)\d*(?:(?:np|[spfndv_.])\d+)*"
 )
@@ -46,15 +46,15 @@ _FILE = (
     r"(?i)(?P<stem>[^\\/]+?)(?P<kind>\.(?:so(?:\.[\d.]+)?|dll|dylib|py|json|toml|ya?ml|txt|cfg|conf|ini|log"
     r"|xml|pem|crt|sh|bat|zip|whl|gz|bin|pt))(?![^\\/])"
 )
-"""A file at the end of a path: its name, and the ending that everybody uses."""
+"""Matches a file at the end of a path: its name, and a common extension."""
 _LIBRARY = r"(?i)lib(?:cu|nv|nccl|cuda|mkl|torch|c10|tcmalloc|jemalloc|stdc\+\+|gomp|iomp|gcc_s)[\w+-]{0,24}"
 _WORD = r"<[\w-]+>|[^\s,;:=^+|!\"'()\[\]{}<>]+"
 
 
 def hide_values(value: str, alias: Alias) -> str:
-    """A variable's value with an alias for each unknown word.
+    """A variable's value with an alias in place of each unknown word.
 
-    Its folders, addresses and secrets were hidden before.
+    Folders, addresses and secrets in it must have been hidden before.
 
     >>> hide_values("8.0;9.0+PTX for acme; eth0,^lo,acme1; max_split_size_mb:128", lambda word: "?")
     '8.0;9.0+PTX ? ?; eth0,^lo,?; max_split_size_mb:128'
@@ -67,13 +67,14 @@ def hide_values(value: str, alias: Alias) -> str:
 
 
 def _hide_word(word: str, alias: Alias) -> str:
-    """A word of a value: of a path only what is unknown, of another word all or nothing."""
+    """A word of a value with its unknown parts hidden: the unknown folders of a path, or the whole
+    word."""
 
     def with_hidden_stem(file: re.Match[str]) -> str:
         stem = _hide_stem(file["stem"], alias)
         return stem + file["kind"]
 
-    # The folders of a whole path were hidden before; its file was not.
+    # The folders of an absolute path were hidden before, but its file name was not.
     if re.match(r"[~\\/]", word):
         return re.sub(_FILE, with_hidden_stem, word)
 
@@ -88,14 +89,14 @@ def _hide_word(word: str, alias: Alias) -> str:
 
 
 def _hide_stem(stem: str, alias: Alias) -> str:
-    """A file's name without its ending, or the alias that replaces it."""
+    """A file's name without its extension, or the alias that replaces it."""
     if is_known(stem) or re.fullmatch(_LIBRARY, stem):
         return stem
     return alias(stem)
 
 
 def _is_known_word(word: str) -> bool:
-    """Whether a word of a value says nothing about who set it."""
+    """Whether a word of a value reveals nothing about who set it."""
     lower = word.lower()
     if lower in KNOWN_WORDS or lower in vocabulary():
         return True

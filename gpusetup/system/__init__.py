@@ -1,1 +1,1 @@
-"""The only access to the machine: files, child processes, environment variables."""
+"""The only package that accesses the machine: files, child processes, environment variables."""

@@ -10,14 +10,14 @@ from gpusetup.errors import Blocked
 from gpusetup.system.refusals import blocked_by_files
 
 MAKING = "making"
-"""The folder with a note of each environment that is being made: in a file, its path."""
+"""The folder with one file per environment that is being created; the file contains its path."""
 
 
 def own_folder(name: str) -> Path:
     """A folder in gpusetup's own cache, created if it does not exist.
 
-    The cache is `GPUSETUP_CACHE_DIR`, else the usual place of caches. `Blocked` where others could
-    put something into it.
+    The cache is in `GPUSETUP_CACHE_DIR` or, by default, in the user's cache folder. Raises Blocked
+    if other users could write to it.
     """
     path = own_path(name)
     if os.environ.get("GPUSETUP_CACHE_DIR"):
@@ -26,7 +26,7 @@ def own_folder(name: str) -> Path:
 
 
 def own_path(name: str) -> Path:
-    """The path of such a folder, whether or not it exists."""
+    """The path of a folder in the cache, whether or not it exists."""
     from platformdirs import user_cache_path
 
     named_by_user = os.environ.get("GPUSETUP_CACHE_DIR")
@@ -35,12 +35,13 @@ def own_path(name: str) -> Path:
 
 
 def _only_ours(folder: Path) -> Path:
-    """The existing folder, after a check that nobody else can write to it."""
+    """The folder, created if needed, after a check that nobody else can write to it."""
     hint = "nothing was changed; set GPUSETUP_CACHE_DIR to a folder that only you can write"
     with blocked_by_files(f"The cache {folder} cannot be made", hint):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = folder.stat()
-    # Windows has no owners and modes of this kind; there the profile's own rights count.
+    # Windows has no such owners and modes; there, the access rights of the user's profile protect
+    # the folder.
     if os.name == "posix":
         is_anothers = status.st_uid != os.geteuid()
         others_may_write = bool(stat.S_IMODE(status.st_mode) & 0o022)

@@ -1,7 +1,7 @@
 """The only way to start a child process: with an argument list, a time limit, and captured output.
 
-A child runs in its own process group, so that its children end with it. One that cannot be
-killed (uninterruptible sleep in a driver call) is given up, not waited for.
+A child runs in its own process group, so that its own children end with it. If a child cannot be
+killed (because it is in an uninterruptible driver call), we do not wait for it.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from gpusetup.model.frozen import Frozen
 
 Child = subprocess.Popen[bytes]
 GIVE_UP_SECONDS = 1.0
-"""How long a killed child may take to die before it is given up."""
+"""How long we wait for a killed child to end."""
 
 
 MAX_OUTPUT_BYTES = 64 << 20
-"""How much of a child's output is kept; a child that writes more is killed."""
+"""How much of a child's output is kept. A child that prints more is killed."""
 
 OWN_GROUP: dict[str, Any] = (
     {"start_new_session": True}
     if os.name == "posix"
     else {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
 )
-"""Options for a child that a Ctrl-C in our terminal must not reach."""
+"""Options for a child that should not receive a Ctrl-C in our terminal."""
 
 RUNNING: set[Child] = set()
-"""The children that some thread of ours waits for."""
+"""The children that our threads are waiting for."""
 
 
 class Output(Frozen):
-    """A child's output and exit code. `exit` is None if it did not end in time or could not
+    """A child's output and exit code. `exit` is None if the child did not end in time or could not
     start."""
 
     argv: tuple[str, ...]
@@ -47,12 +47,13 @@ class Output(Frozen):
     stdout: str = ""
     stderr: str = ""
     problem: str | None = None
-    """`not found`, `not permitted`, `no answer in 30 s`, … ; None when it ran to its end."""
+    """Why the child did not end normally: `not found`, `not permitted`, `no answer in 30 s`…; None
+    if it did."""
     seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with exit code 0."""
+        """Whether the child ended with exit code 0."""
         return self.exit == 0
 
 
@@ -67,10 +68,11 @@ def run(
 ) -> Output:
     """Run a program to its end, or kill its whole group after `timeout` seconds.
 
-    `gently_seconds` is how long it may take to clean up after a Ctrl-C of ours before it is killed.
+    `gently_seconds` is the time that the child may take to clean up after we received a Ctrl-C,
+    before it is killed.
 
-    Never raises for what the program does: a program that is missing or that hangs is an
-    `Output` with its `problem`. `environment` replaces the whole environment.
+    Never raises because of what the program does: if the program is missing or hangs, the `Output`
+    has a `problem`. `environment` replaces the whole environment.
     """
     began = time.monotonic()
     words = tuple(argv)
@@ -115,12 +117,12 @@ def run(
 
 
 POLL_SECONDS = 0.25
-"""How soon it is noticed that a child floods us."""
+"""How often we check whether a child prints too much."""
 
 
 def _output_file() -> IO[bytes]:
-    """The file for a child's output. A pipe would keep us waiting for the child's own children; in
-    memory if the system can, because a disk may be full."""
+    """The file for a child's output. With a pipe, we would have to wait for the child's own
+    children. The file is in memory if the system supports that, because a disk may be full."""
     with contextlib.suppress(AttributeError, OSError):
         return os.fdopen(os.memfd_create("output"), "w+b")  # type: ignore[attr-defined,unused-ignore]
     import tempfile
@@ -131,7 +133,7 @@ def _output_file() -> IO[bytes]:
 def _wait(
     child: Child, pending_input: bytes | None, timeout: float, files: Sequence[IO[bytes]]
 ) -> str | None:
-    """Wait for a child, and return the problem if it does not end in time or prints too much."""
+    """Wait for a child. Returns the problem if it does not end in time or prints too much."""
     until = time.monotonic() + timeout
     while True:
         if pending_input is None:
@@ -141,7 +143,7 @@ def _wait(
             child.communicate(pending_input, timeout=min(seconds_left, POLL_SECONDS))
             return None
         except subprocess.TimeoutExpired:
-            # `communicate` goes on with the input that it was given first.
+            # `communicate` has kept the input from the first call.
             pending_input = None
         sizes = [os.fstat(file.fileno()).st_size for file in files]
         floods = max(sizes) > MAX_OUTPUT_BYTES
@@ -154,12 +156,12 @@ def _wait(
 
 
 def _sleep_until_end(child: Child, seconds: float) -> None:
-    """Sleep until a child ends, at most some seconds.
+    """Sleep until a child ends, or for this many seconds.
 
-    Linux wakes us at once; `Popen.wait` looks every 50 ms. Where the system cannot do this, the
-    function returns immediately.
+    Linux wakes us at once, while `Popen.wait` checks every 50 ms. If the system does not support
+    this, the function returns immediately.
     """
-    # Only Linux has it, and a container may forbid it.
+    # Only Linux has pidfd_open, and a container may forbid it.
     open_handle = getattr(os, "pidfd_open", None)
     if open_handle is None:
         return
@@ -174,16 +176,18 @@ def _sleep_until_end(child: Child, seconds: float) -> None:
 
 
 def _give_up(child: Child) -> None:
-    """Collect a child that was killed, unless it cannot be killed."""
+    """Wait briefly for a killed child, and ignore it if it does not end."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GIVE_UP_SECONDS)
     if child.returncode is None:
-        # Python would warn that it still runs when the object is collected.
+        # Otherwise Python warns that the child is still running when the object is
+        # garbage-collected.
         child.returncode = -signal.SIGTERM
 
 
 def _working_folder(cwd: str | None) -> str | None:
-    """The folder of a child: ours, or the root if ours was deleted (uv does not start in one)."""
+    """The working folder for a child: the given one, ours, or the root if ours was deleted (uv does
+    not start in a deleted folder)."""
     if cwd is None and os.name == "posix":
         try:
             Path.cwd()
@@ -193,7 +197,7 @@ def _working_folder(cwd: str | None) -> str | None:
 
 
 def no_answer_in(seconds: float) -> str:
-    """The problem of a child that reached its time limit.
+    """The description of a child that reached its time limit.
 
     >>> no_answer_in(29.97)
     'no answer in 30 s'
@@ -202,7 +206,7 @@ def no_answer_in(seconds: float) -> str:
 
 
 ACCESS_VIOLATION = 0xC0000005
-"""What Windows gives as the exit code of a program that touched memory it has not."""
+"""The exit code on Windows of a program that accessed invalid memory."""
 
 
 def how_it_ended(code: int) -> str:
@@ -215,7 +219,7 @@ def how_it_ended(code: int) -> str:
         return "crashed with an access violation"
     if code >= 0:
         return f"exit {code}"
-    # On POSIX a negative code is the number of a signal.
+    # On POSIX, a negative code is a signal's number.
     number = -code
     names = {known.value: known.name for known in signal.Signals}
     return f"crashed with {names.get(number, f'signal {number}')}"
@@ -231,9 +235,10 @@ def kill_group(child: Child) -> None:
 
 
 def interrupt(child: Child) -> None:
-    """Send a Ctrl-C to a child of `OWN_GROUP`; on Windows a Ctrl-Break.
+    """Send Ctrl-C to a child that was started with `OWN_GROUP`; on Windows, send Ctrl-Break.
 
-    Without a console there is no Ctrl-Break (`os.kill` raises SystemError): it is killed.
+    If there is no console, Ctrl-Break cannot be sent (`os.kill` raises SystemError), so the child
+    is killed.
     """
     with contextlib.suppress(OSError):
         if os.name == "posix":
@@ -257,8 +262,8 @@ def _interrupt_and_wait(child: Child, seconds: float) -> None:
 class StreamingChild:
     """A child whose lines are read while it runs.
 
-    Lines of its standard error come among the others, or go into the file `errors`. Raises OSError
-    if it cannot start.
+    The lines of its standard error are mixed with the others, or written to the file `errors`.
+    Raises OSError if it cannot start.
     """
 
     def __init__(
@@ -287,7 +292,7 @@ class StreamingChild:
         self._listener.start()
 
     def _listen(self) -> None:
-        """Put each line into the queue, and None at the end (a thread of its own)."""
+        """Put each line into the queue, and None at the end; runs in another thread."""
         assert self._child.stdout is not None
         for raw_line in self._child.stdout:
             line = raw_line.decode("utf-8", "replace")
@@ -295,7 +300,7 @@ class StreamingChild:
         self._lines.put(None)
 
     def next(self, timeout: float) -> str:
-        """The next line. Raises TimeoutError if none came in time, EOFError if there are no
+        """The next line. Raises TimeoutError if none came in time, and EOFError if there are no
         more."""
         import queue
 
@@ -304,13 +309,13 @@ class StreamingChild:
         except queue.Empty:
             raise TimeoutError(no_answer_in(timeout)) from None
         if line is None:
-            # The next call must hear of the end too.
+            # Put the end back, so that the next call raises EOFError too.
             self._lines.put(None)
             raise EOFError(self.how_it_ended())
         return line
 
     def tell(self, line: str) -> None:
-        """Write a line to its standard input; nothing happens if it has ended."""
+        """Write a line to the child's standard input; does nothing if the child has ended."""
         stdin = self._child.stdin
         assert stdin is not None
         with contextlib.suppress(OSError):
@@ -318,25 +323,25 @@ class StreamingChild:
             stdin.flush()
 
     def how_it_ended(self) -> str:
-        """Its end in words, for an error."""
+        """How the child ended, in words, for an error message."""
         code = self.exit()
         return "closed its output" if code is None else how_it_ended(code)
 
     def exit(self) -> int | None:
-        """Its exit code; None if it has only closed its output."""
+        """The child's exit code; None if it has closed its output but is still running."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._child.wait(GIVE_UP_SECONDS)
         return None
 
     def end(self) -> None:
-        """Kill the child; if it cannot be killed, give it up."""
+        """Kill the child; if that fails, do not wait for it."""
         if self._child.poll() is None:
             kill_group(self._child)
         _give_up(self._child)
         RUNNING.discard(self._child)
         self._listener.join(GIVE_UP_SECONDS)
         pipes = [self._child.stdin]
-        # To close a pipe that a thread reads would block.
+        # Closing a pipe that a thread is reading would block.
         if not self._listener.is_alive():
             pipes.append(self._child.stdout)
         for pipe in pipes:
@@ -348,11 +353,11 @@ class StreamingChild:
 def foreground(
     argv: Sequence[str], *, stdout: int | None = None, stderr: int | None = None
 ) -> Child:
-    """Start a person's command with our terminal, in our process group; the caller waits for it.
+    """Start the user's command in our terminal and process group; the caller waits for it.
 
-    It is the only child that can ask questions there, so we may draw nothing meanwhile.
+    Only this kind of child can ask questions on the terminal, so we must not draw on it meanwhile.
 
-    `stdout` and `stderr`: a file number, None is ours. Raises OSError if it cannot start.
+    `stdout` and `stderr` are file numbers; None means ours. Raises OSError if it cannot start.
     """
     words = tuple(argv)
     return subprocess.Popen(words, stdout=stdout, stderr=stderr)
@@ -361,7 +366,7 @@ def foreground(
 def start_background(argv: Sequence[str]) -> Child:
     """Start a child that runs in parallel; the caller reads its output. Raises OSError.
 
-    It is in a session of its own, so that a Ctrl-C for us does not reach it.
+    It runs in a new session, so that a Ctrl-C in our terminal does not reach it.
     """
     return subprocess.Popen(
         tuple(argv),

@@ -1,5 +1,5 @@
-"""Turns an `OSError` into an error message with the file, the reason, and on Windows who uses the
-file."""
+"""Turns an `OSError` into an error message with the file, the reason and, on Windows, the program
+that uses the file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from contextlib import contextmanager, suppress
 from gpusetup.errors import Blocked
 
 HELD_CODES = (5, 32, 33)
-"""Windows' codes for a file that a program uses; the first also means a missing permission."""
+"""Windows' error codes for a file that is in use by a program; the first one also means a missing
+permission."""
 MOUNT = "it is a separate mount, and no file can be moved out of one"
-"""The meaning of the system's "invalid cross-device link"."""
+"""What the system's message "invalid cross-device link" means."""
 READ_ONLY = "nothing was changed; make it writable, or use another environment: `--venv DIR`"
 
 
 @contextmanager
 def blocked_by_files(failure: str, hint: str | None = None) -> Iterator[None]:
-    """Raise an `OSError` of the block as `Blocked`; `failure` is what could not be done."""
+    """Turn an `OSError` in the block into `Blocked`; `failure` says what could not be done."""
     try:
         yield
     except OSError as problem:
@@ -49,8 +50,8 @@ def blocked_by(problem: OSError, failure: str, hint: str | None = None) -> Block
 
 
 def holders_of(folder: str) -> str:
-    """The programs that have loaded files below a path, as far as psutil may see them."""
-    # Imported late: it is needed only if Windows refuses a file.
+    """The programs that have loaded files below a path, as far as psutil is allowed to see them."""
+    # Imported here, because it is needed only if Windows refuses access to a file.
     import psutil
 
     beginning = os.path.normcase(folder)
@@ -59,7 +60,7 @@ def holders_of(folder: str) -> str:
         with suppress(psutil.Error, OSError):
             loaded_files = [os.path.normcase(row.path) for row in process.memory_maps()]
             if any(file.startswith(beginning) for file in loaded_files):
-                # Wine tells no names: the second line then raises.
+                # Wine reports no names, so the second line raises there.
                 names[process.pid] = "a program"
                 names[process.pid] = process.name()
     return ", ".join(f"{name} (process {pid})" for pid, name in names.items())

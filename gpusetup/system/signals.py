@@ -1,4 +1,4 @@
-"""Signal handling: inside a block, signals do nothing or the same as Ctrl-C."""
+"""Signal handling: inside a block, signals are ignored or act like Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 ENDS = ("SIGTERM", "SIGHUP", "SIGBREAK")
-"""Signals that end a program; the third is Windows' Ctrl-Break."""
+"""Signals that end a program; the third one is Windows' Ctrl-Break."""
 ENDING_SIGNALS = tuple(getattr(signal, name) for name in ENDS if hasattr(signal, name))
 
 
@@ -17,7 +17,7 @@ ENDING_SIGNALS = tuple(getattr(signal, name) for name in ENDS if hasattr(signal,
 def handle_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
     """Let a handler receive these signals inside the block.
 
-    Only the main thread may set handlers; in another thread nothing changes.
+    Python lets only the main thread set handlers, so in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -36,13 +36,12 @@ def uninterrupted() -> AbstractContextManager[None]:
 
 
 def interruptible() -> AbstractContextManager[None]:
-    """Make a closed terminal, or `kill`, end the block in the same way as Ctrl-C."""
+    """Make a closed terminal and `kill` end the block in the same way as Ctrl-C."""
     return handle_signals(signal.default_int_handler, *ENDING_SIGNALS)
 
 
 def endings_as_interrupt() -> AbstractContextManager[None]:
-    """Make SIGTERM, and Windows' Ctrl-Break, end gpusetup and every child in the same way as
-    Ctrl-C."""
-    # After SIGHUP (nohup, a closed ssh) a program may go on.
+    """Make SIGTERM and Windows' Ctrl-Break end gpusetup and its children just like Ctrl-C."""
+    # Leave SIGHUP out, because a program may go on after it (nohup, a closed ssh connection).
     endings = [number for number in ENDING_SIGNALS if number.name != "SIGHUP"]
     return handle_signals(signal.default_int_handler, *endings)

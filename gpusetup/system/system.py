@@ -1,6 +1,6 @@
-"""The access to the machine: readers learn everything through a `System`.
+"""The access to the machine: all readers get their information through a `System`.
 
-`System` asks this machine; in tests a tape of another machine answers in its place.
+`System` reads this machine. In tests, a recording of another machine replaces it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Family = Literal["linux", "windows", "macos"]
 CHILD_SCRIPTS = Path(__file__).resolve().parent.parent / "child_scripts"
 HOLD_BACK = str(CHILD_SCRIPTS / "hold_back.py")
 DRIVER_SCRIPTS = ("read_nvml", "read_cuda")
-"""Scripts that load the driver's libraries, which could change the machine."""
+"""The scripts that load the driver's libraries, which could change the machine."""
 READ_LIMIT_BYTES = 4 << 20
 
 
@@ -33,22 +33,22 @@ class Stat(Frozen):
     """The permissions of a file or folder."""
 
     mode: str
-    """As `ls -l` shows it: `crw-rw-rw-`."""
+    """The mode as `ls -l` shows it: `crw-rw-rw-`."""
     readable: bool
     writable: bool
 
 
 class Space(Frozen):
-    """The free space on a disk."""
+    """The size and the free space of a disk."""
 
     total_bytes: int
     free_bytes: int
 
 
 class System:
-    """This machine; `environment` replaces ours for the children that it starts.
+    """This machine. Children get `environment` instead of our own variables.
 
-    Files raise OSError; children never do (see `Output.problem`).
+    The methods for files raise OSError; children never make a method raise (see `Output.problem`).
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -62,9 +62,9 @@ class System:
         return self._facts()
 
     def read(self, path: str) -> str:
-        """The text of a file; of a long one only the beginning."""
+        """The text of a file, or the beginning of a long one."""
         with open(path, "rb", opener=at_once) as file:
-            # A device that has nothing to give answers None.
+            # A device without data returns None.
             raw = file.read(READ_LIMIT_BYTES) or b""
         return raw.decode("utf-8", "replace")
 
@@ -82,22 +82,22 @@ class System:
         )
 
     def link(self, path: str) -> str:
-        """Where a symbolic link points (one step)."""
+        """The target of a symbolic link (one step)."""
         return os.readlink(path)
 
     def space(self, path: str) -> Space:
-        """The free space on the disk of a folder."""
+        """The size and the free space of the disk that contains the folder."""
         usage = shutil.disk_usage(path)
         return Space(total_bytes=usage.total, free_bytes=usage.free)
 
     def environ(self) -> Mapping[str, str]:
-        """The environment variables of the children."""
+        """The environment variables that children get."""
         if self._environment is None:
             return dict(os.environ)
         return dict(self._environment)
 
     def which(self, name: str) -> str | None:
-        """The path of a program that is found by its name."""
+        """The path of the program with this name; None if it is not on PATH."""
         return shutil.which(name)
 
     def run(self, argv: Sequence[str], timeout: float) -> Output:
@@ -105,15 +105,16 @@ class System:
         return run(argv, timeout=timeout, environment=self._environment)
 
     def ask(self, script: str, python: str | None = None, timeout: float = 10) -> Mapping[str, Any]:
-        """Run a file of `child_scripts/` in a child process and return its JSON answer.
+        """Run a script from `child_scripts/` in a child process, and return its JSON answer.
 
-        `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
+        If `python` is None, our own interpreter runs it. If something goes wrong, the answer is
+        `{"problem": …}`.
         """
         words = [python or sys.executable]
-        # Our own interpreter starts without the user's packages and variables.
+        # Start our own interpreter without the user's packages and variables.
         if python is None:
             words.append("-I")
-            # NVML's binding is in our site-packages, the other scripts need none.
+            # NVML's binding is in our site-packages; the other scripts need no packages.
             if script != "read_nvml":
                 words.append("-S")
         if script in DRIVER_SCRIPTS:
@@ -124,7 +125,7 @@ class System:
 
 
 def unless_refused(question: Callable[[str], T], path: str) -> T | None:
-    """The answer to a question about a path; None if the path cannot be reached."""
+    """The result of `question` for a path; None if the path cannot be accessed."""
     try:
         return question(path)
     except OSError:
@@ -132,7 +133,7 @@ def unless_refused(question: Callable[[str], T], path: str) -> T | None:
 
 
 def exists(system: System, path: str) -> bool:
-    """Whether a path exists; a broken link, or a path in a forbidden folder, does not."""
+    """Whether a path exists. A broken link and a path in a forbidden folder count as missing."""
     return unless_refused(system.stat, path) is not None
 
 
@@ -147,15 +148,17 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
 
 
 def is_writable(system: System, path: str | None) -> bool | None:
-    """Whether we may write into a file or folder; None if it does not exist."""
+    """Whether we may write to a file or folder; None if it does not exist."""
     status = unless_refused(system.stat, path) if path else None
     return None if status is None else status.writable
 
 
 def answer_of(output: Output) -> dict[str, Any]:
-    """The last line that a child script printed, or why there is none, and how far it got.
+    """A child script's answer (its last line) or, if there is none, the reason and how far the
+    script got.
 
-    The lines before it say each `step` before it is tried, and each `part` of the answer.
+    In the lines before, the script announces each `step` before trying it, and prints each `part`
+    of the answer.
 
     >>> answer_of(Output(argv=(), exit=-11, stdout='{"step": "cuInit"}'))
     {'problem': 'crashed with SIGSEGV', 'step': {'step': 'cuInit'}}
@@ -164,7 +167,7 @@ def answer_of(output: Output) -> dict[str, Any]:
 
     lines: list[dict[str, Any]] = []
     for line in output.stdout.splitlines():
-        # A library may print between the script's lines.
+        # A library may print other text between the script's lines.
         with suppress(ValueError):
             if line.startswith("{"):
                 lines.append(json.loads(line))
@@ -183,11 +186,11 @@ def answer_of(output: Output) -> dict[str, Any]:
 
 
 def _how_script_ended(output: Output) -> str:
-    """How a script ended that gave no answer, with the last line of its errors."""
+    """How a script that gave no answer ended, with the last line of its stderr."""
     if not output.exit:
         return "ended without an answer"
     how = how_it_ended(output.exit)
-    # A program that crashed did not write its last words itself.
+    # If a signal killed the program, the last line of stderr does not explain why.
     if output.exit < 0:
         return how
     last_line = output.stderr.strip().rpartition("\n")[2]
@@ -195,9 +198,9 @@ def _how_script_ended(output: Output) -> str:
 
 
 def _facts() -> dict[str, Any]:
-    """Facts of this interpreter (those of `child_scripts/read_python.py`) and of its system.
+    """Facts about this interpreter (those of `child_scripts/read_python.py`) and its system.
 
-    A fact that the system does not tell is None.
+    A fact is None if the system does not report it.
     """
     import platform
 
@@ -220,7 +223,7 @@ def _facts() -> dict[str, Any]:
 
 
 def _or_none(question: Callable[[], T]) -> T | None:
-    """The answer to a question that not every system can answer."""
+    """The result of `question`; None if this system does not support the call."""
     try:
         return question()
     except (AttributeError, ImportError, ValueError, OSError):
@@ -228,8 +231,8 @@ def _or_none(question: Callable[[], T]) -> T | None:
 
 
 def _memlock() -> int | None:
-    """The memory that a process may pin, in bytes; None if there is no limit."""
-    # Windows has no such module.
+    """How many bytes of memory a process may pin; None if there is no limit."""
+    # Windows does not have this module.
     import resource
 
     soft_limit, _hard_limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)
@@ -237,7 +240,7 @@ def _memlock() -> int | None:
 
 
 def _memory_total() -> int | None:
-    """The physical memory in bytes, if no /proc/meminfo tells it."""
+    """The physical memory in bytes; None on Linux, where it is read from /proc/meminfo."""
     if sys.platform == "linux":
         return None
     import psutil

@@ -1,7 +1,8 @@
 """The entry point for all three ways to start: as a module, by path, and as the worker process that
 computes.
 
-This file alone keeps to syntax that any Python 3 reads, so that an old one gets a sentence.
+Only this file keeps to syntax that every Python 3 can read, so that an old Python gets an error
+message and not a SyntaxError.
 """
 
 import os
@@ -12,12 +13,12 @@ ALONE = "gpusetup_verify"
 
 
 def package() -> str:
-    """The package name under which the folder's modules are imported; if started by path, the
-    folder is registered under ALONE.
+    """The package name under which the folder's modules are imported. If the folder was started by
+    path, it is registered under the name ALONE.
 
-    Started by path, Python has put the folder itself first on `sys.path`, where its file names
-    could hide other modules: it is taken off again. Nothing else of the path is changed, so the
-    checks see the torch that the user's own `python` sees.
+    If the folder was started by path, Python has put it first on `sys.path`, where its file names
+    could hide other modules, so we remove it. The rest of the path stays as it is, so the checks
+    see the torch that the user's own `python` sees.
     """
     if __package__:
         return __package__
@@ -25,7 +26,7 @@ def package() -> str:
     from importlib.util import module_from_spec
 
     folder = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
-    # An empty entry is the current folder.
+    # An empty entry means the current folder.
     first_entry = os.path.realpath(sys.path[0] or ".") if sys.path else None
     if first_entry == folder:
         del sys.path[0]
@@ -46,7 +47,7 @@ def main() -> int:
     import importlib
 
     home = package()
-    # The program starts itself so, to compute in another process.
+    # The program starts itself this way to compute in another process.
     if sys.argv[1:2] == ["--worker"]:
         worker = importlib.import_module(home + ".worker")
         return int(worker.main())

@@ -1,4 +1,5 @@
-"""Starts the worker process, gives it one check at a time, and reads its answer or how it died."""
+"""Starts the worker process, gives it one check at a time, and reads its answer or finds out how it
+died."""
 
 from __future__ import annotations
 
@@ -28,17 +29,17 @@ LAST_WORDS = {
     "SIGILL": "this CPU lacks an instruction: torch was built for a newer CPU",
     "SIGBUS": "often /dev/shm is full, or a file was cut off while in use",
 }
-"""How a process ended -> what that usually means."""
+"""How a process ended -> the usual cause."""
 GENTLY_SECONDS = 5.0
-"""How long the process may take, after a Ctrl-C, to end what it started."""
+"""After a Ctrl-C, how long the process may take to end the processes that it started."""
 LOOKS = 40
-"""How often, within the limit of a check, it is looked whether the process only waits for a
-core."""
+"""How many times within a check's limit we look whether the process is only waiting for a CPU core.
+"""
 BUSY = 5.0
-"""If other programs keep the cores busy, a check is given up after this many times its limit."""
+"""If other programs keep the cores busy, we give up on a check after this many times its limit."""
 GRACE_SECONDS = 5.0
-"""A check of many questions ends by itself when its time is over. If it has not done so after this
-long, it is killed."""
+"""A check with many questions ends by itself when its time is over. If it has not ended this long
+afterwards, we kill it."""
 
 CALM = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -46,15 +47,14 @@ CALM = {
     "GOMP_SPINCOUNT": "30000",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
 }
-"""Variables of the child.
+"""Environment variables of the child process.
 
-Without the first, torch's compiler starts a process for each core when it is imported. Without the
-second, a CPU thread that waits for others keeps its core busy: two quiet cores then do twice the
-work, and beside other programs a check takes much longer. With the second alone, a thread that
-waits sleeps at once, and to wake it takes longer than most computations, so the third lets it spin
-for a moment first. `standard` took 95 s on two quiet cores with the second alone, 72 s with both
-(86 CPU seconds), and 73 s with neither (125 CPU seconds). The fourth keeps warnings about the
-checks' own settings out of the answer.
+The first one keeps torch's compiler from starting a process for each core when it is imported. The
+second makes a CPU thread that waits for others sleep at once instead of keeping its core busy,
+which slows checks down when other programs run. But waking a thread takes longer than most
+computations, so the third lets it spin for a moment first. On two idle cores, `standard` took 95 s
+with only the second, 72 s with the second and third (86 CPU seconds), and 73 s with neither (125
+CPU seconds). The fourth keeps warnings about the checks' own settings off the screen.
 """
 
 
@@ -63,18 +63,20 @@ class ChildTask(NamedTuple):
 
     check: Check
     subject: str
-    """The device, or the value of `--device`, that the check gets."""
+    """The device to check or, for a check of the host, the value of `--device`."""
     limit_seconds: float = 300.0
-    """How long it may stay silent: without an answer, or without a message on what it computes."""
+    """How long the check may be silent, that is, send neither an answer nor a message on what it
+    computes."""
     whole_seconds: float = float("inf")
-    """How long it may take altogether."""
+    """How long the check may take in total."""
     more: Environment = ()
-    """Variables in addition to the check's own."""
+    """Environment variables in addition to the check's own."""
 
     @property
     def environment(self) -> Environment:
-        """The environment variables that must be set before torch starts. Those of cuBLAS only
-        count on a GPU, which saves a process on the CPU."""
+        """The environment variables that must be set before torch starts. On a CPU, cuBLAS's
+        variables are left out, because they matter only on a GPU and would require a new process.
+        """
         on_gpu = kind(self.subject) == "cuda"
         variables = []
         for name, value in self.check.environment:
@@ -84,25 +86,25 @@ class ChildTask(NamedTuple):
 
 
 class Child:
-    """The computing process. It is started at the first task, and again after it died or if a check
-    needs other variables."""
+    """The process that computes. It is started for the first task, and again after it has died or
+    if a check needs other variables."""
 
     def __init__(self, verbose: bool, asked: Optional[Asked] = None):
         self.start_with = {"verbose": verbose, "asked": (asked or Asked())._asdict()}
         self.environment: Environment = ()
         self.process: Any = None
         self.kernels = ""
-        """The folder for what torch compiles; empty if the user has set one."""
+        """The folder for code that torch compiles; empty if the user has set one."""
         self.lines: "queue.Queue[str]" = queue.Queue()
         self.relays: List[threading.Thread] = []
-        """The threads that read stdout and stderr of the process."""
+        """The threads that read the process's stdout and stderr."""
         self.last_place: Row = {}
-        """The last message on what the check is computing (`{"at": ...}`); empty if there is
-        none."""
+        """The last message (`{"at": ...}`) on what the check is computing; empty if there is none.
+        """
 
     def ask(self, task: ChildTask) -> Row:
-        """Run one check. Returns its outcome and seconds as the worker reports them."""
-        # Variables count only if they are set before torch starts.
+        """Run one check, and return its outcome and seconds as the worker reports them."""
+        # Other variables need a new process, because torch reads them only when it starts.
         if task.environment != self.environment:
             self.end()
         if self.process is None:
@@ -118,7 +120,7 @@ class Child:
         }
         self._say(job)
         answer = self._wait_for_answer(task, began + task.whole_seconds)
-        # A process that died has not measured its time.
+        # A process that died could not report its time.
         if not answer.get("seconds"):
             answer["seconds"] = time.monotonic() - began
         return answer
@@ -126,7 +128,8 @@ class Child:
     def _wait_for_answer(self, task: ChildTask, end: float) -> Row:
         """The worker's answer, or an outcome that says how the process ended.
 
-        A process that waits for a core is slow, not hung: that time does not count as silence.
+        A process that waits for a CPU core is slow, but does not hang, so that time does not count
+        as silence.
         """
         process = self.process
         samples_passed = 0
@@ -135,7 +138,7 @@ class Child:
         waited_before = waited_seconds(process.pid)
         while True:
             now = time.monotonic()
-            # A check that tells its samples ends by itself when its time is over.
+            # A check that reports its samples ends by itself when its time is over.
             grace = GRACE_SECONDS if self.last_place else 0.0
             if now >= end + grace:
                 progress = " before it answered"
@@ -153,18 +156,18 @@ class Child:
                 look_seconds = min(task.limit_seconds / LOOKS, seconds_left)
                 line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
-                # The time that the process waited for a core does not count.
+                # Do not count the time that the process waited for a core.
                 waited_for_core = waited_seconds(process.pid) - waited_before
                 passed = time.monotonic() - last_word
                 silent_seconds = passed - waited_for_core
                 continue
-            # The worker has closed its stream.
+            # An empty line means that the worker has closed its stream.
             if not line:
                 return self._lost(task, CRASHED, how(process.wait()))
             answer: Row = json.loads(line)
             if "at" not in answer:
                 return answer
-            # The next sample begins, so the one before has passed.
+            # The next sample has begun, so the previous one has passed.
             if self.last_place and self.last_place["at"] != answer["at"]:
                 samples_passed += 1
             self.last_place = answer
@@ -172,7 +175,7 @@ class Child:
             waited_before = waited_seconds(process.pid)
 
     def _lost(self, task: ChildTask, status: str, detail: str) -> Row:
-        """The answer for a check whose process died or has to be ended before it answered."""
+        """The answer for a check whose process died or had to be ended before it answered."""
         self.end()
         hint = "run the check again with more time, when other programs use less CPU"
         if status == CRASHED:
@@ -191,11 +194,11 @@ class Child:
     def _start(self, environment: Environment) -> None:
         """Start the process with these variables, read its output in two threads, and send it the
         options of the user's command."""
-        # The options of this Python, such as `-I` or `-W`. Only a private function of the standard
-        # library lists them.
+        # Pass on the options of this Python, such as `-I` or `-W`. Only a private function of the
+        # standard library lists them.
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        # Torch's usual folder may have kernels that an earlier program compiled. In a new folder
-        # the compiler has to run, so that it is checked too.
+        # Torch's default folder may contain kernels that an earlier program compiled. A new folder
+        # makes the compiler run, so that it is tested too.
         folder = None
         with contextlib.suppress(OSError):
             if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
@@ -204,7 +207,7 @@ class Child:
         if folder:
             variables["TORCHINDUCTOR_CACHE_DIR"] = folder
             variables["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        # The user's variables come before CALM, but after those that the check itself needs.
+        # The user's variables override CALM, and the variables that the check needs override both.
         variables.update(os.environ)
         variables.update(environment)
         self.process = process = subprocess.Popen(
@@ -216,12 +219,12 @@ class Child:
             encoding="utf-8",
             errors="replace",
             env=variables,
-            # A group of its own: `end` ends all that the process started, and a Ctrl-C in the
+            # Start a new process group, so that `end` ends all processes in it, and a Ctrl-C in the
             # terminal does not reach it.
             start_new_session=True,
         )
         self.environment, self.lines = environment, queue.Queue()
-        # Answers come on stdout. All of stderr is text for the person, so it has no queue.
+        # Answers come on stdout. Stderr is only text for the user, so it needs no queue.
         self.relays = []
         for stream, answers in ((process.stdout, self.lines), (process.stderr, None)):
             relay = threading.Thread(target=_relay, args=(stream, answers), daemon=True)
@@ -239,30 +242,30 @@ class Child:
             stdin.flush()
 
     def end(self) -> None:
-        """End the process, if there is one, together with the processes it started, without waiting
-        for torch to clean up."""
+        """End the process, if there is one, and the processes it started, without waiting for torch
+        to clean up."""
         process, self.process = self.process, None
         if process is not None:
-            # Windows has no groups of processes (AttributeError).
+            # Windows has no process groups (AttributeError).
             with contextlib.suppress(OSError, AttributeError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
-            # A process that sleeps in the driver cannot be killed: do not wait for it for ever.
+            # A process that sleeps in the driver cannot be killed, so do not wait forever.
             with contextlib.suppress(subprocess.TimeoutExpired, OSError):
                 process.wait(timeout=5)
-                # All that the process printed must come before the report.
+                # Everything that the process printed must appear before the report.
                 for relay in self.relays:
                     relay.join(timeout=1)
                 process.stdin.close()
-        # A later run has its own folder for what torch compiles.
+        # A later run creates a new folder for compiled code.
         shutil.rmtree(self.kernels, ignore_errors=True)
 
 
 def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:
     """Put each answer on the queue, and an empty line when the child has ended. Print all other
-    lines, without sequences that a terminal or a CI runner would obey.
+    lines, without sequences that a terminal or a CI runner would execute.
 
-    `answers`: None if the stream has no answers. A line that a `sitecustomize` prints before the
+    `answers` is None for a stream without answers. A line that a `sitecustomize` prints before the
     worker starts is not an answer.
     """
     with stream:
@@ -282,7 +285,7 @@ def how(code: int) -> str:
     ('the process ended with exit code 3', 'the process died of SIGSEGV')
     """
     if code >= 0:
-        # Windows' own codes, such as 0xC0000005, are known in this form.
+        # Windows' own exit codes, such as 0xC0000005, are known in hexadecimal.
         words = f"0x{code:08X}" if code > 0xFFFF else str(code)
         return f"the process ended with exit code {words}"
     return f"the process died of {signal.Signals(-code).name}"
@@ -292,7 +295,7 @@ def start_by_path(python: str, arguments: List[str]) -> int:
     """Run this folder with another Python interpreter on the same streams, and return the exit
     code.
 
-    A signal that asks for the end is passed on, and the report waited for.
+    If a signal asks the program to end, pass it on and wait for the report.
     """
     processes: List["subprocess.Popen[bytes]"] = []
     signals: List[int] = []
@@ -307,9 +310,9 @@ def start_by_path(python: str, arguments: List[str]) -> int:
     with hearing(pass_on):
         process = subprocess.Popen([python, HERE, *arguments])
         processes.append(process)
-        # A signal may come before the process has started.
+        # A signal may arrive before the process has started.
         if signals:
             pass_on(signals[0], None)
         code = process.wait()
-    # A process that a signal ended has a negative code here, and 128 more in a shell.
+    # If a signal ended the process, the code is negative here, but 128 plus the signal in a shell.
     return code if code >= 0 else 128 - code

@@ -1,5 +1,5 @@
-"""The companions of `--with`: packages that use torch or its GPU. Each is imported in a new
-process, which shows a wheel for another torch or CUDA."""
+"""Checks the packages named by `--with`, which use torch or its GPU. Importing each in a new
+process shows a wheel that was built for another torch or CUDA."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ALL = "all"
 
 
 class Companion(NamedTuple):
-    """A package that needs torch, or shares its GPU."""
+    """A package that needs torch, or uses the same GPU."""
 
     name: str
     module: str = ""
-    """The module to import, if it has another name than the package."""
+    """The module to import, if its name differs from the package's."""
     also: Tuple[str, ...] = ()
-    """Other names of distributions that install it."""
+    """Other distributions that install the same module."""
 
 
 TABLE = (
@@ -69,8 +69,7 @@ COMPANIONS = tuple(
 
 
 def installed(row: Companion) -> Optional[str]:
-    """Name and version of the first installed distribution of this package, or None if none is
-    installed."""
+    """The name and version of the first installed distribution of this package, or None."""
     from importlib.metadata import PackageNotFoundError, version
 
     for name in (row.name, *row.also):
@@ -83,7 +82,7 @@ def installed(row: Companion) -> Optional[str]:
 
 
 def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
-    """The checks of the packages named; `all` means all installed ones. Raises WrongQuestion for an
+    """The checks of these packages; `all` means all installed ones. Raises WrongQuestion for an
     unknown name."""
     row_names: Dict[str, str] = {}
     for row in TABLE:
@@ -91,7 +90,7 @@ def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
             row_names[distribution] = row.name
     chosen = set()
     for name in names:
-        # `Flash_Attn` and `flash-attn` are one package.
+        # `Flash_Attn` and `flash-attn` are the same package.
         normalised = re.sub(r"[-_.]+", "-", name.strip().lower())
         if normalised == ALL:
             chosen |= {row.name for row in TABLE if installed(row)}
@@ -104,7 +103,7 @@ def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
 
 
 def tried(_: str) -> Outcome:
-    """Import the package that VARIABLE names; an error of the import is the failure."""
+    """Import the package that VARIABLE names. The check fails if the import does."""
     import torch  # noqa: F401  (torch's libraries first, as most programs load them)
 
     row = next(row for row in TABLE if row.name == os.environ[VARIABLE])
@@ -112,7 +111,7 @@ def tried(_: str) -> Outcome:
     if distribution is None:
         hint = f"`gpusetup install {row.name}`"
         return Outcome(SKIPPED, f"{row.name} is not installed", hint=hint)
-    # Most modules have the package's name, with `_` for `-`.
+    # Most modules have the same name as their package, with `_` for `-`.
     module = row.module or row.name.replace("-", "_")
     try:
         importlib.import_module(module)
@@ -136,17 +135,17 @@ CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"GLIBC\w*_[\d.]+' not found", "this system's C library is older than its wheel needs"),
     (r"", '`python -c "import {1}"` shows the whole error'),
 )
-"""A pattern of an import error -> what it means and how to fix it; `{0}` is the package, `{1}` the
-module. The first match counts."""
+"""A pattern in an import error -> what the error means and how to fix it; `{0}` is the package,
+`{1}` the module. The first match counts."""
 
 
 def cause(name: str, module: str, problem: BaseException) -> str:
     """What an import error means, and how to fix it."""
-    # This kind of error names the missing package.
+    # This type of error contains the missing module's name.
     if isinstance(problem, ModuleNotFoundError):
         package = (problem.name or "").partition(".")[0]
         return f"it needs {package}, which is not installed: `gpusetup install {package}`"
     message = str(problem)
-    # The last row of the table holds for every message.
+    # The last row of the table matches every message.
     meaning = next(meaning for words, meaning in CAUSES if re.search(words, message))
     return meaning.format(name, module)

@@ -1,4 +1,4 @@
-"""Signals that end a run from outside."""
+"""Handles signals that end a run from outside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 from typing import Any, Iterator, List
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-"""The signals that ask a program to end; Ctrl-C sends the first."""
+"""The signals that ask a program to end; Ctrl-C sends the first one."""
 
 
 class Ended(BaseException):
@@ -20,16 +20,16 @@ class Ended(BaseException):
 
 @contextlib.contextmanager
 def hearing(handler: Any) -> Iterator[None]:
-    """Handle the signals that ask for the end with `handler` inside the `with` block; signals that
-    `nohup` ignores stay ignored."""
+    """Handle the signals that ask the program to end with `handler` inside the `with` block.
+    Signals that `nohup` ignores stay ignored."""
     handlers_before = {}
     for name in SIGNALS:
         # Windows has no SIGHUP.
         number = getattr(signal, name, None)
-        # `nohup` ignores a signal, and what it starts must ignore it too.
+        # `nohup` makes a program ignore a signal, so the program must not handle it.
         if number is None or signal.getsignal(number) == signal.SIG_IGN:
             continue
-        # Only the main thread may set handlers.
+        # Python lets only the main thread set handlers.
         with contextlib.suppress(ValueError, OSError):
             handlers_before[number] = signal.signal(number, handler)
     try:
@@ -40,9 +40,9 @@ def hearing(handler: Any) -> Iterator[None]:
 
 
 def hearing_the_end() -> Any:
-    """End the run with the results so far when a signal arrives, even as the first process of
-    a container. Later signals are ignored, because launchers repeat them while the report is
-    written."""
+    """When a signal arrives, end the run with the results so far, even if this is the first process
+    of a container. Later signals are ignored, because launchers repeat them while the report is
+    being written."""
     signals: List[int] = []
 
     def end(number: int, _: Any) -> None:

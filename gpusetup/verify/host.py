@@ -1,4 +1,4 @@
-"""The free memory of the host, and how long processes wait for a CPU core."""
+"""The host's free memory, and how long processes wait for a CPU core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 UNKNOWN = 2**29
-"""The bytes that are assumed to be free if the system does not say."""
+"""How many bytes we assume to be free if the system does not report it."""
 CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (
@@ -16,15 +16,15 @@ CGROUPS = (
         "/sys/fs/cgroup/memory/memory.usage_in_bytes",
     ),
 )
-"""The files of a cgroup's memory limit and of its use, in version 2 and in version 1."""
+"""The files with a cgroup's memory limit and its use, in version 2 and in version 1."""
 
 
 def available_bytes() -> int:
-    """The bytes of memory that the host and this process's cgroup still have."""
+    """How many bytes of memory this process can still use on the host and in its cgroup."""
     available = []
     for limit_path, use_path in CGROUPS:
         limit, use = number_in(limit_path), number_in(use_path)
-        # Without a limit the file says "max".
+        # If there is no limit, the file contains "max".
         if limit is not None and use is not None:
             available.append(max(0, limit - use))
     host_kibibytes = number_in("/proc/meminfo", r"MemAvailable:\s*(\d+)")
@@ -44,14 +44,15 @@ def number_in(path: str, pattern: str = r"(\d+)") -> Optional[int]:
 
 
 def waited_seconds(pid: int) -> float:
-    """The seconds that a process with all its threads and children has waited for a CPU core; 0 if
-    the system does not report it (not Linux)."""
+    """How many seconds a process, with all its threads and children, has waited for a CPU core; 0
+    if the system does not report it (not Linux)."""
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():
-            # The thread may end before its files are read.
+            # The thread may end before we read its files.
             with contextlib.suppress(OSError, ValueError):
-                # The nanoseconds that it ran, the nanoseconds that it waited for a core, and more.
+                # The file contains the nanoseconds that the thread ran, the nanoseconds that it
+                # waited for a core, and more.
                 statistics = (thread / "schedstat").read_text().split()
                 seconds += int(statistics[1]) / 1e9
                 children = (thread / "children").read_text().split()

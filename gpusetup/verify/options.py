@@ -24,7 +24,7 @@ _DEVICE = re.compile(r"(auto|cpu|none|mps|(cuda|xpu)(:\d{1,4})?)\Z")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises WrongQuestion for errors, so that `--json` reports them as JSON."""
+    """A parser that raises WrongQuestion for errors, so that `--json` can report them as JSON."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise WrongQuestion(message, f"`{self.prog} --help` shows what it takes")
@@ -34,9 +34,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def seconds(text: str) -> float:
-    """A number of seconds above 0, from an option's text."""
+    """Convert an option's text to a number of seconds above 0."""
     number = float(text)
-    # NaN is neither.
+    # This refuses NaN too, because all comparisons with NaN are false.
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(
             f"{text} is not a valid time: give a number of seconds above 0"
@@ -45,9 +45,9 @@ def seconds(text: str) -> float:
 
 
 def seed(text: str) -> int:
-    """A seed from 0 to 2^63 - 1, from an option's text."""
+    """Convert an option's text to a seed from 0 to 2^63 - 1."""
     number = int(text)
-    # torch takes no greater seed.
+    # torch accepts no larger seed.
     if not 0 <= number < 2**63:
         raise argparse.ArgumentTypeError(f"{text} is no seed: a number from 0 to 2^63 - 1")
     return number
@@ -104,7 +104,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_options(words: Sequence[str]) -> Options:
-    """The options of `python -m gpusetup.verify`, read from the command line and checked."""
+    """Read and check the options of `python -m gpusetup.verify`."""
     parser = Parser(
         prog="python -m gpusetup.verify",
         description=SUMMARY,
@@ -125,18 +125,18 @@ def read_options(words: Sequence[str]) -> Options:
 
 
 def checked(parsed: Options) -> Options:
-    """The options with their values checked and the expressions of `--expect` read. Raises
-    WrongQuestion for malformed or contradictory values."""
+    """Check the options' values, and parse the expressions of `--expect`. Raises WrongQuestion for
+    malformed or contradictory values."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
-        # The driver takes such a list in CUDA_VISIBLE_DEVICES.
+        # Such a list belongs in CUDA_VISIBLE_DEVICES.
         if "," in parsed.device:
             hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
         raise WrongQuestion(f"--device {parsed.device!r} is no device", hint)
     expectations = tuple(parse(text) for text in flat(parsed.expect))
     only = tuple(flat(parsed.only))
     level = parsed.level or level_for(only)
-    # A number that has no effect would mislead.
+    # Refuse a number that would have no effect, because it would mislead.
     if parsed.seconds is not None and level != "stress":
         raise WrongQuestion(
             f"--seconds {parsed.seconds:g} is for the stress level, not for {level}",
@@ -158,5 +158,5 @@ def checked(parsed: Options) -> Options:
 
 
 def flat(groups: Sequence[Sequence[str]]) -> List[str]:
-    """Repeated options such as `--expect a b --expect c` as one list."""
+    """Repeated options such as `--expect a b --expect c`, joined into one list."""
     return [text for group in groups for text in group]

@@ -41,14 +41,15 @@ from .values import (
 )
 
 MOST_SILENT = 2
-"""After so many checks in a row without an answer the others of the device are not tried."""
+"""After this many checks in a row without an answer, the device's other checks are skipped."""
 BEFORE_TORCHRUN = (
     "\nThe traceback that torchrun prints below is its own: it only repeats that a rank ended with "
     "an error. verify's report is above.\n"
 )
-"""torchrun prints some thirty lines for any exit code but 0, and no option of it stops that."""
+"""torchrun prints about thirty lines after any exit code but 0, and none of its options prevents
+that."""
 MEETING = "meet"
-"""The first check of all ranks together; nobody begins it before all have come."""
+"""The first check that all ranks run together; none begins it before all have arrived."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -63,14 +64,16 @@ def main(words: Sequence[str]) -> int:
             return proven(read_options(words))
     except Stop as stop:
         return complain(stop, "--json" in words)
-    except BrokenPipeError:  # the reader has gone, and no answer reached it
+    except BrokenPipeError:  # the reader has gone, so no report reached it
         drop(sys.stdout)
         return ReportBlocked.exit_code
     except Unwritten as problem:
         return complain(ReportBlocked(str(problem), ELSEWHERE), as_document=False)
-    except Ended as ended:  # before anything was known; of ranks, rank 0 tells who is missing
+    except (
+        Ended
+    ) as ended:  # nothing was measured yet; with several ranks, rank 0 names the missing ones
         return 128 + ended.number
-    except Exception as problem:  # our own fault is no answer about a GPU
+    except Exception as problem:  # an error in gpusetup says nothing about a GPU
         if "-v" in words or "--verbose" in words:
             traceback.print_exc()
         message = f"verify itself failed: {type(problem).__name__}: {problem}"
@@ -81,7 +84,7 @@ def main(words: Sequence[str]) -> int:
 def proven(options: Options) -> int:
     """Run all requested checks, publish the results, and return the exit code.
 
-    One rank of several publishes together with the others.
+    If there are several ranks, they publish their results together.
     """
     complain_of_names(options)
     rank = rank_in(os.environ)
@@ -102,7 +105,8 @@ def proven_alone(options: Options) -> int:
     """Run the checks in a single process, publish the report, and return the exit code. If a signal
     ends the run, the results so far are published."""
     for path in (options.junit, options.output):
-        # A file that cannot be written is known before minutes are spent.
+        # Open the file first: if it cannot be written, the user should not wait minutes to hear
+        # that.
         if path:
             write("", path, "a")
     run = Run(options, Child(options.verbose, options.asked))
@@ -127,7 +131,7 @@ def proven_with_others(options: Options, rank: Rank) -> int:
     run = Run(options, Child(options.verbose, options.asked), rank, link)
     try:
         run.all()
-        # The child of rank 0 may hold the store in which all ranks meet: it ends last.
+        # The child of rank 0 may hold the store that all ranks use, so it ends last.
         others = link.others(as_message(run.report()))
     finally:
         run.child.end()
@@ -151,7 +155,7 @@ def finish(report: Report, options: Options) -> int:
     if options.json:
         write(as_json(report), options.output)
     else:
-        # A file gets no colours.
+        # A file gets no colors.
         stream = None if options.output else sys.stdout
         text = as_screen(report, options.verbose, stream)
         write(text, options.output)
@@ -175,14 +179,14 @@ class Run:
         }
         self.results: List[Result] = []
         self.end = time.monotonic() + (options.timeout or float("inf"))
-        """When the time of `--timeout` is over."""
+        """The time at which `--timeout` ends the run."""
         self.late = 0
-        """How many checks were not begun, or not finished, when the time was over."""
+        """How many checks had not begun, or not finished, when the time was over."""
         self.silent: Dict[str, int] = {}
-        """How many checks of a device in a row gave no answer."""
+        """Device -> how many of its last checks in a row gave no answer."""
         self.stopped: Dict[str, str] = {}
-        """Why nothing more is asked of a device."""
-        # Of several ranks the first one alone speaks: they share a terminal.
+        """Device -> why its remaining checks are skipped."""
+        # If there are several ranks, only the first shows progress, because they share a terminal.
         self.live = Live(rank is None or rank.rank == 0)
 
     def all(self) -> None:
@@ -190,12 +194,12 @@ class Run:
         with self.live:
             self._host_and_devices()
         for expectation in self.options.expect:
-            # What no check could learn cannot be judged.
+            # If the checks could not find out a value, its expectation is skipped, not failed.
             needs = NAMES[expectation.name].needs
             blocker = blocking(needs, None, self.results)
             outcome = skip(blocker) if blocker else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
-        # A run that was cut has not passed.
+        # A run that was cut short has not passed.
         if self.late:
             detail = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
             self.results.append(Result("timeout", HOST, Outcome(FAILED, detail)))
@@ -218,7 +222,7 @@ class Run:
                 self._settle(check, HOST, wanted_device)
         devices = self._devices(wanted_device)
         checks_by_device = {}
-        # From here on it is known how many there are.
+        # Now the number of checks is known.
         self.live.check_count = len(self.results)
         for device in devices:
             checks = self._chosen(self._of_device(level, device))
@@ -233,12 +237,12 @@ class Run:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
 
     def _has_subject(self, check: Check) -> bool:
-        """Whether the machine has enough GPUs for a check of the host. Of several ranks, only the
-        first on each host runs such checks."""
-        # Most checks are about one device, or none.
+        """Whether the machine has enough GPUs for a check of the host. If there are several ranks,
+        only the first on each host runs such a check."""
+        # Most checks need one device, or none.
         if not check.least_gpus:
             return True
-        # What is about all GPUs of a machine, one rank of it does.
+        # A check that uses all GPUs of a machine runs on only one of its ranks.
         if self.rank and self.rank.local:
             return False
         return bool(self.facts.get("gpus", 0) >= check.least_gpus)
@@ -250,30 +254,31 @@ class Run:
             devices = device_of(self.rank, wanted_device, seen)
         else:
             devices = chosen(wanted_device, seen)
-        # If no GPU could be looked for, the report says so of the kind of device itself.
+        # If torch could not look for GPUs, report the results under the kind of device.
         if not devices and wanted_device != "none":
             return ("cuda" if wanted_device == "auto" else wanted_device,)
         return devices
 
     def _of_device(self, level: str, device: str) -> Tuple[Check, ...]:
-        """The checks of a device; a rank leaves out those that other ranks on the machine would
-        disturb."""
+        """The checks of a device. A rank leaves out checks that other ranks on the same machine
+        would disturb."""
         checks = on_device(level, device)
         if self.rank is None:
             return checks
         return tuple(check for check in checks if not check.alone)
 
     def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
-        """The checks that `--only` and `--skip` leave."""
+        """The checks that remain after `--only` and `--skip`."""
         only, skip = self.options.asked.only, self.options.skip
         return chosen_rows(checks, only, skip)
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
-        """Run the checks that all ranks do together, once all have arrived; missing ranks are named
-        in the report."""
+        """Once all ranks have arrived, run the checks that they do together. The report names
+        missing ranks."""
         checks = self._chosen(among_ranks(device))
         all_ranks = f"{rank.world} ranks"
-        # Rank 0 waits for the parents, so that a missing rank is named before torch waits for it.
+        # Rank 0 waits for the other parent processes first, so that it can name a missing rank
+        # before torch waits for it.
         late = self.link.come_to(MEETING) if checks else ()
         if late:
             hint = "look at that rank's own output"
@@ -289,7 +294,7 @@ class Run:
         blocker = blocking(check.needs, device, self.results)
         if blocker:
             self.results.append(Result(check.name, device, skip(blocker)))
-        # A device that hangs would cost the limit of every check.
+        # If a device hangs, every further check would take its whole limit.
         elif device in self.stopped:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
@@ -302,15 +307,15 @@ class Run:
             self._learn(check, device, answer)
 
     def _limit_seconds(self, check: Check) -> float:
-        """How many seconds a check may go without an answer; checks that last `--seconds` get those
-        in addition."""
+        """How many seconds a check may go without an answer. A check that lasts `--seconds` gets
+        those in addition."""
         limit_seconds = check.limit_seconds
         if check.lasts:
             limit_seconds += float(self.options.asked.seconds)
         return limit_seconds
 
     def _most_seconds(self, check: Check) -> float:
-        """How many seconds a check may take in total, within what `--timeout` leaves."""
+        """How many seconds a check may take in total, at most what `--timeout` leaves."""
         limit = check.samples_seconds or self._limit_seconds(check)
         seconds_left = max(0.0, self.end - time.monotonic())
         return min(limit, seconds_left)
@@ -320,25 +325,26 @@ class Run:
         limit_seconds = self._limit_seconds(check)
         seconds_left = max(1.0, self.end - time.monotonic())
         whole_seconds = min(check.samples_seconds or float("inf"), seconds_left)
-        # The rank's own from the start: the process that meets the others has loaded torch by then.
+        # Set the rank's variables for every check, because the process has already loaded torch
+        # when it meets the other ranks.
         variables = self.rank.environment if self.rank else ()
         return ChildTask(check, subject, limit_seconds, whole_seconds, variables)
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
-        """Store the outcome and facts of a check. Raises WrongQuestion if the child reports one."""
-        # Only the child knows the names of torch's database.
+        """Store a check's outcome and facts. Raises WrongQuestion if the child reports one."""
+        # Only the child knows which names torch's database contains.
         if "wrong" in answer:
             raise WrongQuestion(answer["wrong"], answer["hint"])
         outcome, means = Outcome(**answer["outcome"]), None
         facts = outcome.facts or {}
-        # `properties` describes the device in the report.
+        # The check `properties` describes the device for the report.
         if "device" in facts:
             self.facts["devices"].append(facts.pop("device"))
         self.facts.update(facts)
         if outcome.status in (FAILED, CRASHED):
             hint = outcome.hint or check.then or None
             outcome = outcome._replace(hint=hint)
-        # A check that gave no answer says nothing about numbers.
+        # A check that gave no answer shows nothing about wrong numbers.
         if outcome.status == FAILED:
             means = check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
@@ -349,8 +355,8 @@ class Run:
             self.child.end()
 
     def _watch_for_hangs(self, check: Check, device: str, outcome: Outcome) -> None:
-        """Run no more checks on a device that hangs, or with other ranks after this rank's process
-        has crashed."""
+        """Skip further checks on a device that hangs, and further checks with other ranks after
+        this rank's process has crashed."""
         is_silent = outcome.detail.startswith("no answer") and device != HOST
         silent_in_a_row = 0
         if is_silent:
@@ -365,8 +371,8 @@ class Run:
 def blocking(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
 ) -> Optional[Result]:
-    """The earlier result that makes a check pointless: a check it needs that did not pass. None if
-    there is none; `device=None` means any device."""
+    """The earlier result that makes a check pointless, because the check needs it and it did not
+    pass; otherwise None. `device=None` means any device."""
     for result in results:
         is_about_device = device is None or result.device in (device, HOST)
         is_needed = result.name in needs and is_about_device
@@ -378,7 +384,7 @@ def blocking(
 def skip(because: Result) -> Outcome:
     """The outcome of a check that was skipped because of this earlier result."""
     status = because.outcome.status
-    # The reason for the first skip is the reason for all that follow from it.
+    # If that result was skipped too, give the reason for the first skip.
     if status == SKIPPED:
         return Outcome(SKIPPED, because.outcome.detail)
     detail = f"needs {because.name}, which {status}"

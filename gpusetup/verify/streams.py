@@ -1,6 +1,6 @@
-"""The standard streams of this process: replacements for closed ones, and errors of writing.
+"""The standard streams of this process: replaces closed ones, and handles errors of writing.
 
-Here, below everything else, because the folder runs without the package above it.
+This module is part of the folder, because the folder must also run without the package above it.
 """
 
 import errno
@@ -13,11 +13,12 @@ STREAMS = (
     ("stdout", os.O_RDONLY, "w"),
     ("stderr", os.O_WRONLY, "w"),
 )
-"""Name, how the null device is opened in its place, and as what. Nobody hears what is said on a
-closed stderr; an answer for a closed stdout is lost, so that each write there fails."""
+"""Name, mode in which to open the null device, and mode of the text stream. Text for a closed
+stderr is lost silently. For a closed stdout the null device is opened so that each write fails,
+because a lost answer is an error."""
 ELSEWHERE = "make room there, or name another place with `--output FILE`"
 INHERITED = 2
-"""The last number of a stream that a child takes over."""
+"""The highest number of a stream that a child process inherits."""
 
 
 class Unwritten(Exception):
@@ -28,11 +29,11 @@ def complete() -> None:
     """Replace each standard stream that the caller has closed with the null device, also for child
     processes."""
     for name, flags, mode in STREAMS:
-        # The caller left it open.
+        # The caller left this stream open.
         if getattr(sys, name) is not None:
             continue
         number = os.open(os.devnull, flags)
-        # A child would otherwise miss its own stream.
+        # A child process also needs the stream.
         if number <= INHERITED:
             os.set_inheritable(number, True)
         stream = os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False)

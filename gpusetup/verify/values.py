@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
 Row = Dict[str, Any]
 OTHER_ACCELERATORS = ("xpu", "mps")
-"""torch's names of Intel's and of Apple's GPUs."""
+"""torch's names for Intel's and Apple's GPUs."""
 HOST = "host"
-"""The device of a result that is about no single device."""
+"""The device of a result that does not belong to a single device."""
 
 
 class Stop(Exception):
@@ -25,7 +25,7 @@ class Stop(Exception):
 
 
 class WrongQuestion(Stop):
-    """Raised if the user's options make no sense here."""
+    """Raised if the user's options cannot be used here."""
 
     exit_code = 2
 
@@ -40,12 +40,12 @@ class Asked(NamedTuple):
     """The user's options for every check; the child gets them when it starts."""
 
     seed: int = 20_240_607
-    """The seed of all random numbers that the checks compute with."""
+    """The seed for all random numbers that the checks compute with."""
     seconds: float = 60.0
-    """How long a check such as `stress`, which lasts as long as the user likes, runs."""
+    """How many seconds a check such as `stress` runs, whose length the user chooses."""
     level: str = "quick"
     only: Tuple[str, ...] = ()
-    """Names of checks, or CHECK/SAMPLE for one sample of a check; empty: all."""
+    """Names of checks, or CHECK/SAMPLE for one sample of a check; empty means all."""
 
 
 STICKY = (
@@ -57,7 +57,8 @@ STICKY = (
     "Triton Error [CUDA]",
     "launch failure",
 )
-"""Words of the errors after which this process can no longer use the GPU; a new process can."""
+"""Parts of error messages after which this process can no longer use the GPU, although a new
+process can."""
 
 
 def sticky(problem: BaseException) -> bool:
@@ -71,11 +72,11 @@ def sticky(problem: BaseException) -> bool:
 
 
 class Job(NamedTuple):
-    """The settings of the check that is running, in the process that computes."""
+    """The settings of the running check, in the process that computes."""
 
     asked: Asked = Asked()
     until: float = float("inf")
-    """The time, as `time.monotonic` gives it, at which the check has to end."""
+    """The time, as returned by `time.monotonic`, at which the check has to end."""
     tell: Callable[[Row], None] = lambda message: None
     """Sends a message to the parent."""
 
@@ -94,12 +95,12 @@ def ask_for(options: Asked) -> None:
 
 
 def asked() -> Asked:
-    """The user's options."""
+    """The user's options for this run."""
     return _NOW[0].asked
 
 
 def working_on(place: str) -> None:
-    """Report what a long check computes now; its time limit starts again with each report."""
+    """Report what a long check is computing. Each report restarts its time limit."""
     _NOW[0].tell({"at": place})
 
 
@@ -120,7 +121,7 @@ class Outcome(NamedTuple):
     hint: Optional[str] = None
     facts: Optional[Row] = None
     spent: bool = False
-    """The process cannot compute on the device any more (a sticky CUDA error)."""
+    """Whether the process can no longer compute on the device (after a sticky CUDA error)."""
 
 
 class Check(NamedTuple):
@@ -128,36 +129,37 @@ class Check(NamedTuple):
 
     name: str
     run: str
-    """`module:function` of this folder; the module is loaded in the child that computes. The
-    function takes the device (`cuda:0`, `cpu`) or, on the host, what `--device` asks for."""
+    """`module:function` in this folder; the child that computes loads the module. The function gets
+    the device (`cuda:0`, `cpu`) or, for a check of the host, the value of `--device`."""
     on: Tuple[str, ...]
-    """Where it runs: `host:WANTED` once, if `--device` asks for WANTED; `cpu` and `cuda` on each
-    such device; `ranks:cpu` and `ranks:cuda` on the device of this rank, if several ranks were
-    started."""
+    """Where the check runs. `host:WANTED`: once, if `--device` is WANTED. `cpu` and `cuda`: on each
+    such device. `ranks:cpu` and `ranks:cuda`: on this rank's device, if several ranks were started.
+    """
     least_gpus: int = 0
-    """The number of GPUs that it needs; if torch sees fewer, the report has no row for it."""
+    """How many GPUs the check needs. If torch sees fewer, it does not appear in the report."""
     needs: Tuple[str, ...] = ()
-    """Checks, on the same device or the host, without which this one says nothing."""
+    """Checks, on the same device or the host, that must pass first, or else this one shows nothing.
+    """
     limit_seconds: float = 300.0
-    """After this long without an answer the process is killed and the check has crashed; a check
-    that lasts `--seconds` gets them on top."""
+    """After this long without an answer, the process is killed and the check counts as crashed. A
+    check that lasts `--seconds` gets those in addition."""
     lasts: bool = False
-    """Whether it runs for `--seconds`."""
+    """Whether the check runs for the number of seconds given with `--seconds`."""
     alone: bool = False
-    """Whether it needs the machine's whole CPU, which the ranks of one machine share."""
+    """Whether it needs the whole CPU of the machine, which the ranks on one machine share."""
     environment: Tuple[Tuple[str, str], ...] = ()
-    """Variables that must be set before torch starts: the check gets a child of its own."""
+    """Variables that must be set before torch starts, so the check gets a new child process."""
     scratch: bool = False
-    """Whether torch needs a writable temporary folder for it."""
+    """Whether torch needs a writable temporary folder for this check."""
     samples_seconds: float = 0.0
-    """For a check that takes samples and names each: the limit for all of them together, while
-    `limit_seconds` is the limit for one. 0: it takes no samples."""
+    """The limit for all samples together, if the check takes samples and names each one; then
+    `limit_seconds` is the limit for one sample. 0 means that it takes no samples."""
     proves: str = ""
-    """What is true if it passes."""
+    """What is true if the check passes."""
     means: str = ""
-    """What a failure means for somebody who uses this device."""
+    """What a failure means for the user of this device."""
     then: str = ""
-    """The one next step after a failure, unless the outcome names a better one."""
+    """The one next step after a failure, unless the outcome contains a better one."""
 
 
 class Result(NamedTuple):
@@ -168,21 +170,21 @@ class Result(NamedTuple):
     outcome: Outcome
     seconds: float = 0.0
     means: Optional[str] = None
-    """What it means for a user if the check did not pass."""
+    """If the check did not pass, what that means for the user."""
 
 
 class Report(NamedTuple):
-    """The results of a run, with what was requested and what is known of the devices."""
+    """The results of a run, with what was requested and what is known about the devices."""
 
     wanted: str
-    """What `--device` asked for."""
+    """The value of `--device`."""
     strict: bool
     facts: Row
     results: Tuple[Result, ...]
 
 
 def figure(value: float) -> str:
-    """A number as text: with two significant digits, or as a whole number from 100 to below a
+    """A number as text with two significant digits, or as a whole number from 100 to below a
     million.
 
     >>> figure(0.25), figure(54.3), figure(691.7), figure(1e9)
@@ -210,10 +212,10 @@ def good(result: Result, strict: bool) -> bool:
 
 
 def verdict(report: Report) -> str:
-    """`passed` or `failed`. Skipped checks only count as failures under `--strict`, or if no check
+    """`passed` or `failed`. Skipped checks count as failures only under `--strict`, or if no check
     passed."""
     statuses = {result.outcome.status for result in report.results}
-    # A run in which nothing passed has shown nothing.
+    # If no check passed, the run has shown nothing.
     if PASSED not in statuses:
         return FAILED
     all_good = all(good(result, report.strict) for result in report.results)

@@ -1,7 +1,7 @@
 """The worker process that computes: reads one job per line, and answers with one line of JSON. Only
 this process loads torch.
 
-What libraries print on stdout goes to stderr, so that the answers stay clean.
+Everything that libraries print to stdout goes to stderr, so that it does not mix with the answers.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from .values import (
 )
 
 HARMLESS_WARNINGS = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
-"""Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
-advises TF32."""
+"""Warnings of torch that say nothing about the device: that NumPy is missing, which torch does not
+need here, and the compiler's advice to use TF32."""
 MEMORY_SHARE = 0.8
-"""The share of the machine's free memory that a check on a CPU may take."""
+"""The share of the machine's free memory that a check on a CPU may use."""
 LEAST_MEMORY = 3 * 2**30
-"""Bytes that a check on a CPU may always take."""
+"""How many bytes a check on a CPU may use in any case."""
 SCRATCH = (
     "set TMPDIR to a folder that you can write to; Python imports torch's compiled code from there"
 )
@@ -55,19 +55,19 @@ def main() -> int:
     answers, questions = take_streams()
     start = json.loads(questions.readline())
     sys.path[:] = start["path"]
-    # JSON has lists in place of tuples.
+    # JSON turns tuples into lists, so convert them back.
     only = tuple(start["asked"]["only"])
     begin(asked=Asked(**{**start["asked"], "only": only}))
     for text in HARMLESS_WARNINGS:
         warnings.filterwarnings("ignore", text)
-    # torch's log is for torch's developers.
+    # Silence torch's log, which is for torch's developers.
     if not start["verbose"]:
         logging.disable(logging.WARNING)
     end_with_parent(start["folder"])
     faulthandler.enable()
     for line in iter(jobs(questions).get, ""):
         job = json.loads(line)
-        # A hang leaves its stack before the parent ends it.
+        # If a check hangs, print its stack before the parent ends the process.
         seconds_to_stack = max(1.0, job["limit"] - 2.0)
 
         def tell(message: Row, silence: float = seconds_to_stack) -> None:
@@ -85,10 +85,10 @@ def main() -> int:
 
 
 def take_streams() -> "tuple[TextIO, TextIO]":
-    """The pipes to and from the parent. Afterwards stdout goes to stderr, and stdin is empty.
+    """The pipes from and to the parent. Afterwards, stdout goes to stderr, and stdin is empty.
 
-    The loader's workers are forked from here and close their stdin first: that of a file in which
-    another thread waits for a line would keep them for ever.
+    The data loader's workers are forked from here, and close their stdin first. Closing a file in
+    which another thread waits for a line would block forever, so stdin is replaced.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -101,14 +101,14 @@ def take_streams() -> "tuple[TextIO, TextIO]":
 
 
 def jobs(questions: TextIO) -> "queue.Queue[str]":
-    """A queue of the jobs as they arrive; when the parent closes the pipe, the process exits at
+    """A queue of the jobs as they arrive. When the parent closes the pipe, the process exits at
     once."""
     lines: "queue.Queue[str]" = queue.Queue()
 
     def listen() -> None:
         for line in questions:
             lines.put(line)
-        # The parent has gone: nobody waits for what this process computes.
+        # The parent has gone, so stop at once.
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
@@ -116,8 +116,8 @@ def jobs(questions: TextIO) -> "queue.Queue[str]":
 
 
 def end_with_parent(folder: Optional[str]) -> None:
-    """Make the kernel end this process together with its parent (Linux only); a forked process then
-    deletes the folder of compiled kernels."""
+    """Make the kernel end this process together with its parent (Linux only). A forked process
+    waits for that end, and then deletes the folder of compiled kernels."""
     if sys.platform != "linux":
         return
     import ctypes
@@ -156,7 +156,7 @@ def limit_memory(device: str) -> None:
 
 def served(job: Row, verbose: bool) -> Row:
     """Run one check, and return its outcome and seconds. Exceptions become a failed outcome, except
-    WrongQuestion, which is passed on to the user."""
+    for WrongQuestion, which is passed on to the user."""
     began = time.perf_counter()
     try:
         check = named(job["name"])
@@ -165,20 +165,20 @@ def served(job: Row, verbose: bool) -> Row:
             return {"outcome": outcome._asdict(), "seconds": 0.0}
         run = function_of(check)
         if "cuda" in check.on and job["device"].startswith("cuda"):
-            # Libraries use the current device if a call names none.
+            # If a call names no device, libraries use the current one.
             import torch
 
             torch.cuda.set_device(job["device"])
         with warnings.catch_warnings():
-            # The checks of a device call layers in every way there is, so torch's warnings about
-            # unusual calls mean nothing. In the host's checks a warning may tell the cause.
+            # The checks of a device call layers in all possible ways, so torch's warnings about
+            # unusual calls mean nothing. In the checks of the host, a warning may show the cause.
             is_of_host = any(subject.startswith("host") for subject in check.on)
             if not verbose and not is_of_host:
                 warnings.simplefilter("ignore")
             outcome = run(job["device"])
-    except WrongQuestion as wrong:  # only here is torch, which knows what there is to ask
+    except WrongQuestion as wrong:  # only this process has loaded torch and knows its names
         return {"wrong": wrong.message, "hint": wrong.hint}
-    except Exception as problem:  # whatever torch raises is the check's answer
+    except Exception as problem:  # any error that torch raises is the check's result
         outcome = raised(problem, job["device"])
         if verbose:
             sys.stderr.write(traceback.format_exc())
@@ -198,11 +198,11 @@ def has_scratch() -> bool:
 def raised(problem: Exception, device: str) -> Outcome:
     """The outcome for an exception in a check: failed, or skipped if torch lacks the operator on an
     Intel or Apple GPU."""
-    # torch's backends for Intel's and Apple's GPUs lack operators, and say so.
+    # torch's backends for Intel's and Apple's GPUs lack some operators, and report that.
     if kind(device) in OTHER_ACCELERATORS and refuses(problem):
         return Outcome(SKIPPED, f"torch lacks this on {device}: {first_line(problem)}")
     hint = "`gpusetup doctor` names the cause; `-v` shows where it arose"
-    # The check itself needs little memory.
+    # The check itself needs little memory, so other programs must be using it.
     if "out of memory" in str(problem):
         hint = "other programs use the GPU's memory: `nvidia-smi` shows which"
     return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))

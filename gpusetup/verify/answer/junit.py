@@ -1,5 +1,5 @@
-"""The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts. Pure
-functions."""
+"""The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts. The
+functions only return values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 
 
 def as_junit(report: Report) -> str:
-    """The report as XML: a suite for each device, with a case for each check. Under `--strict` a
-    skip is a failure here too."""
+    """The report as XML, with a suite for each device and a case for each check. Under `--strict`,
+    a skipped check counts as a failure."""
     attributes = suite_attributes("gpusetup verify", report.results, report)
     root = Element("testsuites", attributes)
-    # In the order in which the devices were tested.
+    # Keep the order in which the devices were tested.
     for device in dict.fromkeys(result.device for result in report.results):
         add_suite(root, device, report)
-    # A line for each element, for people who read the file.
+    # Put each element on its own line, for people who read the file.
     for element in root.iter():
         element.tail = "\n"
         if not element.text and len(element):
@@ -30,14 +30,14 @@ def as_junit(report: Report) -> str:
 
 
 def add_suite(root: Element, device: str, report: Report) -> None:
-    """Add the results of one device to the document, with the versions and the device tested."""
+    """Add one device's results to the document, with the versions and the tested device."""
     results = [result for result in report.results if result.device == device]
     attributes = suite_attributes(device, results, report)
     suite = SubElement(root, "testsuite", attributes)
-    # Only a suite may have this count: the root element has no such attribute.
+    # Only a suite may have this count, because the root element has no such attribute.
     elements = [element_of(result, report) for result in results]
     suite.set("skipped", str(elements.count("skipped")))
-    # A report that is read later must still say what was tested.
+    # People who read the report later need to know what was tested.
     properties = SubElement(suite, "properties")
     facts = dict(report.facts)
     for row in report.facts["devices"]:
@@ -52,7 +52,7 @@ def add_suite(root: Element, device: str, report: Report) -> None:
 
 
 def suite_attributes(name: str, results: Sequence[Result], report: Report) -> Dict[str, str]:
-    """The name of a suite and the sums of its results, for the root too."""
+    """The name of a suite and its counts of results; also used for the root element."""
     elements = [element_of(result, report) for result in results]
     seconds = sum(result.seconds for result in results)
     return {
@@ -65,8 +65,8 @@ def suite_attributes(name: str, results: Sequence[Result], report: Report) -> Di
 
 
 def add_case(suite: Element, result: Result, report: Report) -> None:
-    """Add one result: what it measured and, if it did not pass, what that means and the next
-    step."""
+    """Add one result: what it measured and, if it did not pass, what the failure means and what to
+    do next."""
     attributes = {
         "name": result.name,
         "classname": f"gpusetup.verify.{plain(result.device)}",
@@ -78,13 +78,13 @@ def add_case(suite: Element, result: Result, report: Report) -> None:
         SubElement(case, "system-out").text = plain(measured(result), "\n")
         return
     message = {"type": result.outcome.status, "message": plain(result.outcome.detail, "\n")}
-    # All that a person needs who only sees this failure in CI.
+    # In CI, a reader may see only this failure, so it contains everything needed.
     lines = [measured(result), *meaning_lines(result)]
     SubElement(case, element, message).text = plain("\n".join(lines), "\n")
 
 
 def element_of(result: Result, report: Report) -> str:
-    """The name of the XML element for a result (`failure`, `error`, `skipped`); empty if it
+    """The name of the XML element for a result (`failure`, `error`, `skipped`); empty if the check
     passed."""
     element = ELEMENT.get(result.outcome.status, "")
     # Under `--strict` a skipped check counts as a failure.

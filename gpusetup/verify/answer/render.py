@@ -1,4 +1,4 @@
-"""Renders the report as text and JSON. Returns text, prints nothing."""
+"""Renders the report as text and JSON. The functions return text and print nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from ..values import (
 )
 
 BEFORE_COMPUTING = ("properties", "arch")
-"""The checks that only look at the device: alone they prove no computation."""
+"""The checks that only look at the device. If only these passed, nothing proves that it computes.
+"""
 SPEED_OVER_CPU = "speed-over-cpu"
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
@@ -31,7 +32,7 @@ MORE_KEYS = ("hint", "means")
 
 def as_json(report: Report) -> str:
     """The report as a JSON document with the schema `gpusetup.verify/1`."""
-    # The order of the keys is what people read; a program finds them by name.
+    # People read the keys in this order; programs look them up by name.
     facts = report.facts
     document = {
         "schema": "gpusetup.verify/1",
@@ -47,7 +48,7 @@ def as_json(report: Report) -> str:
 
 
 def device_object(row: Row) -> Row:
-    """The fields of a device in the JSON document; fields that are not known are None."""
+    """The fields of a device in the JSON document; unknown fields are None."""
     return {key: row.get(key) for key in DEVICE_KEYS}
 
 
@@ -60,7 +61,8 @@ def check_object(result: Result) -> Row:
 
 
 def finite(value: Any) -> Any:
-    """The value; None for infinity and NaN, which JSON lacks. The result's `detail` shows them."""
+    """The value, or None for infinity and NaN, which JSON cannot express. The result's `detail`
+    shows them."""
     if isinstance(value, float) and not isfinite(value):
         return None
     return value
@@ -78,31 +80,31 @@ def as_error(stop: Stop) -> str:
 
 
 def as_text(report: Report, verbose: bool = False) -> str:
-    """The report as text: the verdict, what failed with the next step, the summary lines, and a
+    """The report as text: the verdict, the failures with their next steps, the summary lines, and a
     line per check."""
     lines = [verdict_line(report), ""]
     lines += step_lines(report)
     lines += known_lines(report)
     lines.append("")
     lines += check_lines(report, verbose)
-    # The last line ends, too.
+    # End the last line with a newline too.
     return "".join(f"{harmless(line)}\n" for line in lines)
 
 
 def verdict_line(report: Report) -> str:
-    """The verdict, followed by the checks that are responsible if it is not `passed`."""
+    """The verdict and, unless it is `passed`, the checks that caused it."""
     overall_status = verdict(report)
     if overall_status == PASSED:
         return f"verdict: {overall_status}"
     statuses = {result.outcome.status for result in report.results}
-    # Skips are to blame only if nothing went wrong (under `--strict`, or if nothing passed).
+    # Name skipped checks only if nothing went wrong (under `--strict`, or if nothing passed).
     blamed_statuses = {FAILED, CRASHED} & statuses or {SKIPPED}
     blamed: List[str] = []
     for result in report.results:
         status = result.outcome.status
         if status in blamed_statuses:
             blamed.append(f"{result.name} on {result.device} {status}")
-    # A run with options that left every check out.
+    # There is nothing to name, because the options left every check out.
     if not blamed:
         return f"verdict: {overall_status}"
     blame = ", ".join(blamed)
@@ -110,18 +112,17 @@ def verdict_line(report: Report) -> str:
 
 
 def step_lines(report: Report) -> List[str]:
-    """What each failure means, grouped by the next step that failures share, with a blank line
-    after each group."""
+    """What each failure means, grouped by next step, with a blank line after each group."""
     meanings_by_step: Dict[str, List[str]] = {}
     for result in report.results:
-        # Failures with the same next step share it.
+        # Failures with the same next step share one hint.
         step = result.outcome.hint or ""
         meanings = meanings_by_step.setdefault(step, [])
         if result.means:
             meanings.append(f"{result.name} on {result.device}: {result.means}")
     lines: List[str] = []
     for step, meanings in meanings_by_step.items():
-        # A result that passed has neither a meaning nor a step.
+        # A result that passed has neither a meaning nor a next step.
         paragraph = [*meanings, f"hint: {step}"] if step else meanings
         if paragraph:
             lines += [*paragraph, ""]
@@ -129,12 +130,12 @@ def step_lines(report: Report) -> List[str]:
 
 
 def check_lines(report: Report, verbose: bool) -> List[str]:
-    """One line per check, in columns; with `verbose` also its seconds."""
+    """One line per check, in columns; with `verbose`, also how many seconds it took."""
     name_width = max((len(result.name) for result in report.results), default=0)
     device_width = max((len(result.device) for result in report.results), default=0)
     lines: List[str] = []
     for result in report.results:
-        # The longest statuses have seven letters.
+        # The longest statuses (`skipped`, `crashed`) have seven letters.
         status = f"{result.outcome.status:<7}"
         name = f"{result.name:<{name_width}}"
         device = f"{result.device:<{device_width}}"
@@ -151,21 +152,21 @@ def known_lines(report: Report) -> List[str]:
     facts = report.facts
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
-        # Without an import of torch nothing is known of CUDA.
+        # If torch was not imported, nothing is known about CUDA.
         if facts.get(key) is not None:
             lines.append(f"{words}: {facts[key]}")
     for row in facts["devices"]:
-        # A rank's device is called `rank 1 cuda:0`.
+        # In a run with several ranks, a device is called `rank 1 cuda:0`.
         if not row["device"].endswith("cpu"):
             lines.append(f"GPU Name: {row['name']}")
-            # An older torch does not tell it of Apple's GPUs.
+            # An older torch does not report the memory of Apple's GPUs.
             memory_bytes = row["memory_total_bytes"]
             if memory_bytes:
                 lines.append(f"GPU Memory: {memory_bytes / GIB:.1f} GB")
             lines += lines_of_speed(report, row["device"])
     if FAILED in statuses_of(report, ("gpu",)):
         return [*lines, NOT_DETECTED]
-    # Without a device nothing was computed.
+    # Without a device, nothing was computed.
     if report.wanted == "none":
         return lines
     device = "CPU" if report.wanted == "cpu" else "GPU"
@@ -179,15 +180,15 @@ def statuses_of(report: Report, names: Tuple[str, ...]) -> Set[str]:
 
 
 def computation(report: Report) -> str:
-    """The result of the computation test: `PASSED`, `FAILED`, or `not run` if the options left out
-    every check that computes, or none of them could run."""
+    """The result of the computation test: `PASSED`, `FAILED`, or `not run` if no check that
+    computes was chosen or could run."""
     on_devices = [result for result in report.results if result.device != HOST]
     statuses = {result.outcome.status for result in on_devices}
-    # Without `import` in the report, nothing says that it failed.
+    # If the report has no `import` check, nothing shows that importing failed.
     import_failed = not statuses_of(report, ("import",)) <= {PASSED}
     if import_failed or {FAILED, CRASHED} & statuses:
         return "FAILED"
-    # What only looks at the device proves no computation.
+    # Checks that only look at the device do not prove that it computes.
     computed = [result for result in on_devices if result.name not in BEFORE_COMPUTING]
     statuses_of_computing = {result.outcome.status for result in computed}
     return "PASSED" if PASSED in statuses_of_computing else "not run"
@@ -206,12 +207,12 @@ def lines_of_speed(report: Report, device: str) -> List[str]:
 
 
 def measured(result: Result) -> str:
-    """The detail of a result with its measured value and limit."""
+    """The detail of a result, with its measured value and limit."""
     outcome = result.outcome
     if outcome.value is None:
         return outcome.detail
     unit = f" {outcome.unit}" if outcome.unit else ""
-    # A limit stands beside the value, and both have the unit.
+    # The value and its limit have the same unit.
     behind = unit
     if outcome.limit is not None:
         behind = f" (limit {figure(outcome.limit)}{unit})"
@@ -219,7 +220,7 @@ def measured(result: Result) -> str:
 
 
 def meaning_lines(result: Result) -> List[str]:
-    """What a result means, and its hint for the next step; empty if it has neither."""
+    """What a result means, and a hint what to do next; empty if it has neither."""
     lines = []
     if result.means:
         lines.append(result.means)
@@ -229,8 +230,8 @@ def meaning_lines(result: Result) -> List[str]:
 
 
 def plain(text: str, allowed: str = "") -> str:
-    """The text with control and unprintable characters escaped, except those in `allowed`, so that
-    terminals and XML 1.0 can take it.
+    """The text with control and unprintable characters escaped, so that it is safe for terminals
+    and XML 1.0; characters in `allowed` stay.
 
     >>> plain("GPU" + chr(27) + "[2J" + chr(0xFFFE))
     'GPU\\\\x1b[2J\\\\ufffe'
@@ -238,7 +239,7 @@ def plain(text: str, allowed: str = "") -> str:
     characters = []
     for character in text:
         is_harmless = character.isprintable() or character in allowed
-        # Python's own spelling, without its quotes.
+        # Escape as Python's `repr` does, but without the quotes.
         if not is_harmless:
             character = repr(character)[1:-1]
         characters.append(character)
@@ -246,14 +247,15 @@ def plain(text: str, allowed: str = "") -> str:
 
 
 def harmless(line: str) -> str:
-    """The line, changed so that neither a terminal nor a CI runner takes part of it as a command.
+    """The line, changed so that neither a terminal nor a CI runner executes part of it as a
+    command.
 
     >>> harmless(" ::error::x ##[y]")
     ' : :error::x ## [y]'
     """
     text = plain(line).replace("##[", "## [")
     content = text.lstrip()
-    # Two colons at the start are a command to GitHub's runner.
+    # GitHub's runner takes a line that starts with two colons as a command.
     if not content.startswith("::"):
         return text
     indent = text[: len(text) - len(content)]

@@ -1,7 +1,7 @@
-"""Shows the report on a terminal or writes it to a file, and shows meanwhile which check runs.
+"""Shows the report on a terminal or writes it to a file, and shows which check is running.
 
-The same language as the other commands have (`gpusetup/render/screen.py`), which this folder
-cannot import: it stands alone. A pipe and a file get the text as it is.
+The screen looks like that of the other commands (`gpusetup/render/screen.py`), which this folder
+cannot import because it must also work without gpusetup. Pipes and files get plain text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..values import Report, ReportBlocked, Stop
 from .render import as_error, as_text, harmless
 
 CODES = {"passed": "1;32", "failed": "1;31", "crashed": "1;31", "skipped": "2", "hint": "1;36"}
-"""A word with which a line begins -> its colour, of the terminal's own sixteen."""
+"""The first word of a line -> its color, one of the terminal's sixteen."""
 
 
 def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
@@ -37,9 +37,9 @@ def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text with sentences that are wider than the terminal broken between words.
+    """The text, with sentences that are wider than the terminal broken between words.
 
-    The lines of checks stay whole, so that their columns do.
+    The lines of checks are not broken, so that their columns line up.
 
     >>> print(wrapped("hint: one two three", 12))
     hint: one
@@ -54,7 +54,7 @@ def wrapped(text: str, width: int) -> str:
                 line,
                 width,
                 subsequent_indent="  ",
-                # A command or a path stays whole, to be copied.
+                # Do not break a command or a path, so that it can be copied.
                 break_long_words=False,
                 break_on_hyphens=False,
             )
@@ -62,7 +62,7 @@ def wrapped(text: str, width: int) -> str:
 
 
 STATUSES = ("passed ", "failed ", "crashed ", "skipped ")
-"""How the line of a check begins."""
+"""The words with which a check's line begins."""
 
 
 def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
@@ -80,7 +80,8 @@ def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
         return True
     if environ.get("TERM", "").lower() in ("dumb", "unknown"):
         return False
-    # A console of Windows obeys colours only once it was asked to; these do so always.
+    # A Windows console shows colors only after a program has asked it to; these terminals always
+    # do.
     return is_terminal and (sys.platform != "win32" or "WT_SESSION" in environ)
 
 
@@ -90,7 +91,7 @@ def painted(line: str) -> str:
     >>> painted("failed   matmul"), painted("other"), painted("verdict: passed")
     ('\x1b[1;31mfailed\x1b[0m   matmul', 'other', 'verdict: \x1b[1;32mpassed\x1b[0m')
     """
-    # A word in the middle of a line is part of a sentence.
+    # Color only the first word: in the middle of a line, the same word is part of a sentence.
     words = re.match(r"((?:verdict: )?)(passed|failed|crashed|skipped|hint)\b", line)
     if words is None:
         return line
@@ -99,9 +100,9 @@ def painted(line: str) -> str:
 
 
 FIRST_SECONDS = 1.0
-"""A run that ends sooner shows no progress line."""
+"""If a run ends sooner than this, it shows no progress line."""
 EACH_SECONDS = 0.5
-"""The time between two updates of the line."""
+"""The seconds between two updates of the progress line."""
 ERASED = "\r\x1b[2K"
 
 
@@ -116,7 +117,7 @@ class Live:
         self.check_number = 0
         self.what = ""
         self.most_seconds = float("inf")
-        """How long the check that runs may take."""
+        """How long the running check may take."""
         self.began = time.monotonic()
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._ticks, daemon=True)
@@ -141,7 +142,7 @@ class Live:
     def text(self) -> str:
         """The progress line: number and name of the check, its device, seconds so far, and seconds
         left if there is a limit."""
-        # How many there are is known once the devices are.
+        # The number of checks is known once the devices are known.
         total = ""
         if self.check_number <= self.check_count:
             total = f" of {self.check_count}"
@@ -159,7 +160,7 @@ class Live:
         colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
         while not self.over.wait(wait):
             drawn, wait = ERASED, EACH_SECONDS
-            # The cursor stays in front of the line: what a library says begins there.
+            # The cursor stays in front of the line, so that a library's message overwrites it.
             sys.stderr.write(ERASED + colour.format(self.text()))
             sys.stderr.flush()
         sys.stderr.write(drawn)
@@ -181,10 +182,9 @@ def write(text: str, path: Optional[str], mode: str = "w") -> None:
 
 
 def complain(stop: Stop, as_document: bool) -> int:
-    """Report the error that ended the program, as JSON if `as_document`, and return its exit
-    code."""
+    """Print the error that ended the program, as JSON if `as_document`. Returns its exit code."""
     if as_document:
-        # Where stdout cannot take the document, stderr gets the sentence.
+        # If the document cannot be written to stdout, write the message to stderr.
         with contextlib.suppress(BrokenPipeError, Unwritten):
             put(as_error(stop))
             return stop.exit_code

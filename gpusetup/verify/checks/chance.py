@@ -1,4 +1,4 @@
-"""Random numbers: the distribution of each sampler, its seed, and that no part of a draw is
+"""Checks of random numbers: each sampler's distribution and seed, and that no part of a draw is
 repeated."""
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from ..judging.tolerance import Part, agree, holds, judged, same
 from ..values import Outcome, asked
 
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
-"""Format -> how many numbers are drawn in it."""
+"""Number format -> how many numbers to draw in it."""
 SIGMAS = 6.5
-"""A sound generator is farther off once in ten thousand million figures."""
+"""How many standard deviations a figure may be off. A working generator is farther off once in ten
+billion figures."""
 SEED_OFFSET = 41
-"""A generator's seed is that of the run plus this, so that it never draws what the process's
-generator draws."""
+"""A generator gets the run's seed plus this offset, so that it never draws the same numbers as the
+process's own generator."""
 SEED_LIMIT = 2**63
-"""Seeds are taken modulo this, because torch takes no larger seed."""
+"""Seeds are taken modulo this limit, because torch takes no larger seed."""
 Law = Union[Callable[[Any], Any], List[float]]
-"""A distribution. For fractions, a function that returns the share of all numbers below each given
-number; for whole numbers, the share of 0, 1, 2 and so on, as far as listed."""
+"""A distribution. For fractions: a function that returns, for each given number, the share of all
+numbers below it. For whole numbers: the shares of 0, 1, 2 and so on, as far as listed."""
 Draw = Callable[[Any, Any], Any]
-"""(a tensor of that format and size, generator) -> numbers."""
+"""Takes a tensor of the wanted format and size and a generator, and returns random numbers."""
 
 
 class Sampler(NamedTuple):
@@ -34,12 +35,13 @@ class Sampler(NamedTuple):
     draw: Draw
     law: Law
     follows_generator: bool = True
-    """If not, it follows the generator of the process."""
+    """Whether it draws from the generator that it is given; otherwise it draws from the process's
+    generator."""
 
 
 def uniform_law(values: Any) -> Any:
-    """The uniform distribution from 0 up to, but not including, 1."""
-    # 1 is outside of the range, and so must be counted beyond its end.
+    """The cumulative uniform distribution from 0 up to, but not including, 1."""
+    # 1 is outside the range, so it must be counted beyond the end.
     beyond_end = (values >= 1).to(values.dtype)
     return values + beyond_end
 
@@ -97,12 +99,12 @@ def continuous_samplers() -> Dict[str, Sampler]:
 
 
 def whole_samplers() -> Dict[str, Sampler]:
-    """Samplers of whole numbers, each with the expected share of every number."""
+    """Samplers of whole numbers, each with the expected share of each number."""
 
     def from_zero(low: int, end: int) -> Draw:
         def draw(x: Any, generator: Any) -> Any:
             drawn = torch.randint(low, end, x.shape, device=x.device, generator=generator)
-            # The list of shares begins at 0.
+            # The list of shares begins with the share of 0.
             return drawn - low
 
         return draw
@@ -146,7 +148,7 @@ def dropout_samplers() -> Dict[str, Sampler]:
     law = [0.75, 0.25]
 
     def dropout(x: Any, _: Any) -> Any:
-        # What is kept is made four times as great.
+        # Dropout with p=0.75 multiplies the elements that it keeps by four.
         dropped = functional.dropout(x.fill_(1), 0.75)
         return dropped / 4
 
@@ -165,13 +167,13 @@ def dropout_samplers() -> Dict[str, Sampler]:
 def chance(device: str) -> Outcome:
     """Check that each sampler follows its distribution and its generator.
 
-    It catches numbers that are drawn too often or never, a seed that has no effect, and a draw in
-    which a part of an earlier one comes again.
+    It catches numbers that are drawn too often or never, a seed that has no effect, and a draw that
+    repeats part of an earlier draw.
     """
     samplers = {**continuous_samplers(), **whole_samplers(), **dropout_samplers()}
     parts: List[Part] = list(permutations_are_mixed(device))
     for label, sampler in samplers.items():
-        # A device need not draw in every format.
+        # A device may be unable to draw in some formats.
         for name, count in FORMATS.items():
             try:
                 empty = torch.empty(count, device=device).to(getattr(torch, name))
@@ -183,19 +185,20 @@ def chance(device: str) -> Outcome:
 
 
 def sampler_parts(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part]:
-    """Compare two draws of a sampler with the same two draws repeated from the same seed, and with
-    its distribution."""
+    """Draw twice with a sampler, and compare with the same two draws from the same seed, and with
+    the sampler's distribution."""
     generator_seed = (asked().seed + SEED_OFFSET) % SEED_LIMIT
     draws = []
     for turn in range(2):
         generator = torch.Generator(device=empty.device).manual_seed(generator_seed)
         process_seed = asked().seed
         if sampler.follows_generator:
-            # A sampler with its own generator must ignore the process's one. That one has another
-            # seed in the second turn, so the draws are equal only if the generator alone decides.
+            # A sampler with its own generator must ignore the process's generator. In the second
+            # turn the process's generator has a different seed, so the draws are equal only if the
+            # sampler ignores it.
             process_seed += turn
         torch.manual_seed(process_seed % SEED_LIMIT)
-        # Two draws in a row: the second goes on where the first ended.
+        # Draw twice in a row: the second draw continues where the first ended.
         for _ in range(2):
             draws.append(sampler.draw(empty.clone(), generator).cpu())
     first, second, first_again, second_again = draws
@@ -208,22 +211,21 @@ def sampler_parts(empty: Any, name: str, label: str, sampler: Sampler) -> Iterat
 
 
 class Cells(NamedTuple):
-    """The cell of the distribution that each number falls into, with the expected share of each
-    cell."""
+    """The cell of the distribution that each number falls into, with each cell's expected share."""
 
     cells: Any
     shares: Any
-    """Of all numbers, for each cell."""
+    """The expected share of all numbers, for each cell."""
     is_possible: Any
-    """Whether each number is one that the law can give."""
+    """Whether each number is one that the distribution can produce."""
 
 
 def cells_of_fractions(values: Any, law: Callable[[Any], Any], coarse: float) -> Cells:
-    """32 cells with equal shares; for formats with enough precision the tails are divided
-    further."""
+    """32 cells with equal shares. For formats with enough precision, the cells at both ends are
+    divided further."""
     shares_below = law(values)
     tails = []
-    # Coarse numbers do not reach into the tails.
+    # In a coarse format, no number lies that far out in the tails.
     if coarse < 1e-6:
         tails = [2.0**-k for k in range(13, 5, -1)]
     upper_tails = [1 - share for share in reversed(tails)]
@@ -241,7 +243,7 @@ def cells_of_whole_numbers(values: Any, law: List[float]) -> Cells:
     cells = values.clamp(0, last_cell).long()
     share_of_others = max(0.0, 1 - sum(law))
     shares = torch.tensor([*law, share_of_others], dtype=torch.float64)
-    # What is left of a sum that is 1 is its roundoff.
+    # If the shares add up to 1, the remainder is only roundoff.
     shares[shares < 1e-9] = 0.0
     is_whole = (values >= 0) & (values == values.round())
     has_share = shares[cells] > 0
@@ -249,8 +251,8 @@ def cells_of_whole_numbers(values: Any, law: List[float]) -> Cells:
 
 
 def counts_keep_to_law(label: str, drawn: Any, law: Law) -> Iterator[Part]:
-    """Compare how many numbers fall into each cell with the distribution, and check that all
-    numbers are possible."""
+    """Check that the count in each cell agrees with the distribution, and that all numbers are
+    possible."""
     values, coarse = drawn.double(), 0.0
     if drawn.is_floating_point():
         coarse = torch.finfo(drawn.dtype).eps
@@ -261,29 +263,30 @@ def counts_keep_to_law(label: str, drawn: Any, law: Law) -> Iterator[Part]:
     all_possible = bool(is_possible.all())
     yield holds(f"{label}, ends", all_possible, "a number outside of the allowed range")
     counts = torch.bincount(cells, minlength=len(shares)).double()
-    # The root of a count is spread alike whatever its size (Anscombe).
+    # The square root of a count has nearly the same variance for all counts (Anscombe).
     root = (shares * len(values) + 0.375).sqrt()
-    # Rounding moves some numbers into the next cell.
+    # Rounding moves some numbers into the neighboring cell.
     coarseness = 8 * coarse * root
     if callable(law):
-        # A sampler may start from uniform numbers of the same format, of which there are about
-        # 1 / coarse: so large a share of all numbers may fall into one cell. torch 2.11 on a CPU
-        # draws 0.5 % zeros for `randn` in bfloat16, and 25 % too many in the cell beside zero.
+        # A sampler may start from uniform numbers of the same format. There are about 1 / coarse of
+        # those, so a share of up to `coarse` may land in one cell. torch 2.11 on a CPU draws 0.5 %
+        # zeros for `randn` in bfloat16, and 25 % too many numbers in the cell next to zero.
         coarseness = torch.maximum(coarseness, coarse * len(values) / (2 * root))
     allowed = SIGMAS / 2 + coarseness
     yield agree(f"{label}, counts", (counts + 0.375).sqrt(), root, allowed)
 
 
 BITS_OF_PART = 100
-"""The length of a compared part, in random bits: two equal parts come by chance once in 2^100."""
+"""The length of a compared part, in random bits. Two parts are equal by chance once in 2^100."""
 HASH_FACTORS = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
-"""Odd numbers without a pattern: multiplied by them, each bit of a number changes higher bits."""
+"""Odd numbers without a pattern. Multiplying by one of them makes each bit of a number change
+higher bits."""
 
 
 def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
     """Check that no part of two draws occurs twice, at any position in either draw."""
-    # The more often neighbours are equal, the fewer random bits a number has, and the longer a part
-    # must be.
+    # The more often neighboring numbers are equal, the fewer random bits a number has, and the
+    # longer a part must be.
     is_like_next = first[1:] == first[:-1]
     share_of_equal = float(is_like_next.double().mean())
     share_of_equal = min(max(share_of_equal, 2.0**-17), 0.99)
@@ -298,14 +301,15 @@ def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
 
 
 def marks_of_parts(drawn: Any, doublings: int) -> Any:
-    """For each position, a hash of the 2^doublings numbers that start there."""
-    # The bits of each number, read as a whole number.
+    """A hash for each position, computed from the 2^doublings numbers that start there."""
+    # Read the bits of each number as a whole number.
     marks = drawn.double().view(torch.int64)
     for factor in HASH_FACTORS[:2]:
         marks = marks * factor
         marks = marks ^ (marks >> 31)
     for doubling in range(doublings):
-        # The hash of twice as many numbers, from that of the first half and that of the second.
+        # The hash of twice as many numbers is computed from the hashes of the first and the second
+        # half.
         length = 2**doubling
         factor = HASH_FACTORS[2] + 2 * doubling
         marks = marks[:-length] * factor + marks[length:]
@@ -316,12 +320,12 @@ def marks_of_parts(drawn: Any, doublings: int) -> Any:
 
 PERMUTATION_LENGTHS = (1023, 70001)
 MOST_UNMOVED = 18
-"""The most numbers that a permutation may leave in place: 1 on average, more than 18 once in
-10^17."""
+"""The most numbers that a permutation may leave in place. On average it leaves 1; more than 18
+occur once in 10^17."""
 
 
 def permutations_are_mixed(device: str) -> Iterator[Part]:
-    """Check that permutations contain each number once, and leave hardly any in place."""
+    """Check that permutations contain each number once, and leave few of them in place."""
     for count in PERMUTATION_LENGTHS:
         drawn = torch.randperm(count, device=device).cpu()
         next_drawn = torch.randperm(count, device=device).cpu()
@@ -332,7 +336,7 @@ def permutations_are_mixed(device: str) -> Iterator[Part]:
         again = torch.randperm(count, device=device, generator=generator)
         yield same(f"randperm {count}, the same seed", again, first)
         in_order = torch.arange(count)
-        # As many numbers as there are, drawn without replacement, are a permutation, too.
+        # Drawing all numbers without replacement also gives a permutation.
         weights = torch.ones(count, device=device)
         sampled_order = torch.multinomial(weights, count).cpu()
         for permutation in (drawn, sampled_order):

@@ -1,5 +1,5 @@
-"""The device's memory: test patterns over most of the free memory, and what happens when it runs
-out."""
+"""Checks of the device's memory: test patterns over most of the free memory, and what happens when
+it runs out."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ MIB = 2**20
 CPU_BYTES = 128 * MIB
 CHUNK_BYTES = {"cpu": 64 * MIB, "cuda": 256 * MIB}
 TESTED_SHARE = 0.8
-"""The part of a GPU's free memory that is tested."""
+"""The share of a GPU's free memory that is tested."""
 TESTED_SHARE_UNIFIED = 0.25
-"""The same for a GPU that shares the host's memory."""
+"""The tested share for a GPU that shares the host's memory."""
 MOST_TAKEN_BY_OTHERS = 0.1
-"""If other programs take more of a GPU's memory than this part, less is tested."""
+"""If other programs take more than this share of a GPU's memory, less of it is tested."""
 TESTED_SHARE_BESIDE_OTHERS = 0.1
-"""So small a part that memory which those programs ask for during the test is still free."""
+"""The tested share when other programs use the GPU, so small that they can still allocate memory
+during the test."""
 WORD_BYTES = 8
 """Memory is written and compared in words of 64 bits."""
 TAKEN = "other programs use the memory: `nvidia-smi` shows which"
@@ -43,7 +44,7 @@ def memory(device: str) -> Outcome:
     word_count = sum(block.numel() for block in tested_blocks)
     tested = f"{word_count * WORD_BYTES / GIB:.2f} GiB"
     fault = next(faults(tested_blocks), "")
-    # The checks that follow need the memory.
+    # Free the memory for the checks that follow.
     tested_blocks.clear()
     if device != "cpu":
         torch.cuda.empty_cache()
@@ -57,23 +58,24 @@ class Amount(NamedTuple):
 
     byte_count: int
     reason: str
-    """Why so much, in words."""
+    """Why this amount is tested, in words."""
 
 
 def amount(device: str) -> Amount:
-    """How much of a device's memory to test: less if the GPU shares the host's memory or other
-    programs use it."""
+    """How much of a device's memory to test: less if the GPU shares the host's memory, or if other
+    programs use the GPU."""
     if device == "cpu":
         byte_count = min(CPU_BYTES, available_bytes() // 4)
         return Amount(byte_count, "a part of the host's memory")
     free, total = memory_info(device)
     if is_unified(device):
-        # The host's own limit may be lower than what the driver tells.
+        # The host's limit (for example of a cgroup) may be lower than what the driver reports.
         free = min(free, available_bytes())
         share = TESTED_SHARE_UNIFIED
         return Amount(int(free * share), f"{share:.0%} of what is free, shared with the host")
     taken_by_others = total - free - torch.cuda.memory_reserved(device)
-    # On a small GPU that part is little: up to a GiB is not taken for the work of others.
+    # A tenth of a small GPU's memory is little, so only more than one GiB counts as use by other
+    # programs.
     if taken_by_others > max(MOST_TAKEN_BY_OTHERS * total, GIB):
         share = TESTED_SHARE_BESIDE_OTHERS
         return Amount(int(free * share), f"{share:.0%} of what is free, others work on this GPU")
@@ -102,7 +104,7 @@ def is_unified(device: str) -> bool:
 def blocks(device: str, byte_count: int) -> List[Any]:
     """Blocks of 64-bit words of `byte_count` bytes in total, or as many as could be allocated."""
     on_gpu = kind(device) == "cuda"
-    # In eighths at most, so that a pattern and its comparison find room in what is left out.
+    # Allocate in eighths at most, so that the rest has room for a pattern and its comparison.
     most_bytes = byte_count // 8 if on_gpu else byte_count
     block_bytes = max(WORD_BYTES, min(CHUNK_BYTES[kind(device)], most_bytes))
     words = block_bytes // WORD_BYTES
@@ -111,27 +113,28 @@ def blocks(device: str, byte_count: int) -> List[Any]:
         try:
             allocated.append(torch.empty(words, dtype=torch.int64, device=device))
         except RuntimeError as problem:
-            # Somebody else may have taken the memory: what could be had is tested.
+            # Another program may have taken the memory meanwhile, so test what could be allocated.
             if "memory" not in str(problem):
                 raise
             break
-    # Two blocks less: the patterns are made and compared in memory of the same device.
+    # Give two blocks back, because the patterns are made and compared in the same device's memory.
     if on_gpu and len(allocated) > 3:
         return allocated[:-2]
     return allocated
 
 
 PATTERNS = ("addresses", "0101...", "scattered", "walking ones")
-"""Each word its own address finds lines that are mixed up; inverted, each turns every bit."""
+"""Writing its own address to each word shows mixed-up address lines; inverting the words flips
+every bit."""
 STRIPES = 0x5555555555555555
 SCATTER = 0x1E3779B97F4A7C15
-"""Odd, with as many ones as zeros: multiplied by it, counted numbers look like chance."""
+"""An odd number with as many ones as zeros. Counting numbers multiplied by it look random."""
 
 
 def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
-    """The words of a test pattern for a block; the same each time they are computed."""
+    """The words of a block's test pattern; always the same for the same arguments."""
     places = torch.arange(block.numel(), dtype=torch.int64, device=block.device)
-    # Above the addresses within any block, so that no two blocks have the same words.
+    # Start above the addresses within any block, so that no two blocks contain the same words.
     block_address = block_number << 40
     if pattern == "addresses":
         return places.mul_(WORD_BYTES).add_(block_address)
@@ -147,8 +150,8 @@ def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
 def faults(tested_blocks: List[Any]) -> Iterator[str]:
     """A description of the first wrong word in each block, for every pattern and direction.
 
-    All blocks are written before the first is read, so that no cache answers for the memory. Then
-    each word is read and turned, upwards and downwards (moving inversions).
+    All blocks are written before the first one is read, so that no cache hides the memory. Then
+    each word is read and inverted, upwards and then downwards (moving inversions).
     """
     upwards = list(enumerate(tested_blocks))
     downwards = upwards[::-1]
@@ -158,7 +161,7 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
         for order in (upwards, downwards):
             for number, block in order:
                 written = pattern_words(block, pattern, number)
-                # On the way back every bit is inverted.
+                # On the way back, every bit is inverted.
                 if order is downwards:
                     written.bitwise_not_()
                 yield from first_wrong_word(block, written)
@@ -166,13 +169,13 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
 
 
 def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
-    """Describes the first word of a block that differs from what was written, with the bits that
-    flipped; nothing if all are equal."""
+    """Describes the first word of a block that differs from what was written, and which bits
+    flipped; returns nothing if all words are equal."""
     # Compare the whole block first, because it is nearly always right.
     if torch.equal(block, written):
         return
     index = int((block != written).nonzero()[0])
-    # As unsigned numbers.
+    # Show both as unsigned numbers.
     all_bits = 2**64 - 1
     written_word = int(written[index]) & all_bits
     read_word = int(block[index]) & all_bits
@@ -185,7 +188,7 @@ def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
 
 
 FAR_TOO_MUCH = 2**58
-"""Bytes; no machine has them, so every allocator must say no."""
+"""A number of bytes that no machine has, so every allocator must refuse it."""
 REFUSALS = ("out of memory", "can't allocate memory", "not enough memory", "Cannot allocate")
 
 
@@ -193,8 +196,7 @@ def out_of_memory(device: str) -> Outcome:
     """Check that requesting too much memory raises an error, and that the device still computes
     afterwards.
 
-    It catches drivers that give the host's memory instead, so that a training becomes slow without
-    a word.
+    It catches drivers that silently use the host's memory instead, which makes training slow.
     """
     if device == "cpu":
         return overdrawn(device, FAR_TOO_MUCH)
@@ -202,7 +204,7 @@ def out_of_memory(device: str) -> Outcome:
     free, total = memory_info(device)
     if driver_refuses(device):
         return overdrawn(device, total)
-    # Limited, because Windows would give the host's memory instead of saying no.
+    # Limit the share, because Windows would give out host memory instead of refusing.
     free += int(torch.cuda.memory_reserved(device))
     torch.cuda.set_per_process_memory_fraction(min(0.5, free / total), device)
     try:
@@ -213,9 +215,9 @@ def out_of_memory(device: str) -> Outcome:
 
 def driver_refuses(device: str) -> bool:
     """Whether the driver refuses requests beyond the GPU's memory. On Windows and WSL, and on GPUs
-    that share the host's memory, it gives host memory instead."""
+    that share the host's memory, the driver gives out host memory instead."""
     is_linux = sys.platform.startswith("linux")
-    # Below WSL the driver is that of Windows.
+    # In WSL, the GPU uses the Windows driver.
     is_wsl = "microsoft" in platform.release().lower()
     if not is_linux or is_wsl:
         return False
@@ -223,7 +225,7 @@ def driver_refuses(device: str) -> bool:
 
 
 def overdrawn(device: str, byte_count: int) -> Outcome:
-    """The outcome of requesting so many bytes, and of a product computed afterwards."""
+    """The outcome of requesting this many bytes and then computing a product."""
     is_refused = False
     try:
         block = torch.empty(byte_count, dtype=torch.uint8, device=device)
@@ -233,7 +235,7 @@ def overdrawn(device: str, byte_count: int) -> Outcome:
         answer = str(problem).split("\n")[0]
         names_memory = any(words in answer for words in REFUSALS)
         is_refused = isinstance(problem, MemoryError) or names_memory
-    # Whole numbers, so that every bit of their product is known.
+    # Use whole numbers, so that every bit of their product is known.
     a = numbers(torch, 64, 64, salt=1).round()
     b = numbers(torch, 64, 64, salt=2).round()
     product = a.to(device) @ b.to(device)

@@ -1,5 +1,5 @@
-"""Matrix products of whole numbers in every format, and the rounding of formats; every bit of the
-result is known."""
+"""Checks of matrix products of whole numbers in every format, and of the formats' rounding; every
+bit of the result is known."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..judging.tolerance import Part, judged, same, source
 from ..values import OTHER_ACCELERATORS, SKIPPED, Outcome, kind
 
 Shape = Tuple[int, int, int]
-"""Rows, inner length, columns."""
+"""Rows, inner length and columns of a product."""
 ONES = 24
-"""How many numbers of a column of the right factor are not 0, at most."""
+"""The most numbers other than 0 in a column of the right factor."""
 GREATEST: Dict[str, Tuple[int, int]] = {
     "float64": (2**20, 2**10),
     "ieee": (2**15, 2**4),
@@ -27,15 +27,15 @@ GREATEST: Dict[str, Tuple[int, int]] = {
     "bfloat16": (2**2, 2),
     "float8_e4m3fn": (2**2, 2),
 }
-"""Format, or precision of float32 -> the greatest number of the left and of the right factor.
-Each number is exact in its format, and in float32 also in the precision that it may be rounded to.
-Each sum of up to ONES products is exact in the format of the result."""
+"""Number format, or precision of float32 -> the largest number of the left and of the right factor.
+Each number is exact in its format and, for float32, also in the precision that it may be rounded
+to. Each sum of up to ONES products is exact in the result's format."""
 SHAPES: Tuple[Shape, ...] = (
     *((256, 256, 256), (129, 257, 65), (2048, 33, 7), (8, 4096, 8), (1, 511, 129)),
     *((4097, 1023, 65), (63, 1025, 4095), (33, 131072, 31), (70001, 33, 9)),
 )
 LARGEST = {"cuda": (4096, 4096, 4096)}
-"""Kind of device -> the largest product, which is tested in addition to SHAPES."""
+"""Kind of device -> the largest product, tested in addition to SHAPES."""
 LARGEST_ELSEWHERE = (2048, 2048, 2048)
 """The largest product on other devices: Intel's and Apple's GPUs may have little memory."""
 Product = Callable[[Any, Any], Any]
@@ -44,11 +44,12 @@ Product = Callable[[Any, Any], Any]
 def matmul(device: str) -> Outcome:
     """Check one 1000 x 1000 float32 product at every element.
 
-    It catches a device that computes wrong numbers at all, in the shortest time.
+    It finds out in the shortest time whether a device computes wrong numbers.
     """
     outcome = products_of_format("float32", device, ((1000, 1000, 1000),))
     words = "1000 x 1000 float32 product of whole numbers: every element is exact"
-    # This is one product, so the report names its size and not the count of comparisons.
+    # This check computes one product, so the report gives its size instead of a count of
+    # comparisons.
     detail = outcome.detail.replace("1 comparisons with whole numbers, every element", words)
     return outcome._replace(detail=detail)
 
@@ -56,13 +57,13 @@ def matmul(device: str) -> Outcome:
 def float32_modes(device: str) -> Outcome:
     """Check each setting of `torch.set_float32_matmul_precision`.
 
-    It catches a setting that rounds more than it permits, or that stays in force when the finest
-    one is set again.
+    It catches a setting that rounds more than it permits, or that is still in force after `highest`
+    is set again.
     """
     user_mode = torch.get_float32_matmul_precision()
     parts: List[Part] = []
     try:
-        # `highest` again at the end, in case a coarser setting stays in force by mistake.
+        # Test `highest` again at the end, in case a coarser setting stays in force by mistake.
         for mode in ("highest", "high", "medium", "highest"):
             torch.set_float32_matmul_precision(mode)
             for part in multiplied(device, "float32", SHAPES[:2]):
@@ -75,19 +76,19 @@ def float32_modes(device: str) -> Outcome:
 def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
     """Check products of whole numbers in a format, and how bfloat16 and float16 round.
 
-    It catches a kernel that is wrong for some shape, for example at the end of a tile, and a unit
-    that rounds in another way than its format says.
+    It catches a kernel that is wrong for some shapes, for example at the end of a tile, and a unit
+    that does not round as its format requires.
     """
     if not shapes:
         shapes = SHAPES
-        # Other formats than float32 take a CPU up to thirty times as long.
+        # In formats other than float32, a CPU takes up to thirty times as long.
         is_slow = kind(device) == "cpu" and name != "float32"
         if not is_slow:
             largest = LARGEST.get(kind(device), LARGEST_ELSEWHERE)
             shapes = (*SHAPES, largest)
     try:
         parts = list(multiplied(device, name, shapes))
-        # If a format has few enough numbers, each of them is read and written.
+        # If a format has few enough numbers, read and write each of them.
         if name in CODED:
             parts += codes_are_exact(device, name)
     # Apple's backend raises TypeError for a format that it lacks.
@@ -120,22 +121,23 @@ WRONG_ELSEWHERE = (
     "the device computes wrong numbers: run the check again, then try another release of torch or "
     "an update of the system, which brings the driver"
 )
-"""The hint for Intel's and Apple's GPUs, which have neither Xid nor NVIDIA's variables."""
+"""The hint for Intel's and Apple's GPUs, because Xid errors and NVIDIA's variables do not exist
+there."""
 
 
 def lacks(device: str, name: str, problem: BaseException) -> bool:
-    """Whether an error only says that this device cannot multiply in the format `name`.
+    """Whether an error only means that this device cannot multiply in the format `name`.
 
-    If it can, any other refusal (see `refuses`) is a failure of the check.
+    If the device can multiply in it, any other refusal (see `refuses`) is a failure of the check.
     """
-    # Backends of Intel and Apple lack formats, and have several messages for it.
+    # The backends of Intel and Apple lack some formats, and report that in several ways.
     if kind(device) in OTHER_ACCELERATORS:
         return refuses(problem)
-    # A GPU without bfloat16 units emulates the format or refuses it.
+    # A GPU without bfloat16 units either emulates the format or refuses it.
     if name == "bfloat16" and not has_bfloat16(torch, device):
         return refuses(problem)
-    # torch's message for a format that this build of it has no kernel for, such as float16 on the
-    # CPU in old releases.
+    # torch's message for a format that this build has no kernel for, such as float16 on the CPU in
+    # old releases.
     return "not implemented for" in str(problem)
 
 
@@ -144,12 +146,12 @@ def multiplied(
 ) -> Iterator[Part]:
     """Check every row of the products by its sum with weights (Freivalds' algorithm).
 
-    (A @ B) @ w must equal A @ (B @ w). All are whole numbers, so that a single wrong element among
+    (A @ B) @ w must equal A @ (B @ w). All numbers are whole, so even a single wrong element among
     16 million shows.
     """
     dtype = getattr(torch, name)
     format_name = name
-    # In float32 the user's setting decides to which format the factors are rounded.
+    # For float32, the user's setting decides to which format the factors are rounded.
     if name == "float32":
         format_name = read_precision(torch, device).name
     for shape in shapes:
@@ -169,12 +171,12 @@ class ProductFactors(NamedTuple):
     left: Any
     right: Any
     weights: Any
-    """One for each column of the product."""
+    """One weight for each column of the product."""
 
 
 def draw_factors(shape: Shape, format_name: str) -> ProductFactors:
-    """Factors whose product is exact in a format: at most ONES numbers other than zero in each
-    column of the right one."""
+    """Draws factors whose product is exact in a format: each column of the right one has at most
+    ONES numbers other than zero."""
     rows, inner, columns = shape
     greatest_left, greatest_right = GREATEST[format_name]
     generator = source(torch, inner)
@@ -192,30 +194,30 @@ def draw_factors(shape: Shape, format_name: str) -> ProductFactors:
 
 
 def weighed(x: Any, weights: Any) -> Any:
-    """The product of each row with the weights, in float64."""
+    """The product of each row with the weights, computed in float64."""
     sums = []
-    # In parts, so that never the whole matrix is in float64.
+    # Work in parts, so that the whole matrix is never in float64 at once.
     for rows in x.split(256):
         sums.append((rows.double() * weights).sum(1))
     return torch.cat(sums)
 
 
 CODED = {"bfloat16": (8, 7), "float16": (5, 10), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
-"""Format -> its bits of exponent and of fraction (for 8 bits: OCP 8-bit floating point
+"""Number format -> its exponent bits and fraction bits (for 8 bits: OCP 8-bit floating point
 specification, revision 1.0)."""
 FLOAT8_FROM = (8, 9)
-"""The first compute capability that multiplies 8-bit floating point."""
+"""The first compute capability that can multiply 8-bit floating point numbers."""
 
 
 class CodedNumbers(NamedTuple):
-    """The numbers of a format from 0 on, each with its bit pattern without the sign."""
+    """The numbers of a format from 0 upwards, each with its bit pattern without the sign."""
 
     codes: Any
     numbers: Any
 
 
 def numbers_of_format(name: str) -> CodedNumbers:
-    """The numbers of a format by its definition: those that float32 holds as normal numbers."""
+    """All numbers of a format, by its definition, that float32 represents as normal numbers."""
     exponent_bits, fraction_bits = CODED[name]
     leading_one = 2**fraction_bits
     bias = 2 ** (exponent_bits - 1) - 1
@@ -223,7 +225,7 @@ def numbers_of_format(name: str) -> CodedNumbers:
     codes = torch.arange(code_count)
     exponents = codes >> fraction_bits
     fractions = codes % leading_one
-    # A number with an exponent has a leading one, a subnormal number has not.
+    # A number with an exponent has a leading one; a subnormal number does not.
     with_leading_one = fractions + leading_one
     digits = torch.where(exponents > 0, with_leading_one, fractions)
     powers = exponents.clamp(min=1) - bias - fraction_bits
@@ -242,7 +244,7 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     code_format = torch.uint8 if "float8" in name else torch.int16
     read = codes.to(code_format).to(device).view(dtype)
     yield same(f"{name} read", read.double(), exact)
-    # Of two neighbours one has an even code: midpoints must be rounded to that one.
+    # Of two neighbors, one has an even code; a midpoint must be rounded to that one.
     next_numbers = exact.roll(-1)
     even_numbers = torch.where(codes % 2 == 0, exact, next_numbers)[1:-1]
     middles = (exact[2:] + exact[1:-1]) / 2
@@ -253,16 +255,16 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     ):
         both_signs = torch.cat([numbers, -numbers])
         expected_of_both = torch.cat([expected, -expected])
-        # float32 holds each number exactly; the device rounds it to the format.
+        # float32 represents each number exactly, and the device rounds it to the format.
         rounded = both_signs.float().to(device).to(dtype)
         yield same(f"{name} {label}", rounded.double(), expected_of_both)
 
 
 def float8(device: str) -> Outcome:
-    """Check both 8-bit formats: each number is read and written as defined, and products are exact
-    if the hardware supports them.
+    """Check that both 8-bit formats read and write each number as defined and, if the hardware
+    supports them, that products are exact.
 
-    It catches conversions that round or saturate in another way.
+    It catches conversions that round or saturate wrongly.
     """
     if not hasattr(torch, "float8_e4m3fn"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
@@ -276,7 +278,7 @@ def float8(device: str) -> Outcome:
             "only reading, writing and rounding were tested: AMD's GPUs multiply other 8-bit "
             "formats (fnuz) or none",
         )
-    # A CPU multiplies no 8-bit formats at all.
+    # A CPU cannot multiply 8-bit formats.
     capability = capability_of(torch, device)
     if capability is None or capability < FLOAT8_FROM:
         return judged(
@@ -295,12 +297,12 @@ def float8(device: str) -> Outcome:
 
 
 def scaled_product(left: Any, right: Any) -> Any:
-    """The product by `torch._scaled_mm` with scales of 1, with the right factor stored
+    """The product computed by `torch._scaled_mm` with scales of 1, with the right factor stored
     column-major."""
     scale = torch.ones((), device=left.device)
     by_columns = right.t().contiguous().t()
     product = torch._scaled_mm(
         left, by_columns, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
     )
-    # An older torch also returns the greatest number of the product.
+    # An older torch also returns the largest number of the product.
     return product[0] if isinstance(product, tuple) else product

@@ -1,5 +1,5 @@
-"""Parts of a training program besides arithmetic: torch.compile, the data loader and checkpoint
-files."""
+"""Checks of what a training program needs besides arithmetic: torch.compile, the data loader and
+checkpoint files."""
 
 from __future__ import annotations
 
@@ -40,22 +40,23 @@ CANNOT: Dict[str, Tuple[str, str]] = {
     "not supported on Python|Dynamo is not supported": OTHER_PYTHON,
     "Windows not yet supported": ("this torch compiles nothing on Windows", "a newer torch"),
 }
-"""Words of an error -> why compiling cannot be tried here, and what would change that."""
+"""A part of the error message -> why compiling cannot be tested here, and what would change that.
+"""
 
 
 def compiled(device: str) -> Outcome:
     """Check that `torch.compile` builds a kernel that gives the same results and gradients as the
     uncompiled code.
 
-    It catches a compiler that is missing or too old, and fused kernels that are wrong.
+    It catches a compiler that is missing or too old, and fused kernels that compute wrong results.
     """
     if not hasattr(torch, "compile"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no torch.compile")
-    # On a GPU, Triton compiles.
+    # On a GPU, Triton compiles the code, so look for a C++ compiler only on a CPU.
     if device == "cpu" and not has_compiler():
         hint = INSTALL_MSVC if os.name == "nt" else INSTALL_COMPILER
         return Outcome(SKIPPED, NO_COMPILER, hint=hint)
-    # The compilers raise many types of errors.
+    # The compilers raise many types of errors, so catch them all.
     try:
         return judged(list(fused_block(device)), "the same uncompiled")
     except Exception as problem:
@@ -79,7 +80,7 @@ def uncompiled(problem: BaseException) -> Outcome:
         if re.search(words, message):
             return Outcome(SKIPPED, reason, hint=hint)
     headers = os.path.join(sysconfig.get_path("include"), "Python.h")
-    # If Python's headers are missing, the compiler that Triton calls says so on the terminal only,
+    # If Python's headers are missing, the compiler that Triton runs says so only on the terminal,
     # not in the exception.
     if "non-zero exit status" in message and not os.path.isfile(headers):
         reason, hint = NO_HEADERS
@@ -88,14 +89,13 @@ def uncompiled(problem: BaseException) -> Outcome:
 
 
 CAUSE = re.compile(r"\berror: |Error: |cannot find |No such file|not found|undefined reference")
-"""Matches the line of a compiler's or linker's message that says what is wrong."""
+"""Matches the line of a compiler's or linker's message that names the cause."""
 LONGEST = 300
-"""The greatest length of an error in the report, in characters."""
+"""The greatest length of an error message in the report, in characters."""
 
 
 def with_cause(problem: BaseException) -> str:
-    """The first line of an error, followed by the first later line that names the cause, if there
-    is one.
+    """The first line of an error and, if a later line names the cause, that line.
 
     >>> with_cause(RuntimeError("C++ error\\n\\nOutput:\\nx.cpp:3: fatal error: omp.h: none"))
     'RuntimeError: C++ error: x.cpp:3: fatal error: omp.h: none'
@@ -110,7 +110,7 @@ def with_cause(problem: BaseException) -> str:
 
 
 FUSED_ERROR = 2.0**-15
-"""The relative error allowed: a multiple of the roundoff of a sum of 300 terms."""
+"""The allowed relative error: a multiple of the roundoff of a sum of 300 terms."""
 
 
 def fused_block(device: str) -> Iterator[Part]:
@@ -125,7 +125,7 @@ def fused_block(device: str) -> Iterator[Part]:
         return weighted_sum + residual
 
     def with_gradients(run: Any, inputs: List[Any]) -> List[Any]:
-        # New leaves, so that the gradients of each run are separate.
+        # Make new leaf tensors, so that the gradients of each run are separate.
         leaves = [x.detach().requires_grad_() for x in inputs]
         outputs = run(*leaves)
         gradients = torch.autograd.grad(outputs.sum(), leaves)
@@ -134,7 +134,7 @@ def fused_block(device: str) -> Iterator[Part]:
     def compiled_graphs() -> int:
         return int(counters["stats"]["unique_graphs"])
 
-    # A kernel from an earlier check would not be compiled again.
+    # torch would reuse a kernel from an earlier check instead of compiling it again.
     torch._dynamo.reset()
     graphs_before = compiled_graphs()
     inputs = [numbers(torch, 300, 70, salt=120), numbers(torch, 70, salt=120)]
@@ -142,7 +142,8 @@ def fused_block(device: str) -> Iterator[Part]:
     compiled_block = torch.compile(block, dynamic=False)
     tensors = with_gradients(compiled_block, [x.to(device) for x in inputs])
     for computed, exact in zip(tensors, exact_tensors):
-        # Numbers near zero are sums of greater ones, so they have the error of the usual size.
+        # Numbers near zero are sums of larger ones, so their error is as large as that of a typical
+        # number.
         usual_size = exact.square().mean().sqrt()
         size = exact.abs() + usual_size
         yield agree("fused", computed, exact, FUSED_ERROR * size)
@@ -152,13 +153,13 @@ def fused_block(device: str) -> Iterator[Part]:
 
 BATCH = 32
 ITEMS = 1003
-"""The items of the dataset: no multiple of BATCH, so that the last batch is not full."""
+"""The size of the dataset. It is not a multiple of BATCH, so the last batch is not full."""
 WORKERS = 2
-"""The loader's worker processes."""
+"""How many worker processes the loader has."""
 
 
 class Rows:
-    """A dataset in which each item holds its number, and random numbers drawn by the worker that
+    """A dataset in which each item contains its number, and random numbers drawn by the worker that
     loads it."""
 
     def __len__(self) -> int:
@@ -178,14 +179,14 @@ class Epoch(NamedTuple):
 
 
 def dataloader(device: str) -> Outcome:
-    """Check that a DataLoader with workers returns every item once, whole and in order.
+    """Check that a DataLoader with workers returns every item exactly once, complete and in order.
 
-    It catches workers that are killed for lack of shared memory, that draw the same random numbers
-    as their neighbours or as an epoch before, and a seed that does not repeat them.
+    It catches workers that are killed for lack of shared memory, workers that draw the same random
+    numbers as another worker or as in the epoch before, and a seed that does not reproduce them.
     """
     from torch.utils.data import DataLoader
 
-    # Each loader gets a new generator with the same seed.
+    # Give each loader a new generator with the same seed.
     def loader(shuffle: bool) -> Any:
         return DataLoader(
             Rows(),
@@ -208,7 +209,7 @@ def dataloader(device: str) -> Outcome:
     first = epoch_of(first_batches)
     second = epoch_of(second_batches)
     repeated = epoch_of(again)
-    # Moved to the device batch by batch, as in a training.
+    # Move the data to the device batch by batch, as training does.
     on_device = torch.cat([rows.to(device, non_blocking=True) for rows, _ in first_batches])
     order = first.rows[:, 0].argsort()
     all_rows = torch.arange(8 * ITEMS).view(ITEMS, 8)
@@ -233,8 +234,8 @@ def epoch_of(batches: List[Any]) -> Epoch:
 
 
 def unloaded(problem: BaseException) -> Outcome:
-    """The failed outcome for an error of the data loader, with a hint that depends on whether
-    shared memory ran out."""
+    """The failed outcome for a data loader's error; the hint depends on whether shared memory ran
+    out."""
     message = str(problem)
     lacks_shared_memory = ("shared memory", "Bus error", "No space left")
     if any(words in message for words in lacks_shared_memory):
@@ -246,14 +247,15 @@ def unloaded(problem: BaseException) -> Outcome:
 
 FORMATS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 LARGE = 5_000_011
-"""The elements of the large tensor, about 40 MB."""
+"""The number of elements of the large tensor, about 40 MB."""
 
 
 def save_and_load(device: str) -> Outcome:
-    """Check that tensors saved from the device load again bit for bit, on the host and on the
+    """Check that tensors saved from the device load again bit for bit, both to the host and to the
     device.
 
-    It catches formats, views and large tensors that lose bits on their way through a file.
+    It catches formats, views and large tensors that change when they are written to a file and read
+    again.
     """
     state = state_to_save(device)
     parts: List[Part] = []
@@ -261,7 +263,7 @@ def save_and_load(device: str) -> Outcome:
     try:
         path = os.path.join(folder, "state.pt")
         torch.save({"state": state, "step": 17}, path)
-        # If the device is the CPU, the two are the same.
+        # If the device is the CPU, both targets are the same.
         for target in dict.fromkeys(("cpu", device)):
             loaded = torch.load(path, map_location=target, weights_only=True)
             has_all = set(loaded["state"]) == set(state) and loaded["step"] == 17
@@ -276,8 +278,8 @@ def save_and_load(device: str) -> Outcome:
 
 
 def state_to_save(device: str) -> Dict[str, Any]:
-    """Tensors on a device to save: each format as a whole and as views that share its memory, and a
-    large one."""
+    """Tensors on a device to save: for each format a whole tensor and views that share its memory,
+    and one large tensor."""
     values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
     state = {}
     for name in FORMATS:

@@ -1,8 +1,9 @@
-"""The ration: a selection of questions about kernels that changes with each seed, compared with
-float64 on the CPU.
+"""Checks the results of kernels against float64 on the CPU, with a selection of questions that
+changes with each seed.
 
-`standard` asks each entry a few questions, other ones with each seed, until its seconds are over;
-`census` asks all.
+An entry is an operator or optimizer with sample inputs, and a question is one call of it. The
+selection is called the ration: `standard` asks each entry a few questions until its time is over,
+different ones for each seed; `census` asks all questions.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ from ..values import (
 )
 
 MOST_WRONG_ANSWERS = 12
-"""A check ends after so many wrong answers, because more would say nothing new."""
+"""A check ends after this many wrong answers, because more would add no information."""
 SHARES = {0: 1, 1: 5, 2: 10, 3: 20, 4: 20}
-"""How rare an entry is -> into how many shares such entries are divided. Each seed begins with
-another share, so that within 20 consecutive seeds each entry is among the first.
+"""An entry's rarity -> the number of shares that entries of this rarity are divided into. Each seed
+begins with another share, so that in 20 consecutive seeds each entry is among the first ones.
 
-A CPU has time for all shares. A GPU has time for about the first share of each rarity: an H100
-asked 900 questions in 34 s, because the first use of a kernel takes long."""
+A CPU has time for all shares. A GPU has time for about the first share of each rarity, because the
+first use of a kernel takes long: an H100 asked 900 questions in 34 s.
+"""
 RARE = 3
-"""Entries that do not say how rare they are."""
+"""The rarity of entries that do not state one."""
 
 
 class EntrySource(NamedTuple):
@@ -51,15 +53,16 @@ class EntrySource(NamedTuple):
 
     load: Callable[[Any], Dict[str, Any]]
     turns: int
-    """Questions to an entry in `standard`."""
+    """How many questions each entry gets in `standard`."""
     seconds: Dict[str, float]
-    """Kind of device -> the seconds of `standard`, at most."""
+    """Kind of device -> the most seconds that the check takes in `standard`."""
     census: int
-    """Questions to an entry in `census`: each length with each kind of numbers."""
+    """How many questions each entry gets in `census`, enough to combine each length with each kind
+    of numbers."""
 
 
 def load_operators(torch: Any) -> Dict[str, Any]:
-    """The entries written here, and those of torch's operator database."""
+    """The entries written for gpusetup, and those of torch's operator database."""
     database = loading.load(torch)
     return {**own(torch), **entries.entries(database)}
 
@@ -84,19 +87,19 @@ SOURCES = {
         census=24,
     ),
 }
-"""The seconds make `standard` end after about a minute and a half. What comes before takes 20 to
-30 s on a CPU. It took 55 s on an H100 with 16 cores, 12 of them for processes that are now spared;
-so a GPU gets fewer. Each seed begins with other entries (`SHARES`)."""
+"""With these seconds `standard` takes about a minute and a half in total. The checks before it take
+20 to 30 s on a CPU. They took 55 s on an H100 with 16 cores, 12 of them for processes that are no
+longer started, so a GPU gets fewer seconds here. Each seed begins with other entries (`SHARES`)."""
 
 
 @functools.lru_cache(maxsize=None)
 def known_to(torch: Any, name: str) -> Dict[str, Any]:
-    """The entries for this torch, loaded once per process. Raises NoDatabase."""
+    """The entries that this torch has, loaded once per process. Raises NoDatabase."""
     return SOURCES[name].load(torch)
 
 
 class EntryTurn(NamedTuple):
-    """One question of a check: an entry and the number of the call."""
+    """One question of a check: an entry, and the number of the call to it."""
 
     entry: Any
     turn: int
@@ -108,13 +111,14 @@ class EntryTurn(NamedTuple):
 
 
 def ration(name: str, device: str) -> Outcome:
-    """Check that each question's answer agrees with float64 on the CPU.
+    """Check that the answer to each question agrees with float64 on the CPU.
 
-    It catches kernels that are wrong in some length, layout, format or option.
+    It catches kernels that are wrong for some length, layout, format or option.
     """
     import torch
 
-    # A wrong sample would call a sound machine wrong.
+    # In older releases some samples of torch's database are wrong, which would make a healthy
+    # machine fail.
     if release(torch) < SINCE:
         return Outcome(SKIPPED, "some samples of this torch's database are wrong themselves")
     try:
@@ -123,7 +127,7 @@ def ration(name: str, device: str) -> Outcome:
         return Outcome(SKIPPED, f"torch's own database of {name} cannot be loaded: {problem}")
     answers = Answers(name, SOURCES[name].seconds[kind(device)], len(all_entries))
     with exact_products(torch):
-        # Time or faults may end the check before the last question.
+        # The check may run out of time, or find enough faults, before the last question.
         for question in chosen(name, all_entries):
             if answers.is_over():
                 break
@@ -137,18 +141,18 @@ def ration(name: str, device: str) -> Outcome:
 
 
 def chosen(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
-    """The questions to ask: those of the level, or the one that the user named with `--only`.
+    """The questions to ask: the level's questions, or the one that the user named with `--only`.
     Raises WrongQuestion if there is no such question."""
     wanted_question = ""
     for text in asked().only:
         check, _, question_name = text.partition("/")
-        # Another check of the same run may have a question, too.
+        # `--only` may also name a question of another check in the same run.
         if check == name:
             wanted_question = question_name
     if not wanted_question:
         return questions_of_level(name, all_entries)
     entry, _, turn = wanted_question.rpartition("/")
-    # The database of another torch has other entries.
+    # The database of another torch version has other entries.
     if entry not in all_entries or not turn.isdigit():
         hint = "as ENTRY/NUMBER, in the words of a failure's hint"
         problem = f"{wanted_question!r} names no question of {name} with this torch"
@@ -169,10 +173,10 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
         return
     for visit in range(max(visits.values(), default=0)):
         for entry in entries_in_order:
-            # Programs use it less often than others.
+            # This entry needs fewer visits, because programs use it less often.
             if visit >= visits[entry.name]:
                 continue
-            # A seed goes on with the turn at which the seed before it ended.
+            # Each seed continues with the turn after the last one of the previous seed.
             visits_before = seed * visits[entry.name] + visit
             first_turn = visits_before * source.turns
             for turn in range(first_turn, first_turn + source.turns):
@@ -180,10 +184,10 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
 
 
 def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
-    """The names of all entries in the order to ask: a share of each rarity in turn, common ones
-    first."""
-    # The order of the database itself is by subject: mixed, so that a run that ends early has met
-    # each subject.
+    """The names of all entries in the order in which to ask them: one share of each rarity in turn,
+    common entries first."""
+    # The database is ordered by subject. Shuffle it, so that a run that ends early has covered
+    # every subject.
     names = sorted(all_entries)
     random.Random(name).shuffle(names)
     by_rarity: Dict[int, List[str]] = {rarity: [] for rarity in SHARES}
@@ -193,7 +197,7 @@ def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
     order: List[str] = []
     for visit in range(max(SHARES.values())):
         for rarity, share_count in SHARES.items():
-            # All shares of this rarity have had their turn.
+            # Every share of this rarity is already in the order.
             if visit >= share_count:
                 continue
             share = (seed + visit) % share_count
@@ -211,21 +215,21 @@ class Answers:
     def __init__(self, check: str, seconds: float, entry_count: int = 0) -> None:
         self.check, self.seconds = check, seconds
         self.entry_count = entry_count
-        """How many entries there are."""
+        """The number of entries."""
         self.entries_asked: Set[str] = set()
         self.parts: List[Part] = []
-        """All wrong comparisons, and the right one that is nearest to its limit."""
+        """All wrong comparisons, and the correct one that is nearest to its limit."""
         self.wrong_count = 0
-        """How many comparisons are wrong."""
+        """The number of wrong comparisons."""
         self.tried = 0
-        """How many questions were asked and answered."""
+        """The number of questions that were asked and answered."""
         self.not_asked = 0
-        """How many questions have no answer on this device."""
+        """The number of questions that this device cannot answer."""
         self.began = time.monotonic()
         self.computed_before = time.thread_time()
 
     def spent(self) -> float:
-        """Seconds of CPU time used, or a third of the seconds passed if that is more."""
+        """Seconds of CPU time used or, if greater, a third of the elapsed time."""
         passed = time.monotonic() - self.began
         computed = time.thread_time() - self.computed_before
         return max(computed, passed / 3)
@@ -240,11 +244,11 @@ class Answers:
     def ask(self, torch: Any, device: str, question: EntryTurn) -> None:
         """Compare the answer to one question with the exact one. Raises errors after which the GPU
         cannot be used."""
-        # If the process dies, the parent says in which question.
+        # If the process dies, the parent names this question.
         working_on(question.name)
         operator_question: Optional[OperatorQuestion] = None
         parts: List[Part] = []
-        # Whatever a kernel raises is its answer.
+        # If a kernel raises an error, the error counts as its answer.
         try:
             operator_question = question.entry.question(torch, device, asked().seed, question.turn)
             # The entry has no sample for this device.
@@ -261,13 +265,13 @@ class Answers:
         self.tried += 1
         self.entries_asked.add(question.entry.name)
         for part in parts:
-            # A label begins with what the user repeats the question by.
+            # The label begins with the name that `--only` needs to repeat the question.
             label = f"{question.name} ({operator_question.dtype}) {part.label}"
             self._keep(part._replace(label=label.strip()))
 
     def _keep(self, part: Part) -> None:
-        """Keep the comparison if it is wrong, or if it is nearer to its limit than all right
-        ones."""
+        """Keep the comparison if it is wrong, or if it is nearer to its limit than every other
+        correct one."""
         all_parts = [*self.parts, part]
         wrong_parts = [part for part in all_parts if not part.is_right]
         right_parts = [part for part in all_parts if part.is_right]
@@ -278,10 +282,10 @@ class Answers:
             self.parts = [*wrong_parts, nearest]
 
     def ended(self, device: str, name: str, problem: Exception) -> Outcome:
-        """The failed outcome after an error that the process cannot survive: it names the question,
-        and the next check gets a new process."""
+        """The failed outcome after an error that the process cannot survive. It names the question;
+        the next check gets a new process."""
         detail = f"{name} ended the process on the GPU: {first_line(problem)}"
-        # It may have died in the first question.
+        # The process may have failed at the first question.
         if self.tried:
             detail += f" (after {self.questions()})"
         return Outcome(FAILED, detail, hint=again(self.check, device, name), spent=True)
@@ -292,7 +296,7 @@ class Answers:
         if self.entry_count:
             entry_count = f"{len(self.entries_asked)} of {self.entry_count} "
         words = f"{self.tried} questions to {entry_count}{self.check} with seed {asked().seed}"
-        # Left out of the count, because nothing was compared.
+        # Nothing was compared for these questions, so they are counted separately.
         if self.not_asked:
             words += f", {self.not_asked} without an answer here"
         return words
@@ -305,14 +309,14 @@ class Answers:
         if not self.wrong_count:
             detail = f"{self.questions()}, against float64 on the CPU"
             return judged(self.parts, "")._replace(detail=detail)
-        # Wrong comparisons come first; a label begins with the question's name.
+        # Put wrong comparisons first; each label begins with the question's name.
         name, *_ = self.parts[0].label.split(" ")
         outcome = judged(self.parts, "", again(self.check, device, name))
         return outcome._replace(detail=f"{outcome.detail} ({self.questions()})")
 
 
 def again(check: str, device: str, name: str) -> str:
-    """The hint that says how to repeat one question."""
+    """The hint for repeating one question."""
     return (
         f"again: `--level {asked().level} --device {device} --seed {asked().seed}"
         f" --only {check}/{name}`; if it fails again, try another build or card"
@@ -326,7 +330,7 @@ UNKNOWN_FORM = (
     "expected Tensor as element",
     "Expected a value of type 'Tensor' for argument",
 )
-"""What torch says of a call that it does not know."""
+"""Parts of torch's messages about a call that it does not know."""
 
 
 def has_no_answer(problem: Exception) -> bool:
@@ -338,14 +342,14 @@ def has_no_answer(problem: Exception) -> bool:
 
 
 def not_in_this_torch(problem: Exception) -> bool:
-    """Whether the error says that this torch does not have an operator, or a form of it.
+    """Whether the error says that this torch lacks an operator, or lacks one of its forms.
 
     >>> not_in_this_torch(AttributeError("module 'torch.special' has no attribute 'airy_ai'"))
     True
     """
     if isinstance(problem, (NotImplementedError, AttributeError)):
         return True
-    # torch refuses arguments by one of these two.
+    # torch raises one of these two errors for arguments that it does not know.
     if not isinstance(problem, (TypeError, RuntimeError)):
         return False
     message = str(problem)

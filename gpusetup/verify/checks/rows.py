@@ -1,5 +1,5 @@
-"""The table of checks in running order: for one device, for several, under load, and the ration.
-Checks of what only GPUs have run on `cuda` only."""
+"""The table of checks in running order: for one device, for several devices, under load, and the
+ration. Checks of features that only GPUs have run on `cuda` only."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from ..values import OTHER_ACCELERATORS, Check
 
 BOTH, GPU = ("cuda", "cpu"), ("cuda",)
 EVERY = (*BOTH, *OTHER_ACCELERATORS)
-"""Also Intel's and Apple's GPUs: what needs neither CUDA's own calls nor float64 on the device."""
+"""The value of `on` for checks that need neither CUDA's own calls nor float64 on the device, so
+that they also run on Intel's and Apple's GPUs."""
 OF_HOST = ("host:auto", "host:cuda", "host:xpu", "host:mps")
-"""What runs once before any GPU is tested."""
+"""The value of `on` for checks that run once, before any GPU is tested."""
 AGAIN = (
     "run the check again; if it fails again, look for Xid and ECC in `dmesg`, and try another build"
 )
@@ -21,7 +22,7 @@ SLOW = "look at power limit, temperature and other jobs: `gpusetup monitor`"
 
 
 def of(name: str, run: str, proves: str, means: str, **fields: Any) -> Check:
-    """A table row for a check that computes on a device, with the usual defaults."""
+    """A table row, with the usual defaults, for a check that computes on a device."""
     usual_fields = {"on": BOTH, "needs": ("properties", "arch"), "then": AGAIN}
     all_fields = {**usual_fields, **fields}
     return Check(name, f"checks.{run}", proves=proves, means=means, **all_fields)
@@ -268,8 +269,9 @@ PROGRAMS: Tuple[Check, ...] = (
         scratch=True,
         on=EVERY,
     ),
-    # Last of these, next to the ration, which wants the same variable: on a GPU each change of
-    # variables costs a new process, with `import torch` and a context (4 s on an H100's host).
+    # This check comes last, next to the ration, because both need the same variable. On a GPU each
+    # change of variables costs a new process, with `import torch` and a context (4 s on an H100's
+    # host).
     of(
         "determinism",
         "training:determinism",
@@ -283,10 +285,10 @@ PROGRAMS: Tuple[Check, ...] = (
 
 RANKS_ONLY = ("ranks:cuda", "ranks:cpu")
 TOGETHER_SECONDS = 100.0
-"""No check among ranks may take longer: waiting for the others, its calls and the time after which
-one collective is given up are shorter together."""
+"""The limit of a check among ranks. It is longer than the time to wait for the others, to make the
+calls, and to give up on one collective, taken together."""
 MEETING_SECONDS = 300.0
-"""A cold file system, a slow start, and the first connections count in."""
+"""Long enough for a cold file system, a slow start, and the first connections."""
 NETWORK_STEP = "`NCCL_DEBUG=INFO` (gloo: `TORCH_DISTRIBUTED_DEBUG=DETAIL`) says where it waits"
 
 
@@ -318,7 +320,7 @@ DISTRIBUTED: Tuple[Check, ...] = (
         then="`nvidia-smi topo -p2p r` shows the links; NCCL_P2P_DISABLE=1 avoids a bad link",
     ),
 )
-"""Rows of one process with several GPUs."""
+"""Checks in which one process uses several GPUs."""
 
 RANKS: Tuple[Check, ...] = (
     among_ranks(
@@ -353,7 +355,7 @@ RANKS: Tuple[Check, ...] = (
         module="training",
     ),
 )
-"""Rows that run in addition, at any level, where torchrun or srun started several ranks."""
+"""Checks that run in addition, at any level, if torchrun or srun started several ranks."""
 
 STRESS: Tuple[Check, ...] = (
     Check(
@@ -398,5 +400,5 @@ RATION: Tuple[Check, ...] = (
         "training would take wrong steps",
     ),
 )
-"""Loading torch's database changes its process (`database/loading.py` undoes what is known of
-that). So these run last, in the process of `determinism`."""
+"""Loading torch's database changes its process (`database/loading.py` undoes the changes that we
+know of). So these checks run last, in the process of `determinism`."""

@@ -1,4 +1,4 @@
-"""How fast a device multiplies and copies, and how many times as fast as the CPU it is."""
+"""Measures how fast a device multiplies and copies, and how much faster than the CPU it is."""
 
 from __future__ import annotations
 
@@ -14,44 +14,45 @@ from ..values import FAILED, PASSED, Outcome, figure, kind
 
 ROUNDS = 7
 SLOWEST_COPY = 0.2
-"""GB/s below which something is wrong: PCIe 1.0 by one lane carries 0.25; a core of 2005 copies
-2 in memory."""
+"""A device that copies slower than this, in GB/s, is faulty: one lane of PCIe 1.0 carries 0.25, and
+a CPU core of 2005 copies 2 in memory."""
 SLOWEST_PRODUCTS = {"cpu": 0.001, "cuda": 0.05}
-"""TFLOP/s in float32 below which something is wrong: a twentieth of a core with SSE at 2.5 GHz (20
-GFLOP/s); a fifth of the smallest GPU that torch supports (Jetson Nano, 0.24 by its data sheet)."""
+"""A device that multiplies slower than this, in TFLOP/s in float32, is faulty. For the CPU: a
+twentieth of a core with SSE at 2.5 GHz (20 GFLOP/s). For GPUs: a fifth of the smallest GPU that
+torch supports (Jetson Nano, 0.24 by its data sheet)."""
 PRODUCT_SIZES = {"cpu": 768, "cuda": 4096}
-"""Kind of device -> the side of the square product that is measured."""
+"""Kind of device -> the size of the square matrices that are multiplied."""
 LONG_ENOUGH_SECONDS = 0.02
-"""The length of a round on a GPU. A single product would be too short: it takes less time than
-starting it and waiting for it, and less than the clock takes to rise from idle."""
+"""The length of a round on a GPU. A single product is too short: it takes less time than launching
+it and waiting for it, and less than the clock needs to rise from idle."""
 MOST_TIMES = 1000
 CPU_SIZES = (4096, 2048, 1024)
-"""Sides of the products that a CPU may be measured with: the GPU's first, so that both do the same
-work; smaller ones where that would take too long (two old cores need 3 s for one of 4096)."""
+"""Matrix sizes for measuring a CPU. The first one is the GPU's, so that both do the same work;
+smaller ones are used if that takes too long (two old cores need 3 s for a product of size 4096)."""
 CPU_PRODUCT_SECONDS = 1.0
 """How long one product on the CPU may take; five are computed."""
 
 
 def speed(device: str) -> Outcome:
-    """Measure float32 products per second; a GPU that is throttled or busy is slow."""
+    """Measure float32 products per second; a GPU that is throttled or busy is too slow."""
     return _speed(device, "float32", "speed")
 
 
 def speed_half(device: str) -> Outcome:
-    """Measure float16 products per second; a GPU that does not use its tensor cores is slow."""
+    """Measure float16 products per second; a GPU that does not use its tensor cores is too slow."""
     return _speed(device, "float16", "speed-half")
 
 
 def _speed(device: str, name: str, check: str) -> Outcome:
     size = PRODUCT_SIZES[kind(device)]
     rate = product_rate(device, name)
-    # A slower device is at fault.
+    # If a device is slower than this, something is wrong with it.
     lowest_rate = least_rate(device, check)
     return rated(f"{size} x {size} products in {name}", rate, (lowest_rate, "TFLOP/s"))
 
 
 def product_rate(device: str, name: str) -> float:
-    """The speed in TFLOP/s of square matrix products in a number format."""
+    """The speed of square matrix products in a number format, in TFLOP/s."""
     size = PRODUCT_SIZES[kind(device)]
     dtype = getattr(torch, name)
     a = numbers(torch, size, size, salt=111).to(dtype).to(device)
@@ -66,26 +67,26 @@ def product_rate(device: str, name: str) -> float:
 
 
 class CpuRate(NamedTuple):
-    """The CPU's speed in float32 products, with the size and the number of threads."""
+    """The CPU's speed at float32 products, with the matrix size and the number of threads."""
 
     tflops: float
     size: int
-    """The side of the product that was measured."""
+    """The size of the matrices that were multiplied."""
     threads: int
 
 
 def speed_over_cpu(device: str) -> Outcome:
-    """Measure how many times as fast as this machine's CPU the GPU multiplies.
+    """Measure how many times faster the GPU multiplies than this machine's CPU.
 
-    The CPU computes in float32 in both comparisons: training on a CPU does, while a GPU trains in
-    float16 or bfloat16 with mixed precision. A GPU is not judged by it: a slow GPU beside many
-    cores is no fault.
+    The CPU computes in float32 in both comparisons, because that is how it trains, while a GPU
+    trains in float16 or bfloat16 with mixed precision. The check does not fail for a small ratio: a
+    slow GPU next to many CPU cores is not a fault.
     """
     cpu = cpu_rate()
     single = product_rate(device, "float32")
     half = product_rate(device, "float16")
     size = PRODUCT_SIZES[kind(device)]
-    # The CPU may have been measured with smaller products.
+    # The CPU may have been measured with a smaller product.
     at_size = "" if cpu.size == size else f" at {cpu.size}"
     times_in_half = figure(half / cpu.tflops)
     detail = (
@@ -100,11 +101,11 @@ def speed_over_cpu(device: str) -> Outcome:
 @functools.lru_cache(maxsize=None)
 def cpu_rate() -> CpuRate:
     """The CPU's speed, measured once for all GPUs of the machine."""
-    # A slow CPU is measured with a small product.
+    # Measure a slow CPU with a smaller product.
     smallest = CPU_SIZES[-1]
     seconds = seconds_of_cpu_product(smallest, times=2)
     for size in CPU_SIZES:
-        # A product of n x n takes n cubed multiplications.
+        # A product of two n x n matrices takes n cubed multiplications.
         expected = seconds * (size / smallest) ** 3
         if size == smallest or expected <= CPU_PRODUCT_SECONDS:
             seconds = seconds_of_cpu_product(size, times=3)
@@ -123,15 +124,15 @@ def seconds_of_cpu_product(size: int, times: int) -> float:
         torch.mm(a, b, out=product)
         seconds = time.perf_counter() - began
         fastest = min(fastest, seconds)
-    # A clock that does not advance must not divide by zero.
+    # Avoid a division by zero if the clock does not advance.
     return max(fastest, 1e-9)
 
 
 def least_rate(device: str, check: str) -> float:
-    """The rate below which the device fails a check: the higher of the lowest for any device of its
-    kind and, if one is known, that for its GPU model.
+    """The rate below which the device fails a check: the minimum for its kind of device or, if
+    known and higher, the minimum for its GPU model.
 
-    In GB/s for the check `copy-within`, otherwise in TFLOP/s.
+    The unit is GB/s for the check `copy-within`, otherwise TFLOP/s.
     """
     lowest_of_all = SLOWEST_COPY if check == "copy-within" else SLOWEST_PRODUCTS[kind(device)]
     if kind(device) != "cuda":
@@ -143,8 +144,8 @@ def least_rate(device: str, check: str) -> float:
 
 
 def measured(device: str, run: Callable[[], Any], work: float) -> float:
-    """Units of work per second in the best of ROUNDS rounds; `work` is the work of one call of
-    `run`."""
+    """Units of work per second in the best of ROUNDS rounds; `work` is the number of units that one
+    call of `run` does."""
     on_gpu = kind(device) == "cuda"
 
     def seconds_of(times: int) -> float:
@@ -153,13 +154,13 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
         began = time.perf_counter()
         for _ in range(times):
             run()
-        # A GPU computes while the host goes on.
+        # A GPU computes while the host continues, so wait for it.
         if on_gpu:
             torch.cuda.synchronize(device)
-        # A clock that does not advance must not divide by zero.
+        # Avoid a division by zero if the clock does not advance.
         return max(time.perf_counter() - began, 1e-9)
 
-    # The first call loads the kernel.
+    # Do not measure the first call, which loads the kernel.
     run()
     seconds_once = min(seconds_of(1) for _ in range(3))
     times = 1
@@ -170,9 +171,8 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
 
 
 def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
-    """Passed if the rate reaches the lowest acceptable one, given as (rate, unit); otherwise
-    failed."""
-    # At the lowest rate itself the device still passes.
+    """Passed if the rate reaches the minimum, given as (rate, unit); otherwise failed."""
+    # A device exactly at the minimum still passes.
     lowest_rate, _ = lowest
     if rate >= lowest_rate:
         return Outcome(PASSED, detail, rate, *lowest)

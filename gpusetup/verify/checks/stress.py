@@ -1,5 +1,5 @@
-"""Sustained load on one device: products and memory are compared bit for bit, with speed and clocks
-over time."""
+"""Checks one device under sustained load: compares products and memory bit for bit, and watches
+speed and clocks over time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, asked, kind
 
 SIZES = {"cpu": 1024, "cuda": 8192}
-"""Edges of the product."""
+"""Kind of device -> the size of the square matrices."""
 MEMORY_SHARE = 0.25
-"""The share of the free memory for the pattern and its copy."""
+"""The share of the free memory that the pattern and its copy use."""
 MOST_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 WINDOW_SECONDS = 60.0
-"""The first and the last minute are compared; of a shorter run, the first and last third."""
+"""The length of the first and the last window, whose speeds are compared. In a shorter run, each is
+a third of the run."""
 KEPT_SHARE = 0.9
-"""The share of its first rate that a GPU must keep. A CPU shares its time with other programs, so
-its rate is only reported."""
+"""A GPU fails if its speed falls below this share of its first speed. A CPU shares its time with
+other programs, so its speed is only reported."""
 KEPT_SHARE_UNDER_CAP = 0.7
-"""The same for a laptop's GPU, or if only the power limit lowers the clock: warm silicon draws more
-power, so the clock falls within the same limit (inferred: an H100 at its 700 W kept 1.005 of its
-first rate for 26 s)."""
+"""The share for a laptop's GPU, or if only the power limit lowers the clock: warm silicon draws
+more power, so the clock falls within the same power limit (inferred: an H100 at its 700 W kept
+1.005 of its first rate for 26 s)."""
 POWER_CAP = "sw_power_cap"
 """The throttle reason of a GPU that has reached its power limit."""
 LAPTOP_NAMES = re.compile(r"Laptop|Max-Q|Mobile")
@@ -37,33 +38,33 @@ SETTLE_SECONDS = 2.0
 
 
 class Load(NamedTuple):
-    """What happened in a run of load."""
+    """What happened during a run under load."""
 
     products: int = 0
     wrong_products: int = 0
     copies: int = 0
     wrong_bytes: int = 0
     rates: Tuple[Tuple[float, float], ...] = ()
-    """(seconds since the start, TFLOPS) of each second or so."""
+    """(seconds since the start, TFLOPS), about once per second."""
     watched: Dict[str, Any] = {}
-    """What `nvidia-smi` said (`summed`); empty without it."""
+    """What `nvidia-smi` reported (`summed`); empty without nvidia-smi."""
 
 
 class Least(NamedTuple):
     """The speed and steadiness that a device must reach."""
 
     kept: Optional[float] = None
-    """The share of its first rate; None for a CPU."""
+    """The share of its first speed that it must keep; None for a CPU."""
     tflops: float = 0.0
 
 
 def load(device: str) -> Outcome:
-    """Load the device for as long as the user asked, and judge the results.
+    """Load the device for as long as the user requested, and judge the results.
 
-    It catches products or memory that go wrong as the device gets hot, a clock that falls, new ECC
-    errors, and a GPU that falls off the bus.
+    It catches products or memory that become wrong as the device gets hot, a clock that falls, new
+    ECC errors, and a GPU that falls off the bus.
     """
-    # `nvidia-smi` knows nothing of a CPU.
+    # `nvidia-smi` reports nothing about a CPU.
     if kind(device) != "cuda":
         done = loaded(device, asked().seconds, time.monotonic)
         return judged(done, Least())
@@ -74,14 +75,14 @@ def load(device: str) -> Outcome:
             done = loaded(device, asked().seconds, time.monotonic)
         except RuntimeError as problem:
             error = problem
-            # The driver tells a moment later that the GPU was lost.
+            # The driver reports a lost GPU a moment later.
             time.sleep(SETTLE_SECONDS)
     done = done._replace(watched=readings)
     if error is None:
         name = torch.cuda.get_device_name(device)
         limit = least_of(name, readings)
         return judged(done, limit)
-    # An error of the program, and none of the device.
+    # The GPU was not lost, so this is the program's own error.
     if not readings.get("lost"):
         raise error
     problems = [*faults(done, Least()), first_line(error)]
@@ -89,19 +90,19 @@ def load(device: str) -> Outcome:
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
-    """Compute products and copies in turn until the time is over, and compare each with the
-    first."""
+    """Compute products and copies in turn until the time is over, and compare each with the first
+    one."""
     product = square_product(device)
     first_product = product.multiply()
     wrong_bytes_of_copy = memory_pattern(device)
     products = wrong_products = wrong_bytes = products_of_window = 0
     rates: List[Tuple[float, float]] = []
-    # In six windows at least, so that there is a first and a last rate to compare.
+    # Measure in at least six windows, so that there is a first and a last rate to compare.
     window_seconds = min(1.0, seconds / 6)
     began = window_began = clock()
     while window_began - began < seconds or not rates:
         is_same = torch.equal(product.multiply(), first_product)
-        # Every bit counts: the same kernel with the same numbers gives the same.
+        # The same kernel with the same numbers gives the same result, so every bit must match.
         wrong_products += 0 if is_same else 1
         products += 1
         products_of_window += 1
@@ -112,7 +113,7 @@ def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
         tflops = product.operations * products_of_window / passed / 1e12
         rates.append((now - began, tflops))
         wrong_bytes += wrong_bytes_of_copy(len(rates))
-        # The time of the copy is not part of the products' rate.
+        # Leave the time of the copy out of the products' rate.
         window_began, products_of_window = clock(), 0
     return Load(products, wrong_products, len(rates), wrong_bytes, tuple(rates))
 
@@ -122,11 +123,12 @@ class SquareProduct(NamedTuple):
 
     multiply: Callable[[], Any]
     operations: float
-    """Floating-point operations of one product."""
+    """The floating-point operations of one product."""
 
 
 def square_product(device: str) -> SquareProduct:
-    """A product in float16 on a GPU, to load its tensor cores, and in float32 on a CPU."""
+    """A product that loads the device: in float16 on a GPU, to use its tensor cores, and in float32
+    on a CPU."""
     size = SIZES[kind(device)]
     dtype = torch.float16 if kind(device) == "cuda" else torch.float32
     a = numbers(torch, size, size, salt=1).to(device, dtype)
@@ -140,15 +142,15 @@ def square_product(device: str) -> SquareProduct:
 
 
 def memory_pattern(device: str) -> Callable[[int], int]:
-    """Returns a function that writes a pattern (another one for each turn), copies it, and returns
-    how many bytes of the copy differ."""
+    """Returns a function that writes a pattern (a different one for each turn), copies it, and
+    returns how many bytes of the copy differ."""
     most_bytes = MOST_BYTES[kind(device)]
-    # Enough that on a CPU MEMORY_SHARE of it is not below `most_bytes`.
+    # For a CPU, assume enough free memory that its MEMORY_SHARE is `most_bytes`.
     free_bytes = most_bytes * 4
     if kind(device) == "cuda":
         free_bytes, _ = torch.cuda.mem_get_info(device)
-    # 8 bytes for a number of the pattern and 8 for its copy. While the two are compared, the
-    # positions and a product exist too: at most twice as much memory.
+    # Each number of the pattern takes 8 bytes, and its copy another 8. While the two are compared,
+    # the positions and a product exist too, so at most twice as much memory is used.
     elements = int(min(free_bytes * MEMORY_SHARE, most_bytes) // 16)
     places = torch.arange(elements, dtype=torch.int64, device=device)
 
@@ -165,9 +167,9 @@ def memory_pattern(device: str) -> Callable[[int], int]:
 
 
 def least_of(name: str, readings: Dict[str, Any]) -> Least:
-    """What a GPU model must reach, depending on what the driver reported to hold its clocks down.
+    """What a GPU model must reach, depending on the driver's reasons for lower clocks.
 
-    If that is unknown, it may have been the power limit.
+    If the reasons are unknown, assume that the power limit may be one of them.
     """
     reasons = readings.get("reasons", (POWER_CAP,))
     only_power_limit = reasons == (POWER_CAP,)
@@ -179,20 +181,20 @@ def least_of(name: str, readings: Dict[str, Any]) -> Least:
 
 
 def judged(done: Load, limit: Least) -> Outcome:
-    """The outcome of a run of load; the worst fault is named first."""
+    """The outcome of a run under load, with the worst fault first."""
     kept, tflops = window_rates(done.rates)
     facts = [
         f"{done.products} products and {done.copies} copies compared",
         f"{tflops:.3g} TFLOPS",
     ]
-    # Without `nvidia-smi` the report tells the rates alone.
+    # Without `nvidia-smi` the report shows only the rates.
     hottest = done.watched.get("hottest")
     if hottest is not None:
         facts.append(f"{hottest} C at most")
     if done.watched.get("reasons"):
         facts.append(f"clocks held by {', '.join(done.watched['reasons'])}")
     detail = ", ".join(facts)
-    # The gravest fault comes first.
+    # Put the worst fault first.
     for fault in faults(done, limit):
         return Outcome(FAILED, f"{fault}; {detail}", kept, limit.kept, KEPT)
     return Outcome(PASSED, detail, kept, limit.kept, KEPT)
@@ -220,26 +222,26 @@ class WindowRates(NamedTuple):
     """The speed at the end of a run, and its share of the speed at the start."""
 
     kept: float
-    """The last rate as a share of the first one."""
+    """The last rate as a share of the first rate."""
     tflops: float
-    """The last rate."""
+    """The rate at the end, in TFLOPS."""
 
 
 def window_rates(rates: Tuple[Tuple[float, float], ...]) -> WindowRates:
-    """The mean rate of the last window, in TFLOPS and as a share of the first window's.
+    """The mean rate of the last window, in TFLOPS and as a share of the first window's rate.
 
     >>> window_rates(((1.0, 4.0), (2.0, 4.0), (3.0, 2.0)))
     WindowRates(kept=0.5, tflops=2.0)
     """
-    # A run that a lost GPU ended has no rates, and fails by that alone.
+    # There are no rates if the GPU was lost at once; then the run fails for that reason alone.
     if not rates:
         return WindowRates(1.0, float("inf"))
     duration, last_rate = rates[-1]
-    # A run of an hour compares its first and last minute.
+    # Even a run of an hour compares only its first and last minute.
     window = min(WINDOW_SECONDS, duration / 3)
     first_rates = [rate for second, rate in rates if second <= window]
     last_rates = [rate for second, rate in rates if second > duration - window]
-    # A product may take longer than a window.
+    # A window may be empty, because a product can take longer than a window.
     if not first_rates:
         first_rates = [rates[0][1]]
     if not last_rates:

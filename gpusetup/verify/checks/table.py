@@ -1,5 +1,5 @@
-"""The table of checks: what each level runs, on which device and in which order, with functions to
-select from it."""
+"""The table of checks: which ones each level runs, on which device and in which order, with
+functions to select from it."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
 def chosen_rows(
     checks: Tuple[Check, ...], only: Tuple[str, ...], skip: Tuple[str, ...]
 ) -> Tuple[Check, ...]:
-    """The checks named in `only` with those they need (all if it is empty), without those named in
-    `skip`.
+    """The checks named in `only` and the checks that they need, or all checks if `only` is empty;
+    those named in `skip` are left out.
 
     >>> [check.name for check in chosen_rows(QUICK, ("matmul",), ("amp",))]
     ['import', 'gpu', 'properties', 'arch', 'matmul']
     """
     chosen_names = {check_name(text) for text in only}
-    # What a check needs may itself need something.
+    # A check may need a check that needs further checks.
     to_do = list(chosen_names)
     while to_do:
         needed_names = set(named(to_do.pop()).needs)
@@ -80,7 +80,7 @@ def chosen_rows(
 
 
 def check_name(text: str) -> str:
-    """The name of the check in a value of `--only`, which may also name a single question.
+    """The name of the check in a value of `--only`, which may also name a single question of it.
 
     >>> check_name("operators/addmm/7")
     'operators'
@@ -93,7 +93,7 @@ def named_rows(names: Tuple[str, ...]) -> None:
     all_names = {check.name for check in every()}
     for name in names:
         if check_name(name) not in all_names:
-            # The user sees which names there are.
+            # The hint lists the names that exist.
             names_in_words = ", ".join(sorted(all_names))
             hint = f"one of {names_in_words}"
             raise WrongQuestion(f"There is no check {name!r}", hint)
@@ -122,7 +122,7 @@ def level_for(only: Tuple[str, ...]) -> str:
     levels_by_name = []
     for text in only:
         levels = levels_with(check_name(text))
-        # A check that no level has (one of the ranks) runs at every level.
+        # A check that is in no level (a check among ranks) runs at every level.
         if levels:
             levels_by_name.append(levels)
     for level in LEVELS:
@@ -153,7 +153,7 @@ def named(name: str) -> Check:
 
 def every() -> Iterator[Check]:
     """Every check once, in the order of the levels."""
-    # A check that several levels have comes once.
+    # Several levels may contain the same check.
     rows: Dict[str, Check] = {}
     for level_rows in (*LEVELS.values(), RANKS, COMPANIONS):
         for check in level_rows:
@@ -162,10 +162,10 @@ def every() -> Iterator[Check]:
 
 
 def function_of(check: Check) -> Callable[[str], Outcome]:
-    """The function of a check; imports its module."""
-    # The module is loaded here, so that only the child loads torch.
+    """The function of a check. Imports its module."""
+    # Import the module only now, so that only the child loads torch.
     module, _, name = check.run.partition(":")
-    # The folder may stand by itself, under any name.
+    # The folder may have been copied elsewhere, under any package name.
     room = (__package__ or "").rpartition(".")[0]
     loaded_module = importlib.import_module(f"{room}.{module}")
     function: Callable[[str], Outcome] = getattr(loaded_module, name)

@@ -1,5 +1,5 @@
-"""Small trainings: mixed precision, a GradScaler with overflows, a language model, and
-reproducibility."""
+"""Checks that train small models: mixed precision, a GradScaler with overflows, a language model,
+and reproducibility."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from ..judging.tolerance import Part, agree, holds, judged, numbers, same, sourc
 from ..values import PASSED, SKIPPED, Outcome, asked, kind
 
 STEPS = 12
-"""Steps of the mixed-precision training."""
+"""How many steps the mixed-precision training takes."""
 RATE = 1.0
 """The learning rate of `Descent`."""
 LOSS_LEFT = 0.5
-"""The share of the first loss that may be left after STEPS. A sound training leaves a quarter."""
+"""The loss after STEPS, as a share of the first loss, must not exceed this. It is a quarter on a
+healthy device."""
 FIRST_SCALE = 2.0**10
-"""Large enough to be a test of scaling, small enough that nothing overflows in float16 here."""
+"""The initial scale: large enough to test scaling, and small enough that nothing overflows in
+float16 here."""
 
 
 class Descent:
     """Plain gradient descent with the interface that a GradScaler expects of an optimizer.
 
-    Not `torch.optim.SGD`: to construct one imports torch's compiler, which takes as long as torch.
+    We do not use `torch.optim.SGD`, because constructing it imports torch's compiler, which takes
+    as long as importing torch.
     """
 
     def __init__(self, parameters: List[Any]) -> None:
@@ -35,27 +38,27 @@ class Descent:
         self.param_groups = [group]
 
     def step(self) -> None:
-        """Move each parameter against its gradient."""
+        """Subtract the gradient times the learning rate from each parameter."""
         group = self.param_groups[0]
         for parameter in group["params"]:
             parameter.data.add_(parameter.grad, alpha=-RATE)
 
 
 class Training(NamedTuple):
-    """The losses of a mixed-precision training, and the format it multiplied in."""
+    """The losses of a mixed-precision training run, and the number format of its products."""
 
     losses: List[float]
     product_format: str
-    """The format in which autocast really multiplied."""
+    """The number format in which autocast really multiplied."""
 
 
 def trained(device: str, low: Any, scaler: Any) -> Training:
-    """Train a network of two layers under autocast, with a GradScaler or None.
+    """Train a two-layer network under autocast, with a GradScaler or None.
 
-    The net and its inputs are the same on every device.
+    The network and its inputs are the same on every device.
     """
     torch.manual_seed(asked().seed)
-    # Drawn on the CPU, so that every device trains with the same numbers.
+    # Draw them on the CPU, so that every device trains with the same numbers.
     inputs = torch.randn(128, 32)
     targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
@@ -65,7 +68,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
     losses = []
     for _ in range(STEPS):
         for parameter in parameters:
-            # Without this the gradients of all steps would add up.
+            # Clear the gradients, which would otherwise add up over all steps.
             parameter.grad = None
         with torch.autocast(device_type=kind(device), dtype=low):
             outputs = net(inputs)
@@ -82,8 +85,8 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
 
 
 def scaler_of(device: str, scale: float) -> Any:
-    """A GradScaler with this initial scale: `torch.amp.GradScaler` since torch 2.3, before that
-    `torch.cuda.amp.GradScaler`."""
+    """A GradScaler with this initial scale: `torch.amp.GradScaler` from torch 2.3 on, and
+    `torch.cuda.amp.GradScaler` before."""
     options = {"init_scale": scale, "growth_interval": 8}
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(kind(device), **options)
@@ -91,7 +94,7 @@ def scaler_of(device: str, scale: float) -> Any:
 
 
 def formats_of_autocast(device: str) -> List[Any]:
-    """The formats that mixed precision usually uses on this kind of device."""
+    """The number formats that mixed precision usually uses on this kind of device."""
     if kind(device) == "mps":
         return [torch.float16]
     formats = [torch.float16] if kind(device) == "cuda" else []
@@ -104,14 +107,14 @@ def amp(device: str) -> Outcome:
     """Train a few steps in mixed precision: in bfloat16 if the device has it, and on GPUs in
     float16 with a GradScaler.
 
-    It catches autocast that does nothing, a scaler that backs off without an overflow, and a loss
-    that does not fall.
+    It catches autocast that does nothing, a scaler that lowers its scale without an overflow, and a
+    loss that does not fall.
     """
     formats = formats_of_autocast(device)
     parts: List[Part] = []
     for low in formats:
-        # On Apple's GPUs float16 is usual too, but older releases of torch have no GradScaler for
-        # them.
+        # Apple's GPUs are often trained in float16 too, but older releases of torch have no
+        # GradScaler for them.
         is_scaled = low == torch.float16 and kind(device) == "cuda"
         scaler = scaler_of(device, FIRST_SCALE) if is_scaled else None
         training = trained(device, low, scaler)
@@ -119,7 +122,7 @@ def amp(device: str) -> Outcome:
         # Autocast may do nothing and report no error.
         problem = f"multiplied in {product_format}, not in {low}"
         parts.append(holds("autocast", product_format == str(low), problem))
-        # Nothing overflows here, so that a sound scaler does not back off.
+        # Nothing overflows here, so a correct scaler does not lower its scale.
         if scaler:
             parts.append(holds("the scale", scaler.get_scale() >= FIRST_SCALE, "backed off"))
     names = " and ".join(str(low).replace("torch.", "") for low in formats)
@@ -136,7 +139,7 @@ def amp(device: str) -> Outcome:
 def grad_scaler(device: str) -> Outcome:
     """Check that a GradScaler notices overflows, skips their steps, and lowers its scale.
 
-    It catches a kernel that misses infinity or NaN at some place of a gradient.
+    It catches a kernel that misses infinity or NaN at some position of a gradient.
     """
     has_general_scaler = hasattr(torch.amp, "GradScaler")
     if kind(device) != "cuda" and not has_general_scaler:
@@ -146,12 +149,13 @@ def grad_scaler(device: str) -> Outcome:
 
 
 SPOILT = (1, 7, 33, 1031, 65_543)
-"""Sizes of gradients, one number of which is made infinite or NaN; none is a multiple of a
-vector."""
+"""Sizes of gradients in which one number is made infinite or NaN; no size is a multiple of a vector
+width."""
 
 
 class Spoilt(NamedTuple):
-    """The position of the one number that is infinite or NaN: gradient and element."""
+    """The position of the one number that is infinite or NaN: the index of the gradient and of the
+    element."""
 
     gradient: int
     element: int
@@ -160,19 +164,19 @@ class Spoilt(NamedTuple):
 def spoilt_numbers() -> Iterator[Spoilt]:
     """The first, middle and last element of each gradient."""
     for gradient, size in enumerate(SPOILT):
-        # A set, because in a short gradient these positions coincide.
+        # Use a set, because in a short gradient these positions coincide.
         for element in {0, size // 2, size - 1}:
             yield Spoilt(gradient, element)
 
 
 def overflows_are_noticed(device: str) -> Iterator[Part]:
-    """Check that a scaler notices one infinity or NaN at any position of any gradient, reports none
-    without one, and then returns the unscaled gradients."""
-    # The gradients before they are scaled.
+    """Check that a scaler notices a single infinity or NaN at any position of any gradient. Without
+    one it must report none, and return the unscaled gradients."""
+    # These are the gradients before scaling.
     gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
     scaler, descent = scaler_of(device, 8.0), Descent(leaves)
-    # A scaler creates its scale at the first use.
+    # A scaler creates its scale when it is first used.
     scaler.scale(torch.ones((), device=device))
     turns: Tuple[Optional[Spoilt], ...] = (None, *spoilt_numbers())
     for turn, spoilt in enumerate(turns):
@@ -181,7 +185,7 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
             leaf.grad = gradient.to(device) * scale
         expected_scale = scale
         if spoilt:
-            # Infinity and NaN in turns: both count as overflows.
+            # Use infinity and NaN in turn, because both count as overflows.
             value = float("inf" if turn % 2 else "nan")
             leaves[spoilt.gradient].grad[spoilt.element] = value
             expected_scale = scale / 2
@@ -191,20 +195,20 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
         words = tuple(spoilt) if spoilt else None
         is_right = new_scale == expected_scale
         yield holds(f"one number at {words}", is_right, f"the scale is {new_scale:g}")
-    # Only the turn without a spoilt number has moved the leaves.
+    # Only in the turn without an infinity or NaN did the optimizer move the parameters.
     for leaf, gradient in zip(leaves, gradients):
         yield same("one step of all", leaf, -RATE * gradient)
 
 
 WORDS = 97
-"""The words of the language model's vocabulary."""
+"""The size of the language model's vocabulary."""
 WIDTH = 64
 """The width of the language model."""
 LENGTH = 24
-"""The words of a line."""
+"""The number of words in a line."""
 ROUNDINGS_OF_PASS = 256.0
-"""Roundings in a forward and backward pass: some thirty operations one after the other, each with a
-few roundings of sums of up to 256 terms."""
+"""The number of roundings in a forward and backward pass: some thirty operations in sequence, each
+with a few roundings in sums of up to 256 terms."""
 
 
 def transformer() -> Any:
@@ -215,7 +219,7 @@ def transformer() -> Any:
     layer = nn.TransformerEncoderLayer(
         WIDTH, heads, inner_width, dropout, "gelu", batch_first=True, norm_first=True
     )
-    # Nested tensors only make inference faster.
+    # Switch nested tensors off; they only speed up inference.
     layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     return nn.Sequential(nn.Embedding(WORDS, WIDTH), layers, nn.Linear(WIDTH, WORDS))
 
@@ -227,7 +231,7 @@ def text() -> Any:
 
 
 def loss_of(model: Any, words: Any) -> Any:
-    """The loss of a model that must predict, for each word, the word before it."""
+    """The loss of a model that predicts, for each word, the word before it."""
     previous_words = words.roll(1, 1).flatten()
     scores = model(words).flatten(0, 1)
     return torch.nn.functional.cross_entropy(scores, previous_words)
@@ -237,8 +241,8 @@ def language_model(device: str) -> Outcome:
     """Train a small transformer on the device, and compare its parameters with the same training in
     float64 on the CPU.
 
-    Each of four steps accumulates two batches, clips the gradients, and uses momentum. It catches
-    what is only wrong when layers, gradients and the optimizer work together.
+    Each of four steps accumulates two batches, clips the gradients, and uses momentum. The check
+    catches faults that show only when layers, gradients and the optimizer work together.
     """
     # Both trainings start from the same parameters.
     model = transformer()
@@ -247,12 +251,12 @@ def language_model(device: str) -> Outcome:
     exact_moves = moves_of_training(exact_model, words)
     moves = moves_of_training(model.to(device), words.to(device))
     precision = read_precision(torch, device)
-    # Two batches in each of four steps give eight gradients, each with the error of one pass.
+    # The eight batches of the four steps give eight gradients, each with the error of one pass.
     allowed = 8 * ROUNDINGS_OF_PASS * UNIT_ROUNDOFF[precision.name]
     parts = []
     for name, exact_move in exact_moves.items():
         move = moves[name].cpu().double()
-        # The error relative to how far the parameter moves in the exact training.
+        # Divide the error by the distance that the parameter moved in the exact training.
         difference = (move - exact_move).norm()
         share = difference / exact_move.norm()
         parts.append(agree(name, share, torch.zeros(()), allowed))
@@ -260,15 +264,16 @@ def language_model(device: str) -> Outcome:
 
 
 def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
-    """By how much each number of each parameter changed in the four steps, by parameter name."""
+    """How much each element of each parameter changed in the four steps, by parameter name."""
     start = {name: value.detach().clone() for name, value in model.named_parameters()}
     parameters = list(model.parameters())
-    # The exact training updates tensor by tensor, the other one by kernels for lists of tensors.
+    # The exact training updates tensor by tensor; the other one uses kernels that update lists of
+    # tensors.
     on_lists = parameters[0].dtype == torch.float32
     optimizer = torch.optim.SGD(parameters, lr=0.5, momentum=0.9, foreach=on_lists)
     for _ in range(4):
         optimizer.zero_grad()
-        # Two halves of a batch, each with half of its loss: accumulation.
+        # Accumulate gradients over two halves of a batch, each with half of the loss.
         for batch in words.split(4):
             half_of_loss = loss_of(model, batch) / 2
             half_of_loss.backward()
@@ -283,7 +288,7 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
 def determinism(device: str) -> Outcome:
     """Check that the same seed gives the same bits twice, if torch promises it.
 
-    It catches memory or a kernel that is wrong now and then, and a seed that has no effect.
+    It catches memory or a kernel that is wrong from time to time, and a seed that has no effect.
     """
     user_setting = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
@@ -291,13 +296,13 @@ def determinism(device: str) -> Outcome:
         first = seeded_run(device, 0)
         second = seeded_run(device, 0)
         other_seed = seeded_run(device, 1)
-        # With a checkpoint the dropout is drawn twice, and both must be the same.
+        # Checkpointing draws the dropout twice, and both draws must be the same.
         checkpointed = seeded_run(device, 0, partial(checkpoint, use_reentrant=False))
     finally:
         torch.use_deterministic_algorithms(user_setting)
     parts = [same(name, second[name], first[name]) for name in first]
     parts += [same(f"{name}, checkpointed", checkpointed[name], first[name]) for name in first]
-    # If the seed had no effect, the comparisons above would pass, too.
+    # The comparisons above would also pass if the seed had no effect.
     differs = not torch.equal(other_seed["dropped"], first["dropped"])
     parts.append(holds("another seed", differs, "gives the same dropout"))
     hint = (
@@ -308,14 +313,14 @@ def determinism(device: str) -> Outcome:
 
 
 def call(function: Any, *args: Any) -> Any:
-    """Call a function, as `checkpoint` does."""
+    """Call the function without checkpointing; it takes the same arguments as `checkpoint`."""
     return function(*args)
 
 
 def seeded_run(device: str, shift: int, run: Any = call) -> Dict[str, Any]:
     """Run a convolution, dropout and a product, and return the results and gradients by name.
 
-    `run` calls the dropout.
+    `run` is the function that calls the dropout.
     """
     functional = torch.nn.functional
     torch.manual_seed((asked().seed + shift) % 2**63)

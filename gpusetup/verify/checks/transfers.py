@@ -1,7 +1,7 @@
-"""Data transfers: copies and their bandwidth, pinned memory, streams, CUDA graphs, and copies
-between GPUs.
+"""Checks of data transfers: copies and their bandwidth, pinned memory, streams, CUDA graphs, and
+copies between GPUs.
 
-What is said here of streams, graphs and pinned memory only a GPU can show.
+Only a GPU can show the faults of streams, graphs and pinned memory that are named here.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ GB = 1e9
 
 
 def copy_in(device: str) -> Outcome:
-    """Check copies from the host to the device; catches a bus that changes bits or is slow."""
+    """Check copies from the host to the device. Catches a bus that changes bits or is slow."""
     return copied(device, "cpu", device)
 
 
 def copy_out(device: str) -> Outcome:
-    """Check copies from the device to the host; catches a bus that changes bits or is slow."""
+    """Check copies from the device to the host. Catches a bus that changes bits or is slow."""
     return copied(device, device, "cpu")
 
 
 def copy_within(device: str) -> Outcome:
-    """Check copies within the device; catches memory that changes bits or is slow."""
+    """Check copies within the device. Catches memory that changes bits or is slow."""
     return copied(device, device, device)
 
 
@@ -42,10 +42,11 @@ def copied(device: str, from_device: str, to_device: str) -> Outcome:
     target = torch.zeros_like(sent, device=to_device)
     rate = measured(device, lambda: target.copy_(start), COPY_BYTES / GB)
     part = same(f"{from_device} to {to_device}", target, sent)
-    # A rate of wrong bytes tells nothing.
+    # The rate means nothing if bytes are wrong.
     if not part.is_right:
         return judged([part], "what was sent")
-    # A bus depends on the machine; the memory of a GPU model has a published rate.
+    # There is no minimum for a bus, because its speed depends on the machine; a GPU model's memory
+    # has a published bandwidth.
     lowest_rate = SLOWEST_COPY
     if from_device == to_device:
         lowest_rate = least_rate(device, "copy-within")
@@ -54,7 +55,7 @@ def copied(device: str, from_device: str, to_device: str) -> Outcome:
 
 
 def random_bits(salt: int, most: int = 2**31) -> Any:
-    """COPY_BYTES of random int32 numbers from 0 to below `most`."""
+    """COPY_BYTES of random int32 numbers between 0 and `most` (exclusive)."""
     count = COPY_BYTES // 4
     generator = source(torch, salt)
     drawn = torch.randint(0, most, (count,), generator=generator)
@@ -66,13 +67,13 @@ def pinned(device: str) -> Outcome:
 
     It catches copies that are used before they are complete.
     """
-    # Half of what int32 holds, because the device doubles it.
+    # Stay below half of the int32 range, because the device doubles the numbers.
     sent = random_bits(salt=112, most=2**30)
     locked = sent.pin_memory()
     on_device = locked.to(device, non_blocking=True)
     returned = torch.empty_like(sent).pin_memory()
     returned.copy_(on_device + on_device, non_blocking=True)
-    # The event ends when the copies before it have.
+    # The event is complete when the copies before it are.
     copies_end = torch.cuda.Event()
     copies_end.record(torch.cuda.current_stream(device))
     copies_end.synchronize()
@@ -80,7 +81,7 @@ def pinned(device: str) -> Outcome:
         holds("pinned", bool(locked.is_pinned()), "the memory is not page-locked"),
         same("there and back", returned, sent + sent),
     ]
-    # A rate of wrong bytes tells nothing.
+    # The rate means nothing if bytes are wrong.
     if not all(part.is_right for part in parts):
         return judged(parts, "what was sent")
 
@@ -93,15 +94,15 @@ def pinned(device: str) -> Outcome:
 
 LINKS = 64
 CHAINED, SEEN = 2**25, 2**20
-"""Numbers of which one addition takes a GPU longer (some 60 us on the fastest) than its launch
-takes the host, else the chain would be over before anybody could read it too early; and how many
-are read."""
+"""How many numbers one addition takes, and how many of the results are read. One addition must take
+a GPU longer (some 60 us on the fastest) than its launch takes the host. Otherwise the chain has
+ended before the second stream reads, and reading too early goes unnoticed."""
 
 
 def streams(device: str) -> Outcome:
-    """Check that work on two streams happens in the order that events set.
+    """Check that work on two streams happens in the order that events define.
 
-    It catches a stream that reads a result before another one has computed it.
+    It catches a stream that reads a result before another stream has computed it.
     """
     with torch.cuda.device(device):
         both_streams = torch.cuda.Stream(device), torch.cuda.Stream(device)
@@ -111,18 +112,18 @@ def streams(device: str) -> Outcome:
 
 
 def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
-    """Run a long chain of additions on one stream, and read its end on another stream after an
-    event."""
+    """Run a long chain of additions on one stream, and read its result on another stream that waits
+    for an event."""
     first, second = both_streams
     block = torch.full((CHAINED,), float(turn), device=device)
     out = torch.zeros(SEEN, device=device)
-    # The tensors are made on the current stream.
+    # The tensors are created on the current stream, so both streams must wait for it.
     for stream in both_streams:
         stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(first):
         for _ in range(LINKS):
             block.add_(1.0)
-        # The second stream starts when the chain has ended, and not before.
+        # The second stream must start only when the chain has ended.
         ready = first.record_event()
     with torch.cuda.stream(second):
         second.wait_event(ready)
@@ -133,7 +134,7 @@ def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
 
 
 def graph(device: str) -> Outcome:
-    """Check that a captured CUDA graph uses the current contents of its inputs at each replay.
+    """Check that a captured CUDA graph uses the current contents of its inputs at every replay.
 
     It catches a graph that returns the result of an earlier replay.
     """
@@ -143,32 +144,33 @@ def graph(device: str) -> Outcome:
     with torch.cuda.device(device):
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
-        # What is loaded at a first call cannot be captured.
+        # Call it once before the capture, because loading libraries cannot be captured.
         with torch.cuda.stream(side):
             for _ in range(3):
                 (fixed @ other).relu()
         torch.cuda.current_stream(device).wait_stream(side)
         captured = torch.cuda.CUDAGraph()
-        # On the stream of its own device: the usual one is made once, on the first device.
+        # Use a stream of this device: torch creates its default capture stream only once, on the
+        # first device.
         with torch.cuda.graph(captured, stream=side):
             out = (fixed @ other).relu()
         for turn in range(4):
-            # Into the memory that the graph has captured.
+            # Copy the new inputs into the memory that the graph has captured.
             fixed.copy_(numbers(torch, 128, 128, salt=116 + turn))
             captured.replay()
             eager = (fixed @ other).relu()
-            # Old inputs are random numbers, too: they would be wrong by far more.
+            # The old inputs are random too, so a result computed from them would be far off.
             allowed = 1e-3 * float(eager.abs().max())
             parts.append(agree(f"replay {turn}", out, eager, allowed))
     return judged(parts, "the same without a graph")
 
 
 ELEMENTS = 1 << 23
-"""int32 values a copy: 32 MiB."""
+"""The number of int32 values in a copy: 32 MiB."""
 
 
 def copies_between_gpus(_: str) -> Outcome:
-    """Check for every ordered pair of GPUs that a copy from one to the other arrives unchanged.
+    """Check, for every ordered pair of GPUs, that a copy from one to the other arrives unchanged.
 
     It catches a link between two GPUs that loses or changes data.
     """
@@ -179,16 +181,16 @@ def copies_between_gpus(_: str) -> Outcome:
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
         places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
-        # Numbers that tell whose they are and where.
+        # The numbers show which GPU they come from, and their position.
         sent = places * 2_654_435 + sender
-        # Zeros, so that a copy that never came shows.
+        # Fill the target with zeros, so that a copy that never arrives is noticed.
         received = torch.zeros_like(sent, device=to_device)
         rate = measured(to_device, partial(received.copy_, sent), gigabytes)
         rates.append(rate)
         parts.append(same(f"{from_device} to {to_device}", received, sent))
         if torch.cuda.can_device_access_peer(sender, receiver):
             direct_pairs += 1
-    # Its contexts on every GPU end with its process.
+    # This check opens a context on every GPU; they end when its process ends.
     outcome = judged(parts, "what was sent")._replace(spent=True)
     if outcome.status != PASSED:
         return outcome

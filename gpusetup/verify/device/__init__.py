@@ -1,2 +1,2 @@
-"""What this torch and its devices are: read from torch and the driver, and tested with the first
+"""What this torch and its devices are, read from torch and the driver, and their first
 computations."""

@@ -1,4 +1,5 @@
-"""GPUs from Intel (`xpu`) and Apple (`mps`), by torch's names; for torch, AMD's GPUs are `cuda`.
+"""GPUs from Intel (`xpu`) and Apple (`mps`), under torch's names. AMD's GPUs are not here, because
+torch calls them `cuda`.
 
 Sources: the documentation of `torch.xpu`, `torch.mps` and `torch.backends.mps`.
 """
@@ -11,22 +12,21 @@ from ..values import FAILED, OTHER_ACCELERATORS, PASSED, Outcome, Row, kind
 from .importing import cuda_build, first_line
 
 MAKERS = {"xpu": "Intel", "mps": "Apple"}
-"""torch's name of a kind of GPU -> its maker."""
+"""torch's name for a kind of GPU -> its vendor."""
 NOT_BUILT = {
     "xpu": "`gpusetup install --backend xpu` installs the build for Intel's GPUs",
     "mps": "torch's wheels for Macs with Apple's processors have it; a Mac with Intel's has no MPS",
 }
-"""What to do where torch is not built for a kind of GPU."""
+"""Kind of GPU -> what to do if torch was not built for it."""
 NOT_FOUND = {
     "xpu": "`gpusetup doctor` shows whether Intel's driver is loaded and your user may use the GPU",
     "mps": "MPS needs macOS 12.3 or later (torch 2.13 needs macOS 14), and no virtual machine",
 }
-"""What to do where torch is built for it and finds no GPU."""
+"""Kind of GPU -> what to do if torch was built for it but finds no GPU."""
 
 
 def accelerator_of(torch: Any, wanted_device: str) -> str:
-    """`xpu` or `mps` if that kind of GPU is to be tested; an empty string for GPUs that torch calls
-    `cuda`.
+    """`xpu` or `mps` if that kind of GPU is to be tested; empty for GPUs that torch calls `cuda`.
 
     `auto` means the kind of GPU that this torch is built for.
     """
@@ -56,14 +56,14 @@ def count_of(torch: Any, name: str) -> int:
 
 
 def accelerators_detected(torch: Any, name: str) -> Outcome:
-    """Check that torch sees GPUs of this kind, and report which."""
+    """Check that torch sees GPUs of this kind, and report them."""
     gpu = f"GPU not detected! torch {torch.__version__}"
     if not is_built_for(torch, name):
         detail = f"{gpu} is not built for {MAKERS[name]}'s GPUs"
         return Outcome(FAILED, detail, hint=NOT_BUILT[name])
     reason = f"has the device {name} and finds no GPU for it"
     count = 0
-    # A driver that does not answer raises RuntimeError.
+    # torch raises RuntimeError if the driver does not answer.
     try:
         count = count_of(torch, name)
     except Exception as problem:
@@ -79,7 +79,7 @@ def accelerators_detected(torch: Any, name: str) -> Outcome:
 def accelerator_row(torch: Any, device: str) -> Row:
     """The report's fields for an Intel or Apple GPU."""
     if device == "mps":
-        # Older releases of torch do not tell how much memory the GPU may take.
+        # Older releases of torch do not report how much memory the GPU may use.
         limit_of = getattr(torch.mps, "recommended_max_memory", None)
         memory_bytes = int(limit_of()) if limit_of else None
         return {"device": device, "name": "Apple GPU", "memory_total_bytes": memory_bytes}

@@ -14,7 +14,7 @@ from .importing import arch_list, cuda_build, first_line
 ASK_DOCTOR = "`gpusetup doctor` names the cause"
 NOT_DETECTED = "GPU not detected!"
 HIDES_ALL = ("", "-1", "NoDevFiles")
-"""Values of CUDA_VISIBLE_DEVICES that hide every GPU."""
+"""Values of CUDA_VISIBLE_DEVICES that hide all GPUs."""
 GIB = 2**30
 ANOTHER_BUILD = (
     "`gpusetup doctor` says whether there is an NVIDIA GPU; `gpusetup install` installs the build "
@@ -33,10 +33,10 @@ def gpus_detected(wanted_device: str) -> Outcome:
         return no_gpu(f"torch {torch.__version__} is a CPU build", ANOTHER_BUILD)
     count = 0
     reason = "the CUDA driver answers, but lists no device"
-    # torch raises RuntimeError, AssertionError or kinds of its own.
+    # torch raises RuntimeError, AssertionError or its own error types.
     try:
         torch.cuda.init()
-        # Before `init` torch would ask NVML, which also counts GPUs that CUDA cannot use (MIG).
+        # Before `init`, torch would ask NVML, which also counts GPUs that CUDA cannot use (MIG).
         if torch.cuda.is_available():
             count = int(torch.cuda.device_count())
     except Exception as problem:
@@ -54,7 +54,7 @@ def gpus_detected(wanted_device: str) -> Outcome:
 
 
 def no_gpu(reason: str, hint: str) -> Outcome:
-    """The failed outcome if there is no GPU, with the reason and a hint."""
+    """The failed outcome if torch finds no GPU, with the reason and a hint."""
     detail = f"{NOT_DETECTED} {reason}"
     facts: Dict[str, Any] = {"available": False}
     return Outcome(FAILED, detail, hint=hint, facts=facts)
@@ -80,7 +80,7 @@ def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
     if wanted_device == "none":
         return ()
     names_a_gpu = ":" in wanted_device
-    # If torch sees no GPU at all, an earlier check says why.
+    # If torch sees no GPU at all, an earlier check reports the reason.
     if names_a_gpu and seen and wanted_device not in seen:
         problem = f"There is no {wanted_device}: torch sees {gpus_in_words(len(seen))}"
         raise WrongQuestion(problem, f"one of {', '.join(seen)}")
@@ -94,14 +94,14 @@ def properties(device: str) -> Outcome:
     row = row_of(torch, device)
     facts = {"device": row}
     sent = torch.arange(4096, dtype=torch.int32)
-    # `clone` copies on the device itself, by a kernel or a copy engine.
+    # `clone` copies within the device, with a kernel or a copy engine.
     received = sent.to(device).clone().to("cpu")
     if not bool((sent == received).all()):
         problem = f"{row['name']}: 16 KiB copied to the device came back changed"
         hint = "the memory or the bus is faulty: look for Xid lines in `dmesg`"
         return Outcome(FAILED, problem, hint=hint, facts=facts)
     words = [str(row["name"])]
-    # Properties that the device does not have, or does not report, are left out.
+    # Leave out properties that the device does not have or does not report.
     if row.get("compute_capability"):
         words.append(f"compute capability {row['compute_capability']}")
     if row["memory_total_bytes"]:
@@ -112,7 +112,7 @@ def properties(device: str) -> Outcome:
 
 
 def row_of(torch: Any, device: str) -> Row:
-    """The report's fields for a device."""
+    """A device's fields in the report."""
     if kind(device) == "cuda":
         return cuda_row(torch, device)
     if kind(device) in OTHER_ACCELERATORS:
@@ -137,7 +137,7 @@ def cuda_row(torch: Any, device: str) -> Dict[str, Any]:
 def cpu_row(torch: Any) -> Dict[str, Any]:
     """The report's fields for the CPU."""
     name = "CPU"
-    # An older torch does not tell which instructions it uses.
+    # An older torch does not report which CPU instructions it uses.
     backend = getattr(torch.backends, "cpu", None)
     if backend:
         name = f"CPU ({backend.get_cpu_capability()})"
@@ -177,6 +177,6 @@ def arch_in_build(device: str) -> Outcome:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)
     if is_listed:
         return Outcome(PASSED, f"served by {architecture}")
-    # No kernel is listed for exactly this architecture: one of the same generation ran, or PTX was
-    # compiled for it.
+    # The build lists no kernel for exactly this architecture, so it ran one for the same
+    # generation, or compiled PTX for this GPU.
     return Outcome(PASSED, f"a kernel runs, of {kernels}")

@@ -1,4 +1,4 @@
-"""The identity of a GPU, and the speed that a sound GPU of its model reaches."""
+"""A GPU's identity, and the speed that a healthy GPU of its model reaches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from uuid import UUID
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
-"""The first one, of CUDA 11.4, names a MIG instance by its own UUID (cuda.h)."""
+"""The driver's functions that return a UUID. The first one, from CUDA 11.4, returns a MIG
+instance's own UUID (cuda.h)."""
 
 
 def gpu_uuid(torch: Any, device: str) -> Optional[str]:
@@ -20,7 +21,7 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
     the driver nor torch reports one."""
     properties = torch.cuda.get_device_properties(device)
     index = int(device.partition(":")[2])
-    # The driver first: of a MIG instance torch may tell the UUID of the whole GPU.
+    # Ask the driver first: for a MIG instance, torch may report the UUID of the whole GPU.
     uuid = asked_of_driver(index)
     if not uuid:
         uuid = str(getattr(properties, "uuid", "") or "")
@@ -33,15 +34,15 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
 
 
 def asked_of_driver(index: int) -> str:
-    """The UUID of the device with this CUDA index, from the driver; empty if the driver cannot be
-    asked."""
+    """The UUID of the device with this CUDA index, as the driver reports it; empty if the driver
+    cannot be asked."""
     handle = ctypes.c_int()
     uuid = (ctypes.c_ubyte * 16)()
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError:
         return ""
-    # Each function of the driver returns 0 if it could do its work.
+    # Each function of the driver returns 0 if it succeeds.
     if driver.cuInit(0):
         return ""
     if driver.cuDeviceGet(ctypes.byref(handle), index):
@@ -54,19 +55,20 @@ def asked_of_driver(index: int) -> str:
 
 
 FIGURE = {"speed": 3, "speed-half": 0, "copy-within": 4}
-"""Check -> where its figure is in a row."""
+"""Check -> the index of its figure in a row of the table."""
 REACHED = {"speed": 0.7, "speed-half": 0.5, "copy-within": 0.35}
-"""The share of the published figure that a sound device reaches: 4096-products in float32 and in
-float16 (best measured by ml-engineering, accelerator page: 0.81 to 0.87 on A100, 0.80 on H100, 0.73
-to 0.79 on B200, B300 and GB200; 0.37 on a Tesla T4, whose 70 W hold it most), and bytes copied,
-each of which is read and written (inferred: 0.7 to 0.9 of the bandwidth is what copies reach)."""
+"""The share of the published figure that a healthy device reaches. For float32 and float16 products
+of size 4096: best results measured by ml-engineering (accelerator page): 0.81 to 0.87 on A100, 0.80
+on H100, 0.73 to 0.79 on B200, B300 and GB200; 0.37 on a Tesla T4, which its 70 W slow down most.
+For copied bytes, each of which is read and written: copies reach 0.7 to 0.9 of the bandwidth
+(inferred)."""
 HALF = 0.5
-"""Of that share: a device below it is at fault."""
+"""A device fails below half of that share."""
 
 
 @functools.lru_cache(maxsize=None)
 def published() -> Dict[str, Any]:
-    """Published figures by `nvidia-smi` name: dense float16 TFLOPS, boost clock in MHz, whether
+    """`nvidia-smi` name -> published figures: dense float16 TFLOPS, boost clock in MHz, whether
     that clock depends on the laptop, float32 TFLOPS, and memory bandwidth in GB/s."""
     room = Path(__file__).parent.parent
     text = (room / "gpus.json").read_text(encoding="utf-8")
@@ -75,7 +77,7 @@ def published() -> Dict[str, Any]:
 
 def least(check: str, name: str) -> Optional[float]:
     """The rate below which a GPU of this model is faulty (TFLOPS, or GB/s for copies); None if no
-    figure is known.
+    figure is published.
 
     >>> round(least("copy-within", "NVIDIA A100-SXM4-40GB"))
     272

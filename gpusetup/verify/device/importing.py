@@ -1,5 +1,4 @@
-"""The first check: whether `import torch` works, and if not, why. Nothing imports torch
-before it."""
+"""The first check: whether `import torch` works and, if not, why. No check imports it earlier."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
         "its files are incomplete; " + REINSTALL,
     ),
 )
-"""Words of the loader's message -> what it means and the next step. First match wins."""
+"""A part of the loader's message -> what it means, and the next step. The first match counts."""
 
 
 def torch_imports(_: str) -> Outcome:
@@ -51,7 +50,7 @@ def torch_imports(_: str) -> Outcome:
         hint = "`gpusetup install` installs the build that fits into this environment"
         return Outcome(FAILED, f"torch is not installed for {sys.executable}", hint=hint)
     origin = spec.origin
-    # A folder without `__init__.py` has no origin, only places.
+    # A folder without `__init__.py` has no origin, only search locations.
     if not origin:
         origin = next(iter(spec.submodule_search_locations or ()), "torch")
     folder, file_name = os.path.split(origin)
@@ -95,23 +94,23 @@ def cause(problem: BaseException) -> str:
 
 
 def cuda_build(torch: Any) -> bool:
-    """Whether this torch was built for NVIDIA GPUs, or for AMD GPUs, which use the same names."""
+    """Whether this torch was built for NVIDIA or AMD GPUs, for which torch uses the same names."""
     is_rocm_build = getattr(torch.version, "hip", None)
     return bool(torch.version.cuda or is_rocm_build)
 
 
 def arch_list(torch: Any) -> List[str]:
-    """The GPU architectures compiled into the build, also if no GPU is visible
-    (`torch.cuda.get_arch_list()` is empty then)."""
+    """The GPU architectures that the build was compiled for, also if no GPU is visible (then
+    `torch.cuda.get_arch_list()` is empty)."""
     get_flags = getattr(torch._C, "_cuda_getArchFlags", None)
-    # A CPU build does not have it.
+    # A CPU build lacks this function.
     if get_flags is None:
         return []
     return str(get_flags() or "").split()
 
 
 def first_line(problem: BaseException) -> str:
-    """The type of an error and the first line of its message."""
+    """The type of an error, and the first line of its message."""
     kind = type(problem).__name__
     message = str(problem).strip().split("\n")[0]
     return f"{kind}: {message}" if message else kind

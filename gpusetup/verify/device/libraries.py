@@ -1,4 +1,4 @@
-"""Checks that the CUDA libraries of a build load, even on a host without GPU and driver."""
+"""Checks that a build's CUDA libraries load, even on a host without a GPU and driver."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WANTED = re.compile(
     r"(lib)?(c10_cuda|torch_cuda\w*|cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse"
     r"|cusparseLt|nccl|nvJitLink|nvrtc|nvToolsExt|nvtx3interop)[-\d_]*(\.so[.\d]*|\.dll)\Z"
 )
-"""What a training needs. The wheels bring more (profilers, network transports) that is loaded
-only on machines with the hardware for it."""
+"""The libraries that training needs. The wheels contain more (profilers, network transports), which
+are loaded only on machines with the hardware for them."""
 OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "nvcuda.dll", "nvml.dll")
-"""Come with the driver, so a build host lacks them."""
+"""These libraries come with the driver, so a build host lacks them."""
 
 
 def libraries_load(_: str) -> Outcome:
@@ -39,9 +39,9 @@ def libraries_load(_: str) -> Outcome:
             ctypes.CDLL(str(path))
             loaded += 1
         except OSError as problem:
-            # The loader's message begins with the file that is missing.
+            # The loader's message begins with the name of the missing file.
             missing_file = Path(str(problem).partition(":")[0]).name
-            # A missing driver is no fault of an image.
+            # A missing driver is not a fault of the image.
             if missing_file.startswith(OF_THE_DRIVER):
                 waiting += 1
             else:
@@ -60,7 +60,7 @@ def libraries_of(torch_folder: Path) -> Iterator[Path]:
     files = [
         *(torch_folder / "lib").glob("*"),
         *site_packages.glob("nvidia/**/lib/*"),
-        # On Windows.
+        # On Windows, the libraries are in bin.
         *site_packages.glob("nvidia/**/bin/*"),
     ]
     return (path for path in files if WANTED.match(path.name))

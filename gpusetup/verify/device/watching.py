@@ -1,7 +1,7 @@
-"""Temperature, ECC errors and throttle reasons of a GPU under load, from `nvidia-smi`; optional
-everywhere.
+"""A GPU's temperature, ECC errors and throttle reasons under load, from `nvidia-smi`; every value
+is optional.
 
-A reading that the driver does not give stays unknown, and so do all without `nvidia-smi`.
+A value that the driver does not report is unknown; without `nvidia-smi`, all values are.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ REASONS = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake",
 }
-"""Bits of the clocks' throttle reasons (nvml.h); idle and set clocks are no throttling."""
+"""Bits of the clocks' throttle reasons (nvml.h). An idle GPU or a clock set by the user is not
+throttled."""
 ROW = re.compile(r"(\d*)[^,]*, (\d*)[^,]*, (?:0x([0-9a-fA-F]+))?")
-"""A line of nvidia-smi: temperature, ECC errors and reason bits. An unknown one is a word such as
-`[N/A]`."""
+"""A line of nvidia-smi's output: temperature, ECC errors and reason bits. An unknown value is a
+word such as `[N/A]`."""
 LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices were found")
 
 
 @contextlib.contextmanager
 def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
-    """Query a GPU every second during the `with` block; afterwards the yielded dict holds the
-    summary of `summed`."""
+    """Query a GPU every second during the `with` block. After the block, the yielded dict contains
+    the summary from `summed`."""
     readings: Dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as lines:
         process: Any = None
-        # Without the program, or without the GPU's UUID, nothing can be read.
+        # Nothing can be read without nvidia-smi or without the GPU's UUID.
         if uuid:
             command = [*COMMAND, f"--id={uuid}"]
             with contextlib.suppress(OSError):
@@ -56,7 +57,7 @@ def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
 
 def summed(lines: Sequence[str]) -> Dict[str, Any]:
     """The summary of all samples: highest temperature in °C, new ECC errors, throttle reasons, and
-    whether the GPU was lost; empty without samples.
+    whether the GPU was lost. Empty without samples.
 
     >>> summed(["40, 1, 0x0000000000000000", "90, 3, 0x0000000000000004"])
     {'hottest': 90, 'ecc_new': 2, 'reasons': ('sw_power_cap',), 'lost': False}
@@ -71,7 +72,7 @@ def summed(lines: Sequence[str]) -> Dict[str, Any]:
             continue
         has_samples = True
         temperature, ecc_count, reasons = match.groups("")
-        # A driver may report only some of the three.
+        # A driver may report only some of the three values.
         if temperature:
             temperatures.append(int(temperature))
         if ecc_count:

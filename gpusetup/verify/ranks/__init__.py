@@ -1,2 +1,1 @@
-"""Several processes that test one job together: which rank each is, how they meet, and what they
-compute."""
+"""Tests one job with several processes: each one's rank, how they meet, and what they compute."""

@@ -1,5 +1,5 @@
-"""The collectives of torch.distributed: a function for each way to call one, and a table of who
-holds what afterwards."""
+"""The collectives of torch.distributed: one function for each way to call them, and a table of
+which member has which numbers afterwards."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ class CallArguments(NamedTuple):
     """The tensors and partners of one call on this rank, as torch.distributed expects them."""
 
     group: Any
-    """The handle of the group; None: all ranks."""
+    """The group's handle; None means all ranks."""
     is_async: bool
-    """Whether the call returns a handle at once, to be waited for later."""
+    """Whether the call returns at once with a handle to wait for."""
     sent: Any
-    """The rank's own numbers."""
+    """The numbers that this rank sends."""
     received: Any
-    """Where the answer goes; the same tensor as `sent` if the call writes over it."""
+    """The tensor for the answer; the same as `sent` if the call overwrites its input."""
     in_place: Any
-    """The memory of `sent` in the layout of the call, which may be transposed."""
+    """The memory of `sent` in the call's layout, which may be transposed."""
     sent_parts: List[Any]
-    """`sent` cut into the parts for each member."""
+    """`sent`, split into one part for each member."""
     received_parts: Optional[List[Any]]
-    """`received` cut into what comes from each member; None where this rank gets no answer."""
+    """`received`, split into what comes from each member; None if this rank gets no answer."""
     root_parts: Optional[List[Any]]
-    """`sent_parts` on the root, None elsewhere: what `scatter` asks for."""
+    """On the root `sent_parts`, elsewhere None, as `scatter` requires."""
     root: int
-    """The rank from which the call starts, or at which it ends, among all ranks."""
+    """The rank from which the call starts or at which it ends, counted among all ranks."""
     reduction: Any
-    """How numbers are reduced (`ReduceOp`); None where they are only moved."""
+    """How the numbers are reduced (`ReduceOp`); None if they are only moved."""
     next_rank: int
     previous_rank: int
-    """Neighbours in a ring, among all ranks."""
+    """The neighbors in a ring, counted among all ranks."""
     sends_first: bool
-    """In a ring somebody must send while the next one receives, or all wait for ever."""
+    """Whether this rank sends before it receives. In a ring some must, or all would wait forever.
+    """
 
     @property
     def in_group(self) -> Dict[str, Any]:
@@ -45,7 +46,8 @@ class CallArguments(NamedTuple):
 
 
 Handles = List[Any]
-"""What the calls returned: handles to wait for, and None or a number where one was not asked."""
+"""What the calls returned: handles to wait for or, if the call was synchronous, None or a number.
+"""
 Call = Callable[[CallArguments], Handles]
 
 
@@ -181,7 +183,7 @@ def send_and_receive_together(message: CallArguments) -> Handles:
 
 
 class AnswerSource(enum.Enum):
-    """Whose numbers a member holds after a collective."""
+    """Whose numbers a member has after a collective."""
 
     TOTAL = "what all members make together"
     ROOT = "the root's"
@@ -190,33 +192,35 @@ class AnswerSource(enum.Enum):
 
 
 class Piece(NamedTuple):
-    """A part of the numbers that a member holds after a collective."""
+    """A part of the numbers that a member has after a collective."""
 
     owner: Optional[int]
-    """The member whose numbers it has; None: the total of all."""
+    """The member that the numbers come from; None means the total over all."""
     part: int
-    """Which of the owner's parts."""
+    """Which part of the owner's numbers."""
 
 
 class Collective(NamedTuple):
-    """A collective: who holds what afterwards, and the ways to call it."""
+    """A collective: which member has which numbers afterwards, and the ways to call it."""
 
     source: AnswerSource
     calls: Dict[str, Call]
-    """Name of a way -> the function that makes the call."""
+    """The name of a way to call it -> the function that makes the call."""
     has_parts: bool = False
-    """Whether each member has a part for each, so that the part for oneself arrives."""
+    """Whether every member has one part for each member, so that a member receives only the parts
+    meant for it."""
     answers_root_only: bool = False
 
     @property
     def writes_over_its_input(self) -> bool:
-        """Whether the result is written over the input."""
-        # Where every rank's numbers arrive, or a part of them, the answer has another length.
+        """Whether the call writes the result over its input."""
+        # If numbers from every rank arrive, or only a part of them, the answer's length differs
+        # from the input's.
         has_same_length = self.source in (AnswerSource.TOTAL, AnswerSource.ROOT)
         return has_same_length and not self.has_parts
 
     def pieces_after(self, me: int, root: int, world: int) -> List[Piece]:
-        """The pieces that a member holds afterwards; empty if only the root gets a result.
+        """The pieces that a member has afterwards; empty if only the root gets a result.
 
         >>> COLLECTIVES["all_to_all"].pieces_after(1, 0, 2)
         [Piece(owner=0, part=1), Piece(owner=1, part=1)]
@@ -242,7 +246,7 @@ def ring_step(root: int, world: int) -> int:
     >>> ring_step(0, 4), ring_step(2, 4), ring_step(0, 1)
     (1, 3, 1)
     """
-    # From 1 up to all others; a rank alone would send to itself.
+    # The step is between 1 and the number of other ranks; a single rank would send to itself.
     step_count = max(1, world - 1)
     return 1 + root % step_count
 

@@ -1,5 +1,5 @@
-"""Checks of the collectives: every rank knows the numbers of all ranks, makes the same calls, and
-judges its answer. Also barriers."""
+"""Checks of the collectives. Every rank knows the numbers of all ranks, makes the same calls, and
+judges its own answer. Also checks barriers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
-"""How long the calls of one check may take; a quiet machine needs a tenth of it."""
+"""How long the calls of one check may take; an idle machine needs a tenth of it."""
 ROUNDS = {"standard": 2, "census": 6}
-"""Level -> how often every format meets every class of lengths; once at other levels."""
+"""Level -> how many times every format is tested with every class of lengths; once at other levels.
+"""
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
 UNEVEN_NCCL = ("uneven", "lists")
-"""The ways to call all-to-all in which each part has a length of its own."""
+"""With NCCL, the ways to call all-to-all in which parts differ in length."""
 UNEVEN_GLOO = ("uneven",)
-"""The same with gloo, whose lists have parts of equal lengths."""
+"""With gloo, the ways to call all-to-all in which parts differ in length; its lists need equal
+parts."""
 JUNK = 77
-"""The number that fills a tensor before its answer arrives, and the memory beside it."""
+"""The number that fills a tensor before its answer arrives, and the memory around it."""
 MARGIN = 19
-"""Elements before and behind a tensor that lies within another one."""
+"""The number of elements before and after a tensor that is part of a larger one."""
 
 
 class Turn:
@@ -44,9 +46,9 @@ class Turn:
         name = f"{op}/{draw.name} {number}"
         self.chance = random.Random(f"{asked().seed} {name}")
         self.margins: List[Any] = []
-        """What lies before and behind the tensors of the call, which nothing may write to."""
+        """The memory before and after the call's tensors, which nothing may write to."""
         uses_nccl = group.backend == "nccl"
-        # NCCL's sends and receives are kernels that wait for each other: in one batch.
+        # NCCL's sends and receives are kernels that wait for each other, so make them in one batch.
         in_one_batch = uses_nccl and draw.way == "handles"
         way_to_call = "together" if in_one_batch else draw.way
         self.call = self.collective.calls[way_to_call]
@@ -73,7 +75,7 @@ class Turn:
         return self.draw.root % self.world
 
     def _message(self) -> CallArguments:
-        """The arguments of the call: tensors filled with the numbers to send, and partners."""
+        """The arguments of the call: partners, and tensors filled with the numbers to send."""
         ranks, me, numbers = self.members.ranks, self.members.me, self.numbers
         sent_lengths = [len(part) for part in numbers.sent]
         received_lengths = [len(part) for part in numbers.expected]
@@ -90,7 +92,7 @@ class Turn:
         next_rank = ranks[(me + step) % self.world]
         previous_rank = ranks[(me - step) % self.world]
         _, reduction = self.draw.kind
-        # Fractions are summed; numbers that are only moved ("bits") have no reduction.
+        # Fractions are summed. Numbers that are only moved ("bits") have no reduction.
         reduction_name = reduction.replace("fraction", "sum").upper()
         return CallArguments(
             group=self.members.handle,
@@ -105,15 +107,16 @@ class Turn:
             reduction=getattr(dist.ReduceOp, reduction_name, None),
             next_rank=next_rank,
             previous_rank=previous_rank,
-            # Against a deadlock: ranks that send to a higher rank send first, the others receive
-            # first.
+            # To avoid a deadlock, ranks that send to a higher rank send first, and the others
+            # receive first.
             sends_first=ranks[me] <= next_rank,
         )
 
     def _tensor(self, size: int) -> Any:
-        """A tensor in the layout of this call, filled with a number that no answer has."""
+        """A tensor in the layout of this call, filled with a number that no answer contains."""
         margin = 0
-        # Eight offsets in turn: with some the tensor's memory is aligned, with others not.
+        # Use eight offsets in turn, so that the tensor's memory is sometimes aligned and sometimes
+        # not.
         if self.draw.layout == "offset":
             margin = MARGIN - self.chance.randrange(8)
         dtype_name, _ = self.draw.kind
@@ -124,15 +127,15 @@ class Turn:
         return memory[margin:end]
 
     def _in_layout(self, sent: Any) -> Any:
-        """The tensor as two columns of the same memory if the call is to get a transposed one;
-        otherwise the tensor itself."""
+        """The tensor in the call's layout: as two columns of the same memory if it is to be
+        transposed, otherwise as it is."""
         if self.draw.layout != "transposed":
             return sent
         can_be_halved = len(sent) > 0 and len(sent) % 2 == 0
         return sent.view(2, -1).t() if can_be_halved else sent
 
     def wrong(self) -> str:
-        """What is wrong with the answer of the call; empty if nothing is."""
+        """What is wrong with the call's answer; empty if it is correct."""
         message, numbers = self.message, self.numbers
         if numbers.expected:
             expected = torch.cat(numbers.expected)
@@ -159,11 +162,12 @@ class CallNumbers(NamedTuple):
     expected: List[Any]
     """What must arrive, piece by piece; empty if this rank gets no answer."""
     limit: Any
-    """How far each number of the answer may be off; None: not at all, every bit counts."""
+    """How far each number of the answer may be off; None means that every bit must be right."""
 
 
 def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
-    """For each member, the lengths of the parts that it sends: one part, or one for each member.
+    """For each member, the lengths of the parts that it sends: a single part, or one part per
+    member.
 
     All ranks draw the same lengths.
     """
@@ -176,7 +180,7 @@ def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
         row = []
         for _ in range(parts):
             length = draw_below(size + 1)
-            # One part of five is empty.
+            # Make one part in five empty.
             is_empty = draw_below(5) == 0
             row.append(0 if is_empty else length)
         lengths.append(row)
@@ -193,7 +197,7 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
     kind = turn.draw.kind
     longest = max(sum(lengths_of_parts) for lengths_of_parts in lengths)
     seed = turn.chance.getrandbits(60)
-    # Every rank draws the same seed, so each can compute the numbers of all members.
+    # Every rank uses the same seed, so each can compute the numbers of all members.
     table = rows(kind, turn.world, longest, seed)
     parts_of_members = []
     for row, lengths_of_parts in zip(table, lengths):
@@ -207,24 +211,24 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
         total = reduced(table, reduction)
         total_parts = total.numbers.split(lengths[me])
         limits = total.limits.split(lengths[me])
-        # A member gets its own part of the total; without parts there is only the first.
+        # Each member gets its own part of the total. Without parts, use the limits of the whole.
         limit = limits[me if collective.has_parts else 0]
     expected = []
     for piece in collective.pieces_after(me, turn.root, turn.world):
-        # A piece without an owner is one of the total.
+        # A piece without an owner is a piece of the total.
         parts = total_parts if piece.owner is None else parts_of_members[piece.owner]
         expected.append(parts[piece.part])
     return CallNumbers(list(parts_of_members[me]), expected, limit)
 
 
 def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
-    """Make a call in its mode, and return what is wrong with the result; empty if nothing is."""
-    # The first call of all sets up connections: it is made alone.
+    """Make a call in its mode, and return what is wrong with the result; empty if it is correct."""
+    # The first call sets up connections, so make it on its own.
     in_flight = 3 if draw.number and draw.mode == "flight" else 1
-    # Each has numbers and tensors of its own.
+    # Each turn has its own numbers and tensors.
     turns = [Turn(group, op, draw, number) for number in range(in_flight)]
     first = turns[0]
-    # In a ring of one, a rank would send to itself, which torch refuses.
+    # If there is only one rank in the ring, it would send to itself, which torch refuses.
     if first.collective.source is AnswerSource.PREVIOUS and first.world == 1:
         return ""
     late_member = (draw.root + draw.number) % first.world
@@ -240,7 +244,7 @@ def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
     wait_for(handles)
     _, reduction = draw.kind
     if op == "all_reduce" and reduction in ROUNDED:
-        # Each rank may round in its own order, but all must hold the same bits.
+        # Each rank may have rounded in another order, but all must end up with the same bits.
         bits = signature(first.message.received)
         hold(first.members, draw.name, bits)
     for turn in turns:
@@ -251,15 +255,15 @@ def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
 
 
 def wait_for(handles: Sequence[Any]) -> None:
-    """Wait for all handles, the last one first; values without `wait` are skipped."""
-    # The last first, so that nothing depends on the order of waiting.
+    """Wait for all handles, beginning with the last one. Values without `wait` are skipped."""
+    # Start with the last one, so that the result cannot depend on the order of waiting.
     for handle in reversed(handles):
         if hasattr(handle, "wait"):
             handle.wait()
 
 
 def planned(op: str, group: ProcessGroup) -> List[RankCall]:
-    """The calls of a check; only those that `--only` names, if it names any."""
+    """The calls of a check, or only those that `--only` names."""
     rounds = ROUNDS.get(asked().level, 1)
     names = set()
     for name in asked().only:
@@ -269,7 +273,7 @@ def planned(op: str, group: ProcessGroup) -> List[RankCall]:
     calls = []
     for draw in drawn(op, group.world, rounds, asked().seed):
         is_chosen = not names or draw.name in names
-        # Empty messages are sent by gloo alone.
+        # Only gloo sends empty messages.
         takes_size = draw.size > 0 or group.backend == "gloo"
         if is_chosen and takes_size:
             calls.append(RankCall(draw.name, partial(performed, group, op, draw)))
@@ -292,9 +296,9 @@ def barriers(group: ProcessGroup) -> List[RankCall]:
     calls = []
     groups = list(GroupState.groups.items())
     for turn, (name, members) in enumerate(groups * 2):
-        # Which of the two modes comes first alternates.
+        # Alternate which of the two modes comes first.
         modes = ("async", "sync") if turn % 2 else ("sync", "async")
-        # The second round of the groups begins one member further.
+        # In the second round, start with the next member of each group.
         rounds_before = turn // len(groups)
         late_member = (turn + rounds_before) % len(members.ranks)
         late_rank = members.ranks[late_member]
@@ -306,7 +310,7 @@ def barriers(group: ProcessGroup) -> List[RankCall]:
 
 
 def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: int) -> str:
-    """Make one barrier call in which a member arrives late, and return what is wrong: empty if all
+    """Make one barrier call in which a member arrives late, and return what is wrong; empty if all
     waited for it."""
     key = f"barrier/{place}/{late_rank}"
     if group.rank == late_rank:
@@ -314,7 +318,7 @@ def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: 
         group.store.add(key, 1)
     handle = dist.barrier(group=members.handle, async_op="async" in place)
     wait_for([handle])
-    # On a GPU the barrier is a kernel: only the device waits for it.
+    # On a GPU the barrier is a kernel, so only the device waits for it.
     if group.backend == "nccl":
         torch.cuda.synchronize(group.device)
     has_come = group.store.add(key, 0)

@@ -1,5 +1,5 @@
-"""Which calls the ranks make: every format and reduction with every class of lengths; everything
-else alternates."""
+"""Chooses which calls the ranks make. Every format and reduction meets every class of lengths;
+everything else alternates."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ EXACT_TO: Dict[str, int] = {
     "complex64": 2**24,
     "complex128": 2**53,
 }
-"""Format -> up to which number every integer is exact in it."""
+"""Number format -> the largest n for which it represents all integers up to n exactly."""
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 INTEGERS = ("int32", "int64", "int8", "uint8")
 COMPLEX = ("complex64", "complex128")
 EVERY = (*FLOATS, *INTEGERS, "bool", *COMPLEX)
 Kind = Tuple[str, str]
-"""A format, and how it is reduced; `bits`: moved only."""
+"""A number format, and how its numbers are reduced; `bits` means that they are only moved."""
 FORMATS: Dict[str, Tuple[str, ...]] = {
     "sum": (*FLOATS, *INTEGERS, *COMPLEX),
     "fraction": FLOATS,
@@ -35,7 +35,7 @@ FORMATS: Dict[str, Tuple[str, ...]] = {
     "min": (*FLOATS, *INTEGERS, "bool"),
     "max": (*FLOATS, *INTEGERS, "bool"),
 }
-"""Reduction -> the formats that it is tested with; `fraction` is a sum of fractional numbers."""
+"""Reduction -> the formats to test it with; `fraction` is a sum of fractional numbers."""
 SIZES: Tuple[Tuple[int, ...], ...] = (
     (0,),
     (1,),
@@ -45,21 +45,22 @@ SIZES: Tuple[Tuple[int, ...], ...] = (
     (1023, 1024, 1025, 2049, 4095, 4096, 4097),
     (8191, 16384, 16385, 32768, 65535, 65537),
 )
-"""The classes of lengths, in elements of a message (or of a rank's part of it, if it has parts):
-none, one, few, and about the size of a vector, of a tile, of a block and of many blocks."""
+"""Lengths by class, in elements of a message (or of a rank's part of it): none, one, few, and about
+the size of a vector, a tile, a block and many blocks."""
 BIG = (2**18 + 1, 2**20 - 1, 2**20 + 2**10)
-"""Elements of messages that travel in several pieces. Each way to call sends one of them, and one
-call of this kind is among the first."""
+"""Lengths, in elements, of messages that are sent in several pieces. Each way to call the
+collective sends one such message, and one of these calls comes early."""
 LARGEST = (1 << 23, 1 << 24)
-"""Bytes of the last messages, on all ranks together."""
+"""The size in bytes, over all ranks, of the last messages."""
 MODES = (*("sync", "async", "flight") * 2, "sync", "async", "late-sync", "late-async")
-"""How a call is made, each as often as it stands here: at once; with a handle; three in flight,
-waited for in reverse; while one rank comes late."""
+"""How to make a call, each mode as often as it is listed: wait at once; get a handle; have three
+calls in flight, and wait for them in reverse order; let one rank arrive late."""
 LAYOUTS = ("plain", "offset", "transposed")
 ROOTS = 64
-"""Roots are drawn among so many members, and taken modulo their number."""
+"""Roots are drawn below this number, and then taken modulo the number of members."""
 GROUPS = ("world", "again", "world", "halves", "stripes")
-"""The groups that the calls are made in (see `enter` of `group.py`), the world twice as often."""
+"""The groups in which calls are made (see `enter` in `group.py`); the world comes twice as often.
+"""
 
 
 class DrawnCall(NamedTuple):
@@ -70,7 +71,8 @@ class DrawnCall(NamedTuple):
     size: int
     group: str = "world"
     root: int = 0
-    """Which member of the group it starts from or ends at (modulo their number)."""
+    """The member of the group from which it starts or at which it ends (modulo the number of
+    members)."""
     mode: str = "sync"
     layout: str = "plain"
     number: int = 0
@@ -79,7 +81,7 @@ class DrawnCall(NamedTuple):
     def name(self) -> str:
         """The name of the call for `--only`."""
         dtype, reduction = self.kind
-        # The order and the number of these words are what a user repeats a call with.
+        # Users repeat a call with this name, so keep the order and the number of its words.
         size, root, number = str(self.size), str(self.root), str(self.number)
         words = [self.way, dtype, reduction, size, self.group, root, self.mode, self.layout, number]
         return "-".join(words)
@@ -98,7 +100,7 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall
     chance.shuffle(pairs)
     ways = tuple(collective.calls)
     groups: Sequence[str] = GROUPS
-    # A half of two ranks would be one rank alone.
+    # Half of two ranks would be a group of one rank.
     if world == 2:
         groups = ("world", "again", "world")
     count = len(pairs)
@@ -120,12 +122,12 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall
         )
         calls.append(call)
     heavy_calls = heavy_calls_of(chance, collective, world)
-    # One heavy call comes early: a check that runs out of time has made it.
+    # Make one heavy call early, so that a check that runs out of time has made it.
     return [*calls[:1], *heavy_calls[:1], *calls[1:], *heavy_calls[1:]]
 
 
 def heavy_calls_of(chance: random.Random, collective: Collective, world: int) -> List[DrawnCall]:
-    """For each way to call the collective, a message sent in several pieces, and one of the
+    """For each way to call the collective, one message sent in several pieces, and one of the
     largest."""
     # The first kind is always float32.
     kind = kinds_of(collective, world)[0]
@@ -140,9 +142,10 @@ def heavy_calls_of(chance: random.Random, collective: Collective, world: int) ->
 
 
 def kinds_of(collective: Collective, world: int) -> List[Kind]:
-    """The formats and reductions to test a collective with; sums only where they are exact."""
+    """The formats and reductions to test a collective with; sums only if they are exact."""
     if collective.source is not AnswerSource.TOTAL:
-        # Numbers are moved as bits: four times as often as each of them is reduced.
+        # These collectives only move numbers, as bits. Each format gets four turns here, and one
+        # per reduction in the others.
         return [(dtype, "bits") for dtype in EVERY * 4]
     kinds = []
     for reduction, formats in FORMATS.items():
@@ -155,10 +158,10 @@ def kinds_of(collective: Collective, world: int) -> List[Kind]:
 
 
 def shuffled_rounds(chance: random.Random, values: Sequence[str], count: int) -> List[str]:
-    """More than `count` values: every value once per round, in a new order each time."""
+    """More than `count` values, in rounds: each round contains every value once, in a new order."""
     values_in_turn: List[str] = []
-    # `count` rounds are more than needed. But what is drawn here decides what is drawn next, so
-    # with fewer rounds a seed would ask for other calls than those in older reports.
+    # Fewer rounds would do. But every draw changes the later ones, so with fewer rounds a seed
+    # would choose other calls than those in older reports.
     for _ in range(count):
         values_in_turn += chance.sample(values, len(values))
     return values_in_turn

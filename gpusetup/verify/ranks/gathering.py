@@ -1,9 +1,8 @@
-"""How rank 0 collects the reports of all ranks: as JSON lines over TCP, between the parent
-processes.
+"""Collects the reports of all ranks on rank 0, as JSON lines over TCP between the parent processes.
 
-The parents compute nothing and load no torch, so a rank whose computing child hangs can still
-say so, and one that never answers is named. Rank 0 listens; the others say what they are doing,
-send their results, and wait for the verdict, with which all of them exit.
+The parents compute nothing and do not load torch, so a rank can report that its computing child
+hangs, and rank 0 can name a rank that never answers. Rank 0 listens. The others tell it what they
+are doing, send their results, wait for the verdict, and exit with it.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from ..values import CRASHED, FAILED, Outcome, Report, ReportBlocked, Result
 from .launch import Rank
 
 CONNECT_SECONDS = 240.0
-"""How long a rank looks for rank 0: on a cold network file system Python itself starts late."""
+"""How long a rank looks for rank 0. On a cold network file system, even Python starts late."""
 NEVER_HEARD_SECONDS = 240.0
-"""How long rank 0 waits for a rank of which it has heard nothing at all."""
+"""How long rank 0 waits for a rank that it has never heard from."""
 WELCOME_SECONDS = 5.0
-"""How long a port may take to say that it is rank 0's."""
+"""How long we wait for a port to confirm that it is rank 0's."""
 PLACES = 16
-"""The number of ports above the one of torch's store, of which rank 0 takes the first that is
-free."""
+"""Rank 0 listens on the first free one of this many ports above the port of torch's store."""
 MOST_LETTERS = 1 << 26
-"""The greatest length of a message; only another program sends a longer one."""
+"""The greatest length of a message; only another program would send a longer one."""
 SILENCE_SECONDS = 330.0
-"""How long rank 0 waits for a rank that is in a check: a little longer than the longest check may
+"""How long rank 0 waits for a rank that is in a check: slightly longer than the longest check may
 last."""
 REPORT_SECONDS = 120.0
 """How long rank 0 waits for another report or message after its own report is ready: longer than a
 check among ranks may take."""
 Message = Dict[str, Any]
 NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
-"""The errors of reading a line that another program sent, or from a connection that ended."""
+"""The errors of reading a line that another program sent, or of reading from a closed connection.
+"""
 
 
 class RankNews:
@@ -102,7 +101,7 @@ class Hub:
             self.news.notify_all()
 
     def _keep(self, rank: RankNews, message: Message) -> None:
-        """Store the contents of a message, and wake up whoever waits for it."""
+        """Store the contents of a message, and wake up the threads that wait for it."""
         with self.news:
             rank.host = message.get("host", rank.host)
             rank.doing = message.get("doing", rank.doing)
@@ -112,7 +111,7 @@ class Hub:
     def come_to(self, place: str) -> List[str]:
         """Wait until every rank has reached this place, then let all continue. Returns a sentence
         for each rank that has not arrived."""
-        # A rank in a long check is waited for.
+        # A rank may be in a long check, so wait that long.
         self._wait(lambda rank: rank.doing == place, SILENCE_SECONDS)
         late = []
         for number, rank in sorted(self.ranks.items()):
@@ -123,7 +122,7 @@ class Hub:
 
     def others(self, report: Message) -> Dict[int, RankNews]:
         """What is known about the other ranks, once all have reported or gone silent."""
-        del report  # rank 0 has its own report at hand
+        del report  # rank 0 already has its own report
         self._wait(lambda rank: rank.report is not None, REPORT_SECONDS)
         return self.ranks
 
@@ -143,7 +142,8 @@ class Hub:
                 if not pending:
                     return
                 limit = seconds
-                # Ranks that never said a word may still be starting, which has a limit of its own.
+                # Ranks that have sent nothing may still be starting, for which there is another
+                # limit.
                 if not any(rank.host for rank in pending):
                     limit = max(0.0, end - time.monotonic())
                 has_news = self.news.wait(timeout=limit)
@@ -166,20 +166,21 @@ class Hub:
 
 
 class Spoke:
-    """The connection to rank 0, on every other rank."""
+    """A rank's connection to rank 0, the counterpart of Hub on every other rank."""
 
     def __init__(self, rank: Rank) -> None:
         connection = connect(rank)
         self.link, self.answers = connection.link, connection.answers
 
     def say(self, message: Message) -> None:
-        """Send a message to rank 0. If rank 0 has gone, the exit code shows it later."""
+        """Send a message to rank 0. If rank 0 has gone, this does nothing, and the exit code shows
+        it later."""
         send(self.link, message)
 
     def hear(self) -> Message:
-        """The next message from rank 0; empty if it has gone."""
+        """The next message from rank 0; empty if rank 0 has gone."""
         with contextlib.suppress(OSError, ValueError):
-            # An empty line: the other side has closed the link.
+            # An empty line means that the other side has closed the connection.
             line = self.answers.readline() or "{}"
             return dict(json.loads(line))
         return {}
@@ -204,7 +205,7 @@ class Spoke:
     def settle(self, code: int) -> int:
         """Wait for rank 0's exit code, close the connection, and return the code; 1 if rank 0 has
         gone."""
-        del code  # rank 0 decides
+        del code  # rank 0 decides the exit code
         message = self.hear()
         exit_code = int(message.get("exit", 1))
         self.answers.close()
@@ -213,23 +214,23 @@ class Spoke:
 
 
 def places(port: int) -> range:
-    """The ports on which rank 0 may listen, in order.
+    """The ports on which rank 0 may listen, in the order in which it tries them.
 
     >>> list(places(29500))[:2], list(places(65530))[:2]
     ([29501, 29502], [65514, 65515])
     """
     first = port + 1
-    # 65535 is the greatest port; if there is no room above, the ports below are used.
+    # 65535 is the highest port; if there is not enough room above, use the ports below.
     if port + PLACES >= 1 << 16:
         first = port - PLACES
     return range(first, first + PLACES)
 
 
 def listen(rank: Rank) -> socket.socket:
-    """A server on the first free port; it only accepts this host if all ranks are on it. Raises
-    ReportBlocked."""
+    """A server on the first free port. If all ranks are on this host, it accepts only this host.
+    Raises ReportBlocked."""
     all_ranks_here = rank.address in ("localhost", "127.0.0.1")
-    # No name: all addresses of this host.
+    # An empty name means all addresses of this host.
     interface = "127.0.0.1" if all_ranks_here else ""
     both_families = not all_ranks_here and socket.has_dualstack_ipv6()
     reason: Optional[str] = "none is left"
@@ -254,7 +255,7 @@ class Connection(NamedTuple):
 
     link: socket.socket
     answers: TextIO
-    """The messages of rank 0, one in each line."""
+    """The messages from rank 0, one per line."""
 
 
 def connect(rank: Rank) -> Connection:
@@ -280,7 +281,7 @@ def connect(rank: Rank) -> Connection:
 
 
 def connect_to(rank: Rank, port: int) -> Optional[Connection]:
-    """Connect to rank 0 on this port; None if another job listens there."""
+    """Connect to rank 0 on this port; None if another job is listening there."""
     with contextlib.ExitStack() as closing:
         link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
         answers = link.makefile("r", encoding="utf-8")
@@ -290,7 +291,7 @@ def connect_to(rank: Rank, port: int) -> Optional[Connection]:
         welcome = json.loads(answers.readline(MOST_LETTERS) or "{}")
         if welcome["job"] != rank.job:
             return None
-        # A check may take longer than the welcome.
+        # After the welcome, remove the timeout, because a check may take longer.
         link.settimeout(None)
         closing.pop_all()
         return Connection(link, answers)
@@ -303,7 +304,7 @@ def who(number: int, rank: RankNews) -> str:
     'rank 3 was never heard of'
     """
     name = f"rank {number}"
-    # A rank names its host in its first message.
+    # The first message of a rank contains its host name.
     if rank.host:
         name += f" on {rank.host}"
     if rank.doing:
@@ -313,7 +314,7 @@ def who(number: int, rank: RankNews) -> str:
 
 def as_message(report: Report) -> Message:
     """A rank's report as a message for rank 0."""
-    # JSON has no named tuples: each result becomes a plain one.
+    # JSON has no named tuples, so convert each result to a plain one.
     rows = []
     for result in report.results:
         outcome = result.outcome._asdict()
@@ -322,9 +323,9 @@ def as_message(report: Report) -> Message:
 
 
 def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
-    """Rank 0's report with the devices and problems of the other ranks added.
+    """Rank 0's report with the other ranks' devices and problems added.
 
-    A result that all ranks found together appears once. Each rank without a report adds a crash.
+    A result that all ranks found together appears once. A rank without a report appears as a crash.
     """
     devices: List[Dict[str, Any]] = []
     results: List[Result] = []
@@ -349,7 +350,7 @@ def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
 
 
 def result_of_rank(number: int, row: Sequence[Any], world: int) -> Optional[Result]:
-    """A result as the merged report shows it; None if rank 0 already reports the same."""
+    """A result as the merged report shows it; None if rank 0 already reports the same result."""
     name, device, outcome_fields, seconds, means = row
     outcome = Outcome(**outcome_fields)
     is_of_all_ranks = device == f"{world} ranks"

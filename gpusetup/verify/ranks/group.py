@@ -1,7 +1,7 @@
-"""The process group of this process, and how its ranks agree on the outcome of a check.
+"""This process's process group, and how its ranks agree on the outcome of a check.
 
-They agree through the store, never through the collective that is on trial; a rank that does not
-come, or does not return, is named.
+They agree through the store, never through the collective that is being tested. A rank that does
+not arrive or does not return is named.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ..device.importing import first_line
 from ..values import FAILED, PASSED, SKIPPED, Outcome, working_on
 
 COLLECTIVE_SECONDS = 30.0
-"""How long one collective may take, and how long the ranks wait for one another before a check:
-long enough even for a rank that gets a tenth of a core."""
+"""How long one collective may take, and how long the ranks wait for one another before a check. It
+is long enough even for a rank that gets a tenth of a core."""
 SECONDS_FOR_LAST_WORDS = 5.0
-"""How long a rank waits for the others' results when they should be there at once."""
+"""How long a rank waits for the others' results when they should be available at once."""
 BLOCK = 32
-"""So many calls are made before the ranks ask each other whether there is time for more."""
+"""After this many calls, the ranks ask each other whether there is time for more."""
 REFUSING = (RuntimeError, ValueError, TypeError, AttributeError, ImportError)
-"""What torch raises if it does not offer a call, before anything is sent."""
+"""The errors that torch raises, before it sends anything, for a call that it does not support."""
 REFUSALS = (
     *("not support", "Cannot use", "No backend type", "not impl", "Invalid scalar type"),
     *("must be contiguous", "Unconvertible NCCL type", "module 'torch", "unexpected keyword"),
     *("only supports", "Unsupported", "No module named", "cannot import name"),
 )
-"""Words of the messages of these errors."""
+"""Parts of these errors' messages."""
 NETWORK = "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts"
 HINTS: Tuple[Tuple[str, str], ...] = (
     (
@@ -43,7 +43,7 @@ HINTS: Tuple[Tuple[str, str], ...] = (
     ("out of memory", "other programs use the GPU's memory: `nvidia-smi` shows which"),
     ("Too many open files", "raise the limit: `ulimit -n 65536`"),
 )
-"""Words of a backend's error -> the next step."""
+"""A part of a backend's error message -> the next step."""
 
 
 class ProcessGroup(NamedTuple):
@@ -60,10 +60,10 @@ class Members(NamedTuple):
     """A group of ranks that this rank belongs to."""
 
     handle: Any
-    """What a collective is given as `group`; None: all ranks."""
+    """The `group` argument of a collective; None means all ranks."""
     ranks: Tuple[int, ...]
     me: int
-    """This rank's place in the group."""
+    """This rank's index in the group."""
 
 
 class GroupState:
@@ -74,13 +74,13 @@ class GroupState:
     ended = ""
     """The check after which the ranks are no longer in step; empty while they are."""
     place = ""
-    """The call in which this rank stands."""
+    """The call that this rank is making."""
     held: Dict[str, Any] = {}
-    """What all members of a group must hold alike, by the group and the call."""
+    """Group and call -> a value that must be the same on all members of the group."""
 
 
 def hint_of(problem: str) -> str:
-    """The next step for an error of a communication backend.
+    """The next step after an error of a communication backend.
 
     >>> hint_of("NCCL WARN Error while creating shared memory segment").split(":")[0]
     '/dev/shm is too small or full'
@@ -98,7 +98,7 @@ def begin(place: str) -> None:
 
 
 def enter(group: ProcessGroup) -> None:
-    """Make this the group of the process, and create all sub-groups, which every rank must do."""
+    """Make this the process's group, and create all subgroups, which every rank must do."""
     all_ranks = list(range(group.world))
     half = group.world // 2
     ranks_by_name = {
@@ -108,11 +108,11 @@ def enter(group: ProcessGroup) -> None:
     }
     GroupState.group, GroupState.ended = group, ""
     GroupState.groups = {"world": Members(None, tuple(all_ranks), group.rank)}
-    # Without a limit a collective that hangs waits for half an hour.
+    # Without this limit, a collective that hangs waits for half an hour.
     limit = timedelta(seconds=COLLECTIVE_SECONDS)
     for name, rank_lists in ranks_by_name.items():
         for ranks in filter(None, rank_lists):
-            # All ranks make every group, also those to which they do not belong.
+            # Every rank must create every group, even the groups that it does not belong to.
             handle = dist.new_group(ranks, timeout=limit)
             if group.rank in ranks:
                 my_place = ranks.index(group.rank)
@@ -123,7 +123,7 @@ def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
     """Run a check together with the other ranks, as long as all are in step. It fails on all ranks
     if it fails on one.
 
-    The ranks meet before the check and after it, and each tells the others what it found.
+    The ranks meet before the check and after it, and tell each other what they found.
     """
     group = GroupState.group
     if group is None:
@@ -137,7 +137,7 @@ def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
         return Outcome(FAILED, f"{late} did not reach {name} within {COLLECTIVE_SECONDS:g} s")
     outcome, has_left = worked(group, work)
     failures = exchanged_failures(group, name, outcome, has_left)
-    # All ranks report the failure of one.
+    # If one rank fails, all ranks report it.
     if failures:
         return outcome._replace(status=FAILED, detail="; ".join(failures))
     return outcome
@@ -148,11 +148,11 @@ class RankOutcome(NamedTuple):
 
     outcome: Outcome
     has_left: bool
-    """Whether an error ended the check, perhaps in a collective that others are still in."""
+    """Whether an error ended the check, perhaps in a collective that other ranks are still in."""
 
 
 def worked(group: ProcessGroup, work: Callable[[ProcessGroup], Outcome]) -> RankOutcome:
-    """Run this rank's part of a check. Whatever the backend raises becomes a failure."""
+    """Run this rank's part of a check. Any error of the backend becomes a failure."""
     try:
         return RankOutcome(work(group), has_left=False)
     except Exception as problem:
@@ -167,13 +167,14 @@ def exchanged_failures(
 ) -> List[str]:
     """Tell the other ranks what this one found, and return the failures of all ranks.
 
-    Records if the ranks are out of step from now on.
+    If a rank left a collective or is late, records that the ranks are out of step from now on.
     """
     own_failure = outcome.detail if outcome.status == FAILED else ""
     own_message = json.dumps([own_failure, has_left])
     group.store.set(f"{name}/said/{group.rank}", own_message)
     patience = SECONDS_FOR_LAST_WORDS
-    # Others may be in a last collective. If this rank left it, they hang in it: no use to wait.
+    # The other ranks may still be in a last collective, so give them time. But if this rank has
+    # left it, they hang in it, and waiting is useless.
     if not has_left:
         patience += COLLECTIVE_SECONDS
     late_ranks = missing(group, f"{name}/went", patience)
@@ -187,7 +188,7 @@ def exchanged_failures(
         failure, rank_has_left = json.loads(message)
         if failure:
             failures.append(failure)
-        # A rank that left a collective is out of step with the others, as a late one is.
+        # A rank that left a collective is out of step with the others, and so is a late one.
         if rank_has_left or late_ranks:
             GroupState.ended = name
     return failures
@@ -195,9 +196,9 @@ def exchanged_failures(
 
 def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
     """The ranks that have not reached this place within so many seconds. Also records that this
-    rank has.
+    rank has reached it.
 
-    To add 0 to a counter reads it without waiting. Old releases of torch have no `store.check`.
+    Adding 0 to a counter reads it without waiting. Old releases of torch have no `store.check`.
     """
     group.store.add(f"{place}/{group.rank}", 1)
     end = time.monotonic() + seconds
@@ -210,19 +211,19 @@ def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
 
 
 def shared(group: ProcessGroup, name: str, value: str) -> List[str]:
-    """The value that each rank publishes under this name, in rank order; publishes this rank's
+    """The values that all ranks publish under this name, in rank order. Also publishes this rank's
     value."""
     group.store.set(f"{name}/{group.rank}", value)
     values = []
     for rank in range(group.world):
-        # `get` waits until that rank has published its value.
+        # `get` waits until the rank has published its value.
         message = group.store.get(f"{name}/{rank}")
         values.append(message.decode())
     return values
 
 
 def goes_on(group: ProcessGroup, place: str, end: float) -> bool:
-    """Whether rank 0 still has time; all ranks get the same answer."""
+    """Whether rank 0 still has time for more calls; all ranks get the same answer."""
     if group.rank == 0:
         has_time = time.monotonic() < end
         group.store.set(place, "on" if has_time else "enough")
@@ -241,16 +242,15 @@ def named(ranks: List[int]) -> str:
 
 
 class RankCall(NamedTuple):
-    """One call of a check that all ranks make together."""
+    """One call of a check, which all ranks make together."""
 
     name: str
     run: Callable[[], str]
-    """Makes the call; what is wrong with its answer, empty if nothing is."""
+    """Makes the call, and returns what is wrong with its answer (empty if it is correct)."""
 
 
 def hold(members: Members, name: str, bits: Any) -> None:
-    """Record bits that must be the same on all members; they are compared at the end of the
-    check."""
+    """Record bits that must be the same on all members; the check compares them at its end."""
     place = f"{members.ranks} {name}"
     GroupState.held[place] = bits
 
@@ -258,7 +258,7 @@ def hold(members: Members, name: str, bits: Any) -> None:
 def check(
     name: str, calls_of: Callable[[ProcessGroup], Sequence[RankCall]], seconds: float = 1e9
 ) -> Callable[[str], Outcome]:
-    """The function of a check, which makes the calls of `calls_of` while there is time."""
+    """The function of a check; it makes the calls of `calls_of` as long as there is time."""
 
     def make_calls(group: ProcessGroup) -> Outcome:
         return each_part(group, name, calls_of(group), seconds)
@@ -279,14 +279,14 @@ def each_part(
     not_offered: List[str] = []
     GroupState.held = {}
     for number, (call_name, run) in enumerate(calls):
-        # Now and then the ranks agree on whether there is time for more.
+        # From time to time the ranks agree on whether there is time for more calls.
         if number % BLOCK == 0 and not goes_on(group, f"{name}/{number}", end):
             break
         made += 1
         begin(f"{name}/{call_name}")
         try:
             with warnings.catch_warnings():
-                # torch warns that some of the ways to call are deprecated.
+                # torch warns that some ways to call a collective are deprecated.
                 warnings.simplefilter("ignore")
                 problem = run()
             if problem:
@@ -306,7 +306,7 @@ def each_part(
     if made < len(calls):
         detail = f"{made} of {len(calls)} calls in {seconds:g} s, all of them exact{left_out}"
         return Outcome(SKIPPED, detail, hint="a quieter machine makes all of them")
-    # A check that could make no call at all has shown nothing.
+    # If no call could be made at all, the check has shown nothing.
     exact_calls = made - len(not_offered)
     status = PASSED if exact_calls else SKIPPED
     return Outcome(status, f"{exact_calls} calls exact on {group.world} ranks{left_out}")
@@ -314,15 +314,14 @@ def each_part(
 
 def is_refusal(error: str) -> bool:
     """Whether the error says that torch does not support the call."""
-    # An answer of None is a fault, not a refusal.
+    # A call that returns None where an answer is expected is a fault, not a refusal.
     if "'NoneType' object" in error:
         return False
     return any(words in error for words in REFUSALS)
 
 
 def unlike_bits(group: ProcessGroup, name: str) -> List[str]:
-    """Descriptions of the places where this rank's bits differ from those of a group's first
-    rank."""
+    """The places where this rank's bits differ from those of the group's first rank, in words."""
     message = json.dumps(GroupState.held)
     group.store.set(f"{name}/held/{group.rank}", message)
     problems = []
@@ -330,7 +329,7 @@ def unlike_bits(group: ProcessGroup, name: str) -> List[str]:
     for first_rank in first_ranks:
         message = group.store.get(f"{name}/held/{first_rank}").decode()
         for place, bits in json.loads(message).items():
-            # Some places are of groups to which this rank does not belong.
+            # Some places belong to groups that this rank is not in.
             if place in GroupState.held and GroupState.held[place] != bits:
                 problems.append(f"{place}: not the bits that rank {first_rank} holds")
     return problems

@@ -1,7 +1,7 @@
-"""Which rank this process is, from the variables of torchrun or srun; all of the variables must be
-set.
+"""This process's rank, from the variables of torchrun or srun, if all of them are set.
 
-One stray variable makes no rank: a batch script has SLURM_PROCID too, a container may have RANK.
+A single variable does not prove that there are ranks: SLURM_PROCID is also set in a batch script,
+and a container may have RANK.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from ..values import WrongQuestion
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 SRUN = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
-"""srun sets both; the batch script, and the shell of `salloc`, have the first alone."""
+"""srun sets both variables; the batch script and the shell of `salloc` have only the first."""
 FIRST_PORT = 20_000
-"""The first port for jobs that name none."""
+"""The lowest port for jobs that do not name one."""
 PORTS = 10_000
-"""The number of ports for such jobs: all are below Linux's ephemeral ports, which start at
-32768."""
+"""The number of ports for such jobs. All are below Linux's ephemeral ports, which start at 32768.
+"""
 
 
 class Rank(NamedTuple):
-    """One rank of several."""
+    """This process's place among several ranks."""
 
     rank: int
     world: int
     local: int
-    """Its place among the ranks of its host."""
+    """Its index among the ranks of its host."""
     address: str
     """The host of rank 0."""
     port: int
-    """The port of that host at which torch's own store listens; rank 0 collects the reports at one
-    of the ports above."""
+    """The port on which torch's own store listens on that host; rank 0 collects the reports on one
+    of the ports above it."""
     host: str
-    """This host."""
+    """The name of this host."""
     job: str
     """A name that distinguishes this launch from others on the same hosts."""
 
@@ -56,7 +56,7 @@ class Launch(NamedTuple):
     """What the launcher set for all ranks."""
 
     names: Tuple[str, str, str]
-    """The variables of the rank, of the number of ranks, and of the place on the host."""
+    """The variables that contain the rank, the number of ranks, and the index on the host."""
     address: str
     port: int
     job: str
@@ -76,9 +76,9 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     (1, 2, 'n3', 20014, 'n4')
     """
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
-    # A variable that is set to nothing counts as not set.
+    # An empty variable counts as not set.
     variables = {name: value for name, value in environ.items() if value}
-    # torchrun's variables come first, because srun may have started torchrun.
+    # Check torchrun's variables first, because srun may have started torchrun.
     if all(name in variables for name in TORCHRUN):
         launch = by_torchrun(variables)
     elif all(name in variables for name in SRUN):
@@ -87,11 +87,11 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
         return None
     rank_name, world_name, local_name = launch.names
     rank, world = number_in(variables, rank_name), number_in(variables, world_name)
-    # A rank beyond the others belongs to another launch.
+    # A rank that is not below the number of ranks belongs to another launch.
     if not 0 <= rank < max(2, world):
         raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
     local = number_in(variables, local_name, 0)
-    # One rank alone is an ordinary run.
+    # With only one rank, this is an ordinary run.
     if world <= 1:
         return None
     job = f"{launch.job}@{launch.address}:{launch.port}"
@@ -114,8 +114,7 @@ def by_torchrun(variables: Mapping[str, str]) -> Launch:
         names=("RANK", "WORLD_SIZE", "LOCAL_RANK"),
         address=variables["MASTER_ADDR"],
         port=number_in(variables, "MASTER_PORT"),
-        # Without --rdzv-id all runs have the same name; the address and the port, which `rank_in`
-        # adds, distinguish them.
+        # Without --rdzv-id all runs have the same name, so `rank_in` adds the address and the port.
         job=f"{run_id}.{restarts}",
     )
 
@@ -134,11 +133,12 @@ def by_srun(variables: Mapping[str, str], host: str) -> Launch:
 
 
 def port_of(environ: Mapping[str, str]) -> int:
-    """A port that all ranks of a Slurm job step compute alike; it and the next one are used."""
+    """A port that all ranks of a Slurm job step compute independently; this port and the next one
+    are used."""
     step_id = environ.get("SLURM_STEP_ID", "")
     step = int(step_id) if step_id.isdigit() else 0
     job = number_in(environ, "SLURM_JOB_ID", 0)
-    # A prime for each step, so that the steps of one job and the next jobs rarely share a port.
+    # Multiply the step by a prime, so that a job's steps and the next jobs rarely share a port.
     pair = (job + 101 * step) % (PORTS // 2)
     return FIRST_PORT + 2 * pair
 
@@ -157,8 +157,8 @@ def first_host(nodes: str) -> str:
 
 
 def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
-    """The device that a rank tests: the GPU with its local number, or the only one if Slurm shows
-    each task a single GPU.
+    """The device that a rank tests: the GPU with its local index or, if Slurm shows each task a
+    single GPU, that one.
 
     >>> rank = Rank(5, 8, 1, "n1", 20000, "n2", "")
     >>> device_of(rank, "auto", ("cuda:0", "cuda:1")), device_of(rank, "auto", ("cuda:0",))

@@ -1,4 +1,4 @@
-"""The first check among ranks: all connect, none uses another's GPU, all have the same options."""
+"""The first check among ranks: all connect with the same options, and no two share a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .group import (
 )
 
 MEET_SECONDS = 240.0
-"""How long the ranks wait for one another at first: a cold network file system takes minutes to
+"""How long the ranks wait for one another at first. A cold network file system takes minutes to
 load torch, and hundreds of ranks start one after the other."""
 NO_NCCL = "`--device cpu` tests the ranks with gloo"
 LATER = (
@@ -35,11 +35,12 @@ LATER = (
     "torch.nn.parallel",
     "torch.distributed.optim",
 )
-"""Modules that later checks use, loaded before the timeouts get short. An old torch lacks some."""
+"""Modules that later checks use. They are loaded before the timeouts get short. An old torch lacks
+some of them."""
 
 
 def meet(device: str) -> Outcome:
-    """Check that all ranks can form a group, in which no two use the same GPU (see
+    """Check that all ranks can form a group in which no two use the same GPU (see
     `exchange_first_words`). Skipped if this torch cannot connect ranks."""
     if not dist.is_available():
         return Outcome(SKIPPED, "this torch was built without torch.distributed")
@@ -78,7 +79,7 @@ def form_group(device: str) -> Outcome:
     if late_ranks:
         late = f"{named(late_ranks)} did not connect within {MEET_SECONDS:g} s"
         return Outcome(FAILED, f"the ranks do not meet: {late}", hint=NETWORK)
-    # From here on no rank waits longer than for one collective.
+    # From now on, a rank waits only as long as one collective may take.
     store.set_timeout(timedelta(seconds=COLLECTIVE_SECONDS + 10))
     dist.init_process_group(
         group.backend,
@@ -109,13 +110,14 @@ def exchange_first_words(group: ProcessGroup) -> Outcome:
             hint = "give each rank its own GPU: one rank per GPU, LOCAL_RANK chooses it"
             return Outcome(FAILED, problem, hint=hint)
         detail += ", each on its own GPU"
-    # The first call sets up the connections and loads libraries.
+    # The first call sets up connections and loads libraries, so it takes longer.
     dist.all_reduce(torch.ones(1, device=group.device))
     return Outcome(PASSED, detail)
 
 
 def gpu_identity(device: str) -> str:
-    """What identifies this GPU among all: its UUID or, if unknown, the host and the device."""
+    """What distinguishes this GPU from all others: its UUID or, if unknown, the host and the
+    device."""
     uuid = gpu_uuid(torch, device)
     if uuid:
         return uuid

@@ -1,5 +1,4 @@
-"""The numbers that each rank holds, which show whose they are and where they belong, and how
-results are judged."""
+"""The numbers of each rank, which show their rank and position, and how results are judged."""
 
 from __future__ import annotations
 
@@ -10,10 +9,10 @@ import torch
 from .draws import EXACT_TO, Kind
 
 PERIOD = 1021
-"""A row repeats after so many numbers. It is a prime, so that a part in the wrong place has other
+"""A row repeats after this many numbers. It is a prime, so that a part in the wrong place has other
 numbers than the right one."""
 ROUNDED = ("fraction", "avg")
-"""Reductions whose result depends on the order in which the ranks are added up."""
+"""Reductions whose result depends on the order in which the ranks are added."""
 UNSIGNED = ("uint8", "bool")
 
 
@@ -42,23 +41,23 @@ def rows_of_bits(dtype_name: str, shape: Tuple[int, int], generator: Any) -> Any
     """Rows of random bits, which include infinities, NaN and denormal numbers."""
     dtype = getattr(torch, dtype_name)
     byte_count = torch.empty(0, dtype=dtype).element_size()
-    # A bool is 0 or 1; in every other format a byte may have any value.
+    # A bool is 0 or 1; in all other formats a byte may have any value.
     byte_values = 2 if dtype_name == "bool" else 256
     drawn = torch.randint(0, byte_values, (*shape, byte_count), generator=generator)
     numbers = drawn.to(torch.uint8).view(dtype)
-    # The axis of the bytes now has one number.
+    # The axis of bytes now has length one.
     return numbers[..., 0]
 
 
 def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) -> Any:
-    """Rows of whole numbers that are exact in their format; for sums, so is their sum."""
+    """Rows of whole numbers that are exact in their format. For sums, the sum is exact too."""
     dtype_name, reduction = kind
     world, _ = shape
     least, greatest = 0, EXACT_TO[dtype_name]
     if reduction == "sum":
         least, greatest = 1, greatest // world
     numbers = torch.randint(least, greatest + 1, shape, generator=generator)
-    # Half of the numbers are negative.
+    # Make half of the numbers negative.
     if dtype_name not in UNSIGNED:
         signs = 2 * torch.randint(0, 2, shape, generator=generator) - 1
         numbers *= signs
@@ -69,7 +68,7 @@ def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) ->
 
 
 class Reduced(NamedTuple):
-    """The exact result of a reduction, with the error allowed."""
+    """The exact result of a reduction, with the allowed error."""
 
     numbers: Any
     limits: Any
@@ -77,13 +76,13 @@ class Reduced(NamedTuple):
 
 
 def reduced(numbers: Any, reduction: str) -> Reduced:
-    """The exact reduction of all rows. Fractions may be off by rounding in any order, other numbers
-    not at all."""
+    """The exact reduction of all rows. Fractions may be off by the rounding of any order of
+    summation, other numbers not at all."""
     wide = numbers.to(torch.complex128 if numbers.is_complex() else torch.float64)
     count = len(wide)
     if reduction in ROUNDED:
-        # At most one rounding for each row, that of 1/n for `avg` included. Each may be off by
-        # `eps`, twice the error of a correct rounding.
+        # There is at most one rounding for each row, including the multiplication by 1/n for `avg`.
+        # Each may be off by `eps`, which is twice the error of a correct rounding.
         relative_error = count * torch.finfo(numbers.dtype).eps
         divisor = count if reduction == "avg" else 1
         limits = relative_error * wide.abs().sum(0) / divisor
@@ -100,7 +99,7 @@ def reduced(numbers: Any, reduction: str) -> Reduced:
 def raw(values: Any) -> Any:
     """The bytes of a tensor, one row per element."""
     column = values.detach().contiguous().reshape(-1, 1)
-    # A complex number becomes two real ones, side by side.
+    # A complex number becomes two real numbers next to each other.
     if column.is_complex():
         column = torch.view_as_real(column)[:, 0]
     return column.view(torch.uint8)
@@ -110,22 +109,22 @@ def signature(values: Any) -> int:
     """A checksum of the bits of a tensor that also depends on their order."""
     all_bytes = raw(values).reshape(-1).to(torch.int64)
     numbered = torch.arange(len(all_bytes), device=all_bytes.device)
-    # Each byte counts by its place, so that numbers which change places change the sum.
+    # Weight each byte with its position, so that swapping two numbers changes the sum.
     weights = numbered % 8191 + 1
     return int((all_bytes * weights).sum())
 
 
 def wrong(received: Any, exact: Any, limit: Any = None) -> str:
-    """What is wrong in a flat tensor, in words; empty if nothing is.
+    """What is wrong in a flat tensor, in words; empty if it is correct.
 
-    Without a limit every bit counts.
+    Without a limit, every bit must be right.
     """
     exact = exact.to(received.device)
     if limit is None:
         is_wrong = (raw(received) != raw(exact)).any(1)
     else:
         error = (received.to(exact.dtype) - exact).abs()
-        # NaN is beyond every limit.
+        # Written this way, the comparison counts NaN as wrong too.
         is_wrong = ~(error <= limit.to(received.device))
     wrong_places = is_wrong.nonzero().reshape(-1).tolist()
     if not wrong_places:

@@ -1,7 +1,7 @@
-"""Training on several ranks, compared with the same steps in one process, for each way to
-parallelize it.
+"""Trains on several ranks, with each way to parallelize, and compares with the same steps in one
+process.
 
-The one process computes what all ranks compute, one after the other.
+The single process computes what all ranks compute, one rank after the other.
 """
 
 from __future__ import annotations
@@ -18,36 +18,38 @@ from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import signature
 
 TOLERANCE = 1e-9
-"""The relative difference allowed in float64. Another order of a sum changes a step by about 1e-15,
-a lost gradient by far more than this."""
+"""The allowed relative difference in float64. Another order of a sum changes a step by about 1e-15,
+a lost gradient by much more than the tolerance."""
 ROWS = 8
-"""The examples of one rank in a step."""
+"""How many examples a rank gets in a step."""
 WIDTH = 24
-"""The numbers of an input."""
+"""The number of inputs of the network."""
 OUT = 8
-"""The numbers of an output."""
+"""The number of outputs of the network."""
 STEPS = 3
-"""How many steps are trained."""
+"""The number of training steps."""
 
 
 class SharedTraining(NamedTuple):
     """A way to parallelize a training over ranks."""
 
     share: Callable[..., Any]
-    """Wraps a model for these ranks; called with the model, the process group, its members and the
-    options."""
+    """Wraps a model for these ranks. It is called with the model, the process group, its members
+    and the options."""
     options: Dict[str, Any] = {}
     hidden: int = 47
-    """The width between the layers. 47 is prime, so it cannot be divided evenly among ranks."""
+    """The width between the layers. It is prime, so that it cannot be divided evenly among ranks.
+    """
     group: str = "world"
     turns: int = 1
-    """Backward passes for each step; after the last one the ranks exchange their gradients."""
+    """How many backward passes a step has. The ranks exchange their gradients after the last one.
+    """
     dtype: str = "float64"
     limit: float = TOLERANCE
-    """The relative difference allowed."""
+    """The allowed relative difference."""
     is_tensor_parallel: bool = False
-    """Whether each layer is divided among the ranks, so that every rank gets the examples of all
-    ranks."""
+    """Whether each layer is divided among the ranks, in which case every rank gets the examples of
+    all ranks."""
 
     @property
     def is_ddp(self) -> bool:
@@ -61,7 +63,8 @@ def net(form: SharedTraining, world: int, seed: int) -> Any:
     torch.manual_seed(seed)
     hidden = form.hidden
     between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
-    # A norm would need the whole width, of which a rank has one part.
+    # With tensor parallelism there is no norm layer, because a rank has only a part of the width
+    # that it needs.
     if form.is_tensor_parallel:
         hidden *= world
         between = [nn.GELU()]
@@ -71,14 +74,15 @@ def net(form: SharedTraining, world: int, seed: int) -> Any:
     return model.to(getattr(torch, form.dtype))
 
 
-# --- ways to share --------------------------------------------------------------------------------
+# --- ways to parallelize
+# ----------------------------------------------------------------------------
 
 
 def ddp(model: Any, group: ProcessGroup, members: Members, **options: Any) -> Any:
     """The model wrapped in DDP: each rank holds all of it, and gradients are averaged."""
     from torch.nn.parallel import DistributedDataParallel
 
-    # On a CPU, DDP must not be given devices.
+    # On a CPU, DDP accepts no device list.
     device_ids = [group.device] if group.device.startswith("cuda") else None
     return DistributedDataParallel(model, device_ids, process_group=members.handle, **options)
 
@@ -96,7 +100,7 @@ def fsdp(model: Any, group: ProcessGroup, members: Members, narrow: bool = False
     bfloat16."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    # Without a policy FSDP keeps the format of the parameters.
+    # Without a policy, FSDP keeps the parameters' format.
     mesh, policy = mesh_of(group), MixedPrecisionPolicy()
     if narrow:
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -114,7 +118,7 @@ def tensor_parallel(model: Any, group: ProcessGroup, members: Members) -> Any:
 
 
 SMALL_BUCKETS = {"bucket_cap_mb": 0.001}
-"""A limit so small that the gradients travel in several messages."""
+"""A bucket limit so small that the gradients are sent in several messages."""
 FORMS: Dict[str, Dict[str, SharedTraining]] = {
     "ddp_step": {
         "plain": SharedTraining(ddp),
@@ -136,7 +140,7 @@ FORMS: Dict[str, Dict[str, SharedTraining]] = {
 
 
 def forms_of(name: str, group: ProcessGroup) -> List[RankCall]:
-    """The trainings of a check, one call each."""
+    """The trainings of a check, each as one call."""
     calls = []
     for form_name, form in FORMS[name].items():
         calls.append(RankCall(form_name, partial(trained, group, form, form_name)))
@@ -163,7 +167,7 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
     agree."""
     members = GroupState.groups[form.group]
     ranks = members.ranks
-    # With DDP each rank starts with different parameters: DDP must replace them by those of the
+    # With DDP each rank starts with different parameters, which DDP must replace by those of the
     # first rank.
     seed = group.rank if form.is_ddp else ranks[0]
     model = net(form, group.world, seed).to(group.device)
@@ -171,7 +175,7 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
     shared_model = form.share(model, group, members, **form.options)
     both_models = (shared_model, alone)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.3) for m in both_models]
-    # Those of the parameters at the start, and of the exchanged gradients of each step.
+    # Checksums of the initial parameters, and of the exchanged gradients of each step.
     signatures = [signature_of_all(model.state_dict())]
     for turn in range(STEPS * form.turns):
         exchanges = (turn + 1) % form.turns == 0
@@ -182,7 +186,7 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
         waits_with_exchange = form.is_ddp and not exchanges
         with shared_model.no_sync() if waits_with_exchange else contextlib.nullcontext():
             loss_of(shared_model, my_examples).backward()
-        # One process computes the mean over all ranks.
+        # The single process computes the mean over all ranks.
         for examples_of_rank in examples:
             share_of_loss = loss_of(alone, examples_of_rank) / len(ranks)
             share_of_loss.backward()
@@ -196,7 +200,7 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
             nn.utils.clip_grad_norm_(trained_model.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
-    # All ranks of DDP must hold the same bits, whatever the order of their sums.
+    # With DDP all ranks must have the same bits, whatever the order of their sums.
     if form.is_ddp:
         hold(members, name, signatures)
     return apart(model.state_dict(), alone.state_dict(), form.limit)
@@ -226,7 +230,7 @@ def loss_of(model: Any, examples: Examples) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """A parameter or gradient, assembled from the parts of all ranks."""
+    """A whole parameter or gradient, assembled from the parts of all ranks."""
     value = value.detach()
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
@@ -246,15 +250,15 @@ def signature_of_all(values: Dict[str, Any]) -> int:
 
 
 def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) -> str:
-    """The first tensor that differs by more than the limit, in words; empty if none does."""
+    """A description of the first tensor that differs by more than the limit; empty if none does."""
     for name, exact in exact_values.items():
         difference = (whole(values[name]) - exact).double()
         greatest_difference = difference.abs().max().item()
-        # For tensors whose numbers are all below 1 the difference itself counts, for others the
-        # share of the greatest number.
+        # For tensors whose numbers are all below 1, compare the absolute difference; for others,
+        # the difference relative to the largest number.
         size = max(1.0, float(exact.abs().max().item()))
         error = greatest_difference / size
-        # NaN is beyond every limit.
+        # Written this way, the comparison counts NaN as wrong too.
         if not error <= limit:
             return f"{name} is off by {error:.2g} (limit {limit:g})"
     return ""
