@@ -9,8 +9,7 @@ import sys
 INTERRUPTED = 130
 NEW_OBJECTS = 50_000
 """The number of new objects after which Python collects garbage. Objects from the start (modules,
-tables) all stay, and collecting after every 700 objects would take a twentieth of doctor's time.
-"""
+tables) all stay, and collecting after every 700 objects would take a twentieth of doctor's time."""
 
 
 def main() -> int:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 class GpuSetupError(Exception):
     """The base class of all errors that end a command on purpose. Raised by itself, it means a bug
-    in gpusetup.
-    """
+    in gpusetup."""
 
     exit_code = 5
 
@@ -34,8 +33,7 @@ class Unsatisfiable(GpuSetupError):
 
 class UsageError(GpuSetupError):
     """The user made a mistake in the command, such as an unknown name or a malformed or
-    contradictory value.
-    """
+    contradictory value."""
 
     exit_code = 2
 
@@ -46,8 +44,7 @@ class BadInput(UsageError):
 
 class Blocked(GpuSetupError):
     """Something outside gpusetup prevents the command, such as the network, the disk, permissions,
-    a missing environment or a lock.
-    """
+    a missing environment or a lock."""
 
     exit_code = 3
 

@@ -32,8 +32,7 @@ SAMPLE = 1 << 16
 
 def shipped(name: str | Path) -> bytes:
     """Read one of the tables that come with gpusetup, by its name. An absolute path is read as it
-    is.
-    """
+    is."""
     path = os.path.join(SHIPPED, name)  # noqa: PTH118
     with open(path, "rb") as file:  # noqa: PTH123
         return file.read()
@@ -144,8 +143,7 @@ def encoding_of(raw: bytes) -> str:
 
 def text_of(raw: bytes, what: str | Path) -> str:
     """Decode a file's bytes as text. Raises BadInput, which names the file (`what`), if they are
-    not text.
-    """
+    not text."""
     encoding = encoding_of(raw)
     try:
         return raw.decode(encoding)

@@ -60,8 +60,7 @@ class Tool(Frozen):
     """The options of that command that are also arguments of the tool, by their Python names."""
     answer: Callable[[Values, str | None], Values]
     """A function of the arguments and the environment that the user chose. Everything that it reads
-    from this machine is redacted; `call` redacts the answer once more.
-    """
+    from this machine is redacted; `call` redacts the answer once more."""
     arguments: Mapping[str, Mapping[str, Any]] = {}
     """Maps the name of each further argument to its JSON schema."""
     required: tuple[str, ...] = ()
@@ -171,8 +170,7 @@ def _read_report(values: Values, python: str | None) -> Values:
 
 def _without_snapshot(answer: Values) -> Values:
     """Doctor's answer without the snapshot, because its findings already quote what matters from
-    it.
-    """
+    it."""
     shorter = {key: value for key, value in answer.items() if key != "snapshot"}
     if shorter["resolution"]:
         shorter["resolution"] = _without_reasons(shorter["resolution"])
@@ -200,8 +198,7 @@ def _resolve(values: Values, python: str | None) -> Values:
 
 def _names(words: str | Sequence[str]) -> list[str]:
     """Reduce requirements to names, so that an assistant cannot make gpusetup download a URL or
-    read a file.
-    """
+    read a file."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     packages = [words] if isinstance(words, str) else [*words]

@@ -43,8 +43,7 @@ from gpusetup.model.versions import Capability, cuda_of, parsed
 INDEX_ROOT = "https://download.pytorch.org/whl"
 WINDOWS_ABOVE = 9
 """By how much the numbers of a branch's Windows drivers may exceed the branch: 581.29 belongs to
-branch 580.
-"""
+branch 580."""
 
 Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
@@ -62,8 +61,7 @@ class Catalog(Frozen):
     """The driver that came with each CUDA toolkit."""
     other_backends: tuple[str, ...]
     """Index labels that exist but are never chosen for NVIDIA GPUs: ROCm, XPU, and those of older
-    torch versions.
-    """
+    torch versions."""
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...]
     companions: tuple[CompanionRelease, ...]
@@ -201,8 +199,7 @@ class Catalog(Frozen):
 
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
         """The oldest driver that supports a GPU: a branch (`570`) or, for some products, a full
-        version.
-        """
+        version."""
         drivers = []
         for row in self.first_drivers:
             if row.capability != gpu.compute_capability:
@@ -224,8 +221,7 @@ class Catalog(Frozen):
 
     def last_python(self, torch_version: str) -> str | None:
         """The last Python version that a torch release supports. This is for releases older than
-        the table of builds.
-        """
+        the table of builds."""
         for row in self.older_releases:
             if parsed(torch_version) < parsed(row.before):
                 return row.python
@@ -276,8 +272,7 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
 @lru_cache(maxsize=8)
 def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
     """PyTorch's wheels by torch version, backend, system and machine. If there are two, the first
-    one counts.
-    """
+    one counts."""
     wheels: dict[tuple[str, ...], TorchBuild] = {}
     for build in catalog.builds:
         if build.channel == "pytorch":
@@ -380,8 +375,7 @@ def _rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
 
 def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
     """Complete a GPU with the capability and memory that its name implies, or return the reason why
-    that is not possible.
-    """
+    that is not possible."""
     is_of_other_maker = gpu.maker is not None and not is_judged(gpu.maker)
     is_complete = gpu.compute_capability and gpu.memory_total_bytes
     if is_of_other_maker or is_complete:

@@ -24,8 +24,7 @@ class Pair(Frozen):
     cuda: str = ""
     """The CUDA major versions that it is built for. `default` means the CUDA of torch on the
     default index, `label` the one in the package's own version, and "" that it does not use CUDA
-    itself.
-    """
+    itself."""
     wheels: str = ""
     """Where to find the wheels of these releases, if not in the same place as the project's
     others."""
@@ -55,21 +54,18 @@ class Project(Frozen):
     """What to use if no release fits."""
     instead: Mapping[str, str] = {}
     """What to use instead in special cases: on one system, without a GPU (`no GPU`), or with
-    another CUDA version (`CUDA`).
-    """
+    another CUDA version (`CUDA`)."""
     source: str = ""
     rows: tuple[Pair, ...] = ()
 
     def has_wheels(self, row: Pair) -> bool:
         """Whether some releases have wheels on an index. If not, users must build them or download
-        them from a page.
-        """
+        them from a page."""
         return (row.wheels or self.wheels) in ("index", "torch index")
 
     def way_out(self, build: TorchBuild, index: str = "") -> str:
         """What to use instead of this package with a build; `index` is the URL of PyTorch's index
-        for the build's backend.
-        """
+        for the build's backend."""
         # An entry for the system comes before one for the GPU, and that one before another CUDA
         # version.
         cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
@@ -89,8 +85,7 @@ class CompanionTable(Frozen):
 
     def project(self, name: str) -> Project | None:
         """The project with this name, which must be normalised as on a package index; None if the
-        table lacks it.
-        """
+        table lacks it."""
         for project in self.projects:
             if project.name == name:
                 return project

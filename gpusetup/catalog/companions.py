@@ -22,8 +22,7 @@ from gpusetup.model.versions import allows, cuda_of, parsed
 @lru_cache(maxsize=16)
 def rows_of(catalog: Catalog, name: Name) -> tuple[CompanionRelease, ...]:
     """All releases of a companion: first those with their own row, then those that belong to one
-    torch version.
-    """
+    torch version."""
     rows = [row for row in catalog.companions if row.name == name]
     for release in catalog.releases:
         if name == "torchaudio" and release.torchaudio:
@@ -137,8 +136,7 @@ def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tu
 
 def _newest_companion(catalog: Catalog, torch: str, name: str) -> str | None:
     """The companion that was released with a torch version, otherwise the newest that works with
-    it.
-    """
+    it."""
     released_with_torch: str | None = getattr(catalog.release_of(torch), name, None)
     if released_with_torch:
         return released_with_torch

@@ -43,8 +43,7 @@ class Integrated(Frozen):
     capability: Capability
     apart: bool = False
     """Whether this GPU runs no kernels for other GPUs of its major version, and they run none of
-    its kernels.
-    """
+    its kernels."""
     desktop_from: str | None = None
     """The CUDA version from which on it does run kernels for other GPUs of its major version."""
     was: Capability | None = None
@@ -58,8 +57,7 @@ class JetPack(Frozen):
     name: str
     cuda: str
     """The newest CUDA version of its driver, whose version numbers differ from those of other
-    drivers.
-    """
+    drivers."""
     python: str
     wheels: str | None = None
     """The folder of NVIDIA's own wheels; None if torch's aarch64 wheels support its boards."""
@@ -96,8 +94,7 @@ class Undeclared(Frozen):
 
 class DriverBranch(Frozen):
     """A driver branch with a special role: the one to install, or the last one with closed-source
-    kernel modules.
-    """
+    kernel modules."""
 
     name: Literal["good", "last closed"]
     branch: int

@@ -75,8 +75,7 @@ class GpuRow(Frozen):
     tdp_w: float | None = None
     peak_tflops: Mapping[str, float] = {}
     """Maps a data type (`fp32`, `bf16`, ...) to dense operations per second, in units of 10^12,
-    according to the datasheet.
-    """
+    according to the datasheet."""
 
     @property
     def memory_bytes(self) -> int | None:
@@ -140,8 +139,7 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
     """The error for a GPU from a maker that gpusetup does not judge here. It says which torch to
-    use.
-    """
+    use."""
     gfx = other_gpu(text, maker).target
     has_kernels = gfx in BUILT_FOR or gfx in RELATIVES
     if gfx and not has_kernels:
@@ -180,8 +178,7 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The rows that contain all words. If there are none, the rows of the same card with the given
-    memory size.
-    """
+    memory size."""
     sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
     # A memory size alone does not identify a card, and neither does a letter: `../../x` is not a
     # TITAN X.

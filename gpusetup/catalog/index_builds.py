@@ -31,8 +31,7 @@ PLATFORM = re.compile(
 """The platform tag of a wheel's name."""
 OLDEST_GLIBC = "2.17"
 """The glibc that torch's wheels need if their platform tag has no number (`linux_x86_64`,
-`manylinux2014`).
-"""
+`manylinux2014`)."""
 Family = Literal["linux", "windows", "macos"]
 Place = tuple[str, str, str, str]
 """The torch version, backend, system and machine of a build."""
@@ -168,8 +167,7 @@ def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
 
 def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
     """The newest torchvision for a torch that is not in the catalog; None if that torchvision may
-    not work with it.
-    """
+    not work with it."""
     newest = catalog.releases[-1]
     accepted = newest.torchvision_needs
     # Only a torchvision that accepts a range of torch versions works with a later one.

@@ -21,8 +21,7 @@ from gpusetup.model.versions import Capability
 BLACKWELL = Capability(10, 0)
 FIRST_FOR_BLACKWELL = (12, 8)
 """The first CUDA version whose libraries contain code for Blackwell. torch's own PTX alone is not
-enough to run a model.
-"""
+enough to run a model."""
 
 
 @cache
@@ -37,8 +36,7 @@ def _boards() -> dict[Capability, Integrated]:
 @cache
 def _today(capability: Capability) -> Capability:
     """The current number of a compute capability: the first Thor's 10.1 is called 11.0 since CUDA
-    13.0.
-    """
+    13.0."""
     for name_today, board in _boards().items():
         if board.was == capability:
             return name_today
@@ -105,8 +103,7 @@ def compiles_for(
 
 def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
     """The code in a build that a GPU would run, such as `sm_86` or `compute_120`; None if there is
-    none.
-    """
+    none."""
     all_codes = build.kernels + build.ptx
     cuda = build.cuda
     return served_by_codes(all_codes, gpu, cuda, driver_cuda)

@@ -1,6 +1,5 @@
 """The rows of `data/catalog.json`: releases, drivers, GPUs, and the versions in which something
-changed.
-"""
+changed."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -45,8 +44,7 @@ class Branch(Frozen):
 
 class Retired(Frozen):
     """The last driver branch that supports an architecture. If `minor` is None, this applies to the
-    whole major version.
-    """
+    whole major version."""
 
     major: int
     last_branch: int
@@ -89,8 +87,7 @@ class Compiler(Frozen):
 
 class OlderRelease(Frozen):
     """The last Python version for releases older than a certain one. The table of builds does not
-    contain these releases.
-    """
+    contain these releases."""
 
     before: str
     python: str
@@ -125,8 +122,7 @@ class AmdRelease(Frozen):
     """The Python versions, such as `3.11 3.12`."""
     on: str
     """The platforms, such as `linux-x86_64 windows-x86_64`. On Windows, only Radeon and Ryzen are
-    supported.
-    """
+    supported."""
 
 
 class Nightly(Frozen):
@@ -155,13 +151,11 @@ class CompanionRelease(Frozen):
     """The torch versions that it supports, such as `>=2.11.0`."""
     cuda: Literal["label", "major", "release"] = "label"
     """What must match torch: the whole label, the CUDA major version, or its major and minor
-    version.
-    """
+    version."""
     built_with: str | None = None
     """The torch for whose platforms and backends it was built; None if no index was read."""
     seen: Mapping[str, str] = {}
     """Maps each platform whose index was read to the backends that list this release: `cpu cu130
-    cu132`.
-    """
+    cu132`."""
     unlabelled: Mapping[str, str] = {}
     """Maps a platform to the backend of the wheel without a label."""

@@ -14,8 +14,7 @@ from gpusetup.model.versions import parsed
 
 class PossibleChange(Frozen):
     """One possible change to the host or the request, with the question as it would be after that
-    change.
-    """
+    change."""
 
     kind: Literal["driver", "python", "torch", "backend"]
     to: str | None

@@ -1,6 +1,5 @@
 """The torch builds that work with the requested packages. Can also choose a set of packages from
-the companion table alone.
-"""
+the companion table alone."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
 """Older torch versions are only tried if one of them, or a certain release of a package, is
-requested. Otherwise there would be too many to try.
-"""
+requested. Otherwise there would be too many to try."""
 
 
 class PackageQuestion(Frozen):
@@ -69,8 +67,7 @@ def candidates(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
     """The builds for which each package has a release, newest torch first. Among builds of the same
-    torch version, `prefer` comes first, then the best one for the host.
-    """
+    torch version, `prefer` comes first, then the best one for the host."""
     builds = question_of(question.wish, question.host, question.catalog)
     companions = question.companions
     fitting = []
@@ -100,8 +97,7 @@ def builds_to_try(
 
 def takes_old_torch(question: PackageQuestion) -> bool:
     """Whether to try torch versions before 2.5 too, because a torch version or a package version
-    was requested.
-    """
+    was requested."""
     if question.wish.torch:
         return True
     requirements = map(Requirement, question.words)
@@ -156,8 +152,7 @@ def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
     """Yields the advice to install a newer driver, if the packages have a release for a newer CUDA
-    version.
-    """
+    version."""
     unknown_driver = replace(question.host.machine, driver=Driver())
     host = host_of(unknown_driver, question.catalog)
     builds = candidates(replace(question, host=host))
@@ -184,8 +179,7 @@ class PackageSet(Frozen):
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
     """The set with the newest torch that works with every package. It comes from the companion
-    table, without asking an index.
-    """
+    table, without asking an index."""
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
@@ -209,8 +203,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
     """A requested package in a set. It has no exact version, only the limits from the request and
-    the companion table.
-    """
+    the companion table."""
     name = name_of(word)
     project = companion_table().project(name)
     limits = Requirement(word).specifier
@@ -230,8 +223,7 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
     """The versions of a package that the companion table allows with a build. If the table sets no
-    limit, the specifier is empty.
-    """
+    limit, the specifier is empty."""
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):

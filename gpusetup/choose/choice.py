@@ -1,6 +1,5 @@
 """The decision about torch on a host: which build it gets, what happens to the installed torch, and
-why other builds were not chosen.
-"""
+why other builds were not chosen."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ Action = Literal[
 """What happens to torch. "kept": it stays. "again": the same build is installed again, because
 files are missing. "same-version", "nearest-newer", "newest" and "upgrade": it is replaced by that
 rule. "first": torch was not installed. "refused": the new build would be for another maker's GPUs
-or for the CPU, without a request for that. "nothing": no build fits.
-"""
+or for the CPU, without a request for that. "nothing": no build fits."""
 
 
 class Choice(Frozen):
@@ -45,8 +43,7 @@ class Choice(Frozen):
     build: TorchBuild | None = None
     """The build in the environment afterwards. If no build fits, it is None, and `advice` names the
     change that would help most. If the change is refused, it is the build that you would get by
-    naming its backend.
-    """
+    naming its backend."""
     action: Action = "nothing"
     reason: Text = None
     """Why this torch is installed or kept, in one sentence."""
@@ -60,8 +57,7 @@ class Choice(Frozen):
     """The packages of the set that are not at their newest release, each with the reason."""
     notes: tuple[str, ...] = ()
     """What the user should know about the build, for example that the driver is newer than the
-    catalog or the GPU is a guess.
-    """
+    catalog or the GPU is a guess."""
     notes_on_packages: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     """The limits for packages besides torch, such as `numpy<2` for a torch before 2.3."""
@@ -107,8 +103,7 @@ class Choice(Frozen):
 
     def at_root(self, root: str) -> Choice:
         """The choice with a mirror's URLs. A build that is not from torch's own index stays as it
-        is.
-        """
+        is."""
         build = self.build
         # conda's channels have their own mirrors.
         if root == INDEX_ROOT or build is None or build.channel != "pytorch":

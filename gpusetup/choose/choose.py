@@ -54,8 +54,7 @@ def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
     """Choose torch, and also the requested packages if an index or the companion table can be
-    asked.
-    """
+    asked."""
     maker = maker_to_serve(wish, host)
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:
@@ -103,8 +102,7 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """Choose torch by what the machine or the report asks for. The first request for which a build
-    exists wins; if there is none, the last request.
-    """
+    exists wins; if there is none, the last request."""
     choice = Choice()
     for shown_wish in wishes_shown(host.machine, catalog):
         choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
@@ -157,8 +155,7 @@ def reason_with_packages(
     choice: Choice, moved: Choice, chosen: PackageSet, question: PackageQuestion
 ) -> str | None:
     """The reason for this torch: the same as without packages, or the package that rules out the
-    newer torch; None if unknown.
-    """
+    newer torch; None if unknown."""
     if is_same_build(choice, chosen):
         return choice.reason
     if choice.build is not None and not choice.moves:

@@ -1,6 +1,5 @@
 """What an installer should install: torch's packages, other packages and packages that change with
-torch. Also names what must not change.
-"""
+torch. Also names what must not change."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ class Coming(Frozen):
     """
     followers: tuple[str, ...] = ()
     """Installed packages to install again, because their current release needs another torch than
-    the new one.
-    """
+    the new one."""
     pinned: tuple[str, ...] = ()
     """The packages that must stay at their version, such as `torch==2.9.1+cu130`."""
 
@@ -70,8 +68,7 @@ def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
     """What to install if torch stays, and which installed versions to pin. Raises Unsatisfiable if
-    a companion has no release for that torch.
-    """
+    a companion has no release for that torch."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that stays is a build"
     installed = installed_packages(machine)
@@ -126,8 +123,7 @@ def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str,
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
     """torch and the companions to install: those that were requested or are in the chosen set. If
-    only torch was requested, they are the installed companions.
-    """
+    only torch was requested, they are the installed companions."""
     wish = choice.wish
     members = {"torch", *wish.family}
     members.update(package.name for package in choice.packages)
@@ -140,8 +136,7 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 def exact_packages(choice: Choice) -> tuple[str, ...]:
     """The requested packages as requirements, with exact versions if a set was chosen. Packages
-    from torch's own index are left out.
-    """
+    from torch's own index are left out."""
     chosen = {package.name: package for package in choice.packages}
     words = []
     for word in choice.wish.packages:

@@ -31,8 +31,7 @@ class InstallerOptions(Frozen):
     """The packages to install, without companions that have no release for this torch."""
     on_torch_index: Words = ()
     """Requirements that come from torch's own index, besides torch and its companions:
-    `torchcodec==0.17.0+cu126`.
-    """
+    `torchcodec==0.17.0+cu126`."""
     index_root: str = INDEX_ROOT
     again: bool = False
     """Whether this version is already installed but incomplete, so that it must be reinstalled."""
@@ -42,8 +41,7 @@ class InstallerOptions(Frozen):
     """The name of a new conda environment that is created first."""
     conda_python: str | None = None
     """The Python of that new environment, such as `3.11` or `3.13t`; None leaves the choice to
-    conda.
-    """
+    conda."""
 
     @property
     def beside_torch(self) -> Words:
@@ -107,8 +105,7 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
 
 def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
     """The packages that must be reinstalled, because an installer would mistake the installed build
-    for the right one.
-    """
+    for the right one."""
     names = []
     for name in build.family(options.packages):
         if options.again or not carries_label(build, name):
@@ -118,8 +115,7 @@ def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
 
 def limits_beside_torch(choice: Choice, options: InstallerOptions) -> Words:
     """Requirements that limit dependencies, such as `numpy<2` for torch before 2.3; empty if only
-    torch is installed.
-    """
+    torch is installed."""
     companions = build_companions(choice, options)
     # torch by itself neither installs numpy nor needs it.
     return choice.limits if companions or options.beside_torch else ()
@@ -160,8 +156,7 @@ def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The steps for pip, run as the environment's `python -m pip`: torch from its own index, then
-    everything else.
-    """
+    everything else."""
     build = chosen_wheel(choice)
     url = build.index or index_url(build.backend, options.index_root)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
@@ -181,8 +176,7 @@ def _steps(
     install: Words, from_torch_index: Words, choice: Choice, options: InstallerOptions
 ) -> tuple[Step, ...]:
     """The steps: first torch's packages from their own index (without dependencies, except for AMD
-    and Intel), then everything else from the default index.
-    """
+    and Intel), then everything else from the default index."""
     build = chosen_wheel(choice)
     exact = (*exact_family(build, options.packages), *options.on_torch_index)
     limits = limits_beside_torch(choice, options)
@@ -213,13 +207,11 @@ CHANNELS = {
     "conda-forge": ("conda-forge",),
 }
 """The conda channels for each kind of build. With the channel `pytorch`, conda-forge comes last and
-provides torch's dependencies.
-"""
+provides torch's dependencies."""
 
 MKL = "mkl<2024.1"
 """Builds of the channel `pytorch` for Linux need a symbol that MKL 2024.1 removed
-(https://github.com/pytorch/pytorch/issues/123097).
-"""
+(https://github.com/pytorch/pytorch/issues/123097)."""
 
 
 def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
@@ -330,8 +322,7 @@ def specs_of_channel_pytorch(build: TorchBuild, companions: Mapping[str, str]) -
 
 UV_BACKENDS = r"cpu|xpu|cu(?:118|12[0-9]|13[02])|rocm7\.[12]"
 """The backends of torch releases since 2.0 that `uv tool install --torch-backend` accepts,
-according to the help of uv 0.13.9. For other backends the command names the index.
-"""
+according to the help of uv 0.13.9. For other backends the command names the index."""
 
 
 def tool_command(
@@ -359,5 +350,4 @@ def tool_command(
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
 """Maps an installer to the function that returns its steps. These are pure functions, so that the
-shown commands are the ones that are run.
-"""
+shown commands are the ones that are run."""

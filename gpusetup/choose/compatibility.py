@@ -39,16 +39,14 @@ CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 
 class CompanionQuestion(Frozen):
     """The requirements that should work together with torch, the host, and how to use the companion
-    table.
-    """
+    table."""
 
     words: tuple[str, ...]
     host: HostFacts
     catalog: Catalog
     only_table: bool = False
     """Whether no index is asked. In that case the table also counts for packages that declare their
-    torch themselves.
-    """
+    torch themselves."""
 
     takes_torch_index: bool = True
     """Whether packages that torch's own index has for each CUDA version are installed from there.
@@ -111,8 +109,7 @@ def why_extra_differs(word: str, build: TorchBuild) -> str | None:
 
 def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
     """The table rows that matter for a package: those for the requested exact version, otherwise
-    the general ones.
-    """
+    the general ones."""
     rows = rows_of_exact_release(companions, project)
     if not rows and not companions.only_table:
         # Leave out a row for a single release that was built differently, because it does not apply
@@ -130,8 +127,7 @@ def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, .
 
 def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
     """The table rows for a package that is requested with an exact version, such as `vllm==0.32.0`;
-    empty if there are none.
-    """
+    empty if there are none."""
     rows = []
     for word in companions.words:
         if name_of(word) != project.name:
@@ -195,8 +191,7 @@ def why_release_differs(
     companions: CompanionQuestion, name: str, version: str, build: TorchBuild
 ) -> str | None:
     """The reason why one release of a package does not work with a build; None if the table knows
-    of none.
-    """
+    of none."""
     project = companion_table().project(name)
     if project is None:
         return None
@@ -243,8 +238,7 @@ NUMPY_1 = "numpy<2"
 
 def numpy_beside(torch: str, catalog: Catalog) -> str | None:
     """The numpy requirement of a torch version: `numpy<2` if it was built before numpy 2; None if
-    any numpy works.
-    """
+    any numpy works."""
     first = catalog.milestone("torch for numpy 1 and 2")
     version = parsed(torch.partition("+")[0])
     is_before = version < parsed(first)
@@ -263,8 +257,7 @@ def limits_beside(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Constraints that make an installer skip releases which do not work with a build, such as
-    `torchcodec!=0.9.*`.
-    """
+    `torchcodec!=0.9.*`."""
     limits = [*limits_of_table(host, catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
     # torch's wheels do not declare which numpy they need.
@@ -305,8 +298,7 @@ def companions_of_another(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
     """The installed companions (torchvision, torchaudio) that are known not to match this torch
-    version and backend.
-    """
+    version and backend."""
     packages = installed_packages(machine)
     platform = f"{machine.os.family}-{machine.os.machine}"
     misfits = []
@@ -357,8 +349,7 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
 
 def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on companions that have no release for the new torch, or that were installed
-    from a folder and will be replaced.
-    """
+    from a folder and will be replaced."""
     packages = installed_packages(machine)
     new_torch = f"torch {build.torch} ({build.backend})"
     new_versions = build.family(tuple(packages))
@@ -404,8 +395,7 @@ def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
     """Whether a package was compiled for another torch than this build, judging by its label or the
-    installed torch's version.
-    """
+    installed torch's version."""
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True

@@ -14,8 +14,7 @@ RESERVED = ("base", "root")
 """The names of conda's own environment (`conda create` refuses them)."""
 NAME_PARTS = r"[A-Za-z0-9_][\w.+-]*"
 """A valid environment name: conda refuses `/`, `:`, `#` and spaces, and a word that begins with `-`
-would be an option.
-"""
+would be an option."""
 
 
 def conda_name(text: str) -> str:
@@ -51,8 +50,7 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
 
 def is_base(machine: Snapshot) -> bool:
     """Whether the target is conda's base environment, judging by the active environment's name or
-    the target's folder.
-    """
+    the target's folder."""
     prefix = (machine.python.prefix or "").rstrip("/\\")
     active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
     name = machine.environment.get("CONDA_DEFAULT_ENV")

@@ -51,8 +51,7 @@ def why_python_differs(build: TorchBuild, question: BuildQuestion) -> str | None
 
 def why_libc_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if the C library is musl or a glibc older than the build needs; None if it is new
-    enough or unknown.
-    """
+    enough or unknown."""
     host = question.host
     if host.family != "linux":
         return None
@@ -127,8 +126,7 @@ def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
 
 def why_not_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if this Jetson cannot run the build: only the latest JetPacks run the wheels made
-    for servers. None if it can, or if this is not a Jetson.
-    """
+    for servers. None if it can, or if this is not a Jetson."""
     host = question.host
     board, jetpack = host.board, host.jetpack
     if build.cuda is None or board is None:
@@ -146,8 +144,7 @@ def why_not_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | 
 
 def why_driver_lacks_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if the driver is too old or too new for one of the GPUs, so that no build at all
-    runs on it; None if the driver supports them all.
-    """
+    runs on it; None if the driver supports them all."""
     host = question.host
     if build.cuda is None:
         return None
@@ -263,8 +260,7 @@ def _in_scope(
     catalog: Catalog, platform: tuple[str, str], floors: str, channels: tuple[Channel, ...]
 ) -> tuple[TorchBuild, ...]:
     """Like `in_scope`, but with plain values so that results can be cached. On WSL the minimum
-    drivers are those for Windows.
-    """
+    drivers are those for Windows."""
     family, _ = platform
     rows = []
     for build in catalog.builds:
@@ -303,8 +299,7 @@ def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
 
 def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
     """The best fitting build for this torch version, otherwise for the nearest newer one, otherwise
-    for the newest older one; None if none fits.
-    """
+    for the newest older one; None if none fits."""
     wanted_torch = newest_first(torch)
     prefer = preference(question)
 
@@ -364,8 +359,7 @@ def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
 
 def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
     """A sort key for builds if the driver is unknown: the newest torch first, and among its builds
-    the lowest CUDA version first, but CUDA 10 and older last.
-    """
+    the lowest CUDA version first, but CUDA 10 and older last."""
     cuda = cuda_release(build)
     # A CPU build has no CUDA version that could be too old.
     is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)

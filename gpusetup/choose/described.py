@@ -41,8 +41,7 @@ class Description(Frozen):
     @property
     def is_whole(self) -> bool:
         """Whether driver, GPUs, system and Python are all described, so that gpusetup need not read
-        the driver.
-        """
+        the driver."""
         parts = (self.driver, self.os, self.python)
         # In that case nothing waits for the driver, and no Python is looked for.
         return None not in parts and bool(self.gpus)
@@ -102,8 +101,7 @@ def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot
 
 def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
     """The snapshot with another driver version, so that its GPUs no longer count as listed by the
-    driver.
-    """
+    driver."""
     gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
     return replace(
         _without_driver(snapshot),

@@ -102,8 +102,7 @@ def commands_of(
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
     """The newest build, which `install --upgrade` would install. None if there is none, or if it is
-    for another maker's GPUs.
-    """
+    for another maker's GPUs."""
     newest, installed = choice.newest, choice.installed
     if newest is None:
         return None
@@ -133,8 +132,7 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
     """The folder name for a new environment: `.venv`, or `second` if the current environment has
-    that name.
-    """
+    that name."""
     python = machine.python
     executable = python.executable or ""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.

@@ -27,8 +27,7 @@ Presence = Literal["some", "none", "unknown"]
 
 class HostFacts(Frozen):
     """The facts about a host that decide which builds fit, as plain values so that results can be
-    cached.
-    """
+    cached."""
 
     family: str
     architecture: str
@@ -45,8 +44,7 @@ class HostFacts(Frozen):
     """The newest CUDA version that the driver supports; None if the driver is unknown."""
     trusts_cuda: bool
     """Whether the CUDA version that the driver reports decides instead of its version number, for
-    example because cuda-compat raises it.
-    """
+    example because cuda-compat raises it."""
     jetpack: JetPack | None
     """The JetPack of a Jetson, whose driver has its own version numbers."""
     board: str | None
@@ -54,8 +52,7 @@ class HostFacts(Frozen):
     gpus: tuple[Gpu, ...]
     first_drivers: tuple[tuple[str, str], ...]
     """The GPUs that no driver has listed, each with the first driver that supports it: `("RTX
-    5090", "570")`.
-    """
+    5090", "570")`."""
     presence: Presence
     """Whether there is an NVIDIA GPU; `none` only if a source explicitly reported that."""
     assumed_driver: str | None = None
@@ -63,14 +60,12 @@ class HostFacts(Frozen):
     """
     cuda_at_work: str | None = None
     """The CUDA version of the installed torch, if that torch listed a GPU: the driver supports at
-    least this version.
-    """
+    least this version."""
 
 
 class Host(Frozen):
     """A machine on which torch is to be installed: its snapshot, and the facts that decide which
-    builds fit.
-    """
+    builds fit."""
 
     machine: Snapshot
     facts: HostFacts
@@ -78,8 +73,7 @@ class Host(Frozen):
 
 class BuildQuestion(Frozen):
     """Everything by which a build is judged: the request for torch, the facts about the host, and
-    the catalog.
-    """
+    the catalog."""
 
     wish: Wish
     host: HostFacts
@@ -110,8 +104,7 @@ class BuildQuestion(Frozen):
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     """A question: which torch build meets this request on this host? Requested packages are left
-    out.
-    """
+    out."""
     return BuildQuestion(
         # Other requested packages do not affect the result, and would make equal questions differ
         # in the cache.
@@ -137,8 +130,7 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
 
 LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
 """Events which show that the installed torch lacks kernels for the GPU. The older torch of an old
-document would lack them too.
-"""
+document would lack them too."""
 
 
 def is_a_step_back(machine: Snapshot) -> bool:
@@ -191,8 +183,7 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
 
 def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
     """Whether the machine has an NVIDIA GPU: `some`, `none` (only if a source explicitly reported
-    that) or `unknown`.
-    """
+    that) or `unknown`."""
     if gpus:
         return "some"
     # If a driver responds, there may be a GPU that is not listed.
@@ -231,8 +222,7 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
 
 def cuda_at_work(machine: Snapshot) -> str | None:
     """The CUDA version of an installed torch that listed a GPU, which shows that the driver
-    supports it; None if none did.
-    """
+    supports it; None if none did."""
     torch = machine.torch
     by_cuda = [gpu for gpu in machine.gpus or () if gpu.cuda_index is not None]
     return torch.cuda if torch.cuda_available or by_cuda else None
@@ -263,8 +253,7 @@ def python_tag(machine: Snapshot) -> str | None:
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs that the build must support. These are the visible ones, all of them if a variable
-    hides them, or those on the PCI bus.
-    """
+    hides them, or those on the PCI bus."""
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
     gpus = list(visible_gpus(machine)) if present else []
     if not gpus:

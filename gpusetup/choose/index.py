@@ -1,6 +1,5 @@
 """The interface to a package index, as choosing packages needs it. The caller passes in an
-implementation, so this module is pure.
-"""
+implementation, so this module is pure."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ class SetQuestion(Frozen):
 
 class AnsweringIndex(Protocol):
     """The package indexes that the user has configured. Methods may raise `Blocked` if an index
-    does not respond.
-    """
+    does not respond."""
 
     @property
     def torch_root(self) -> str:
@@ -59,13 +57,11 @@ class AnsweringIndex(Protocol):
     @property
     def places(self) -> tuple[str, ...]:
         """Sentences that tell where packages are looked for: which indexes are asked, and which
-        files name other indexes but are not read.
-        """
+        files name other indexes but are not read."""
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
         """Called once before the first question, with the choice made without packages and with the
-        required packages.
-        """
+        required packages."""
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
         """The releases that meet the requirements together with torch, within the limits; or the

@@ -59,8 +59,7 @@ def public(version: str | None) -> str:
 
 def backend_read(torch: Torch) -> str | None:
     """The backend of the installed torch: as it was read, otherwise from torch's label or CUDA
-    version. None if none of these shows it.
-    """
+    version. None if none of these shows it."""
     if torch.backend:
         return torch.backend
     _, _, label = (torch.version or "").partition("+")
@@ -136,8 +135,7 @@ def with_codes_read(build: TorchBuild, torch: Torch) -> TorchBuild:
 
 def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchBuild:
     """A build made from the facts read from an installation, for a torch that is not in the
-    catalog.
-    """
+    catalog."""
     host = question.host
     # A conda torch has no label, so the catalog's row of its release names the companions.
     release = question.catalog.release_of(torch.version or "")
@@ -259,8 +257,7 @@ def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
     """The names of torch, its companions and the packages that change with it. For a report, these
-    are all of torch's packages.
-    """
+    are all of torch's packages."""
     # A report does not show the whole environment, so assume that torchvision and torchaudio are
     # installed too.
     if machine.packages is None or machine.origin == "report":
@@ -305,8 +302,7 @@ SYSTEMS = {
 
 def marker_environment(machine: Snapshot) -> dict[str, str]:
     """The values of the variables in environment markers on this machine, as far as they are known,
-    with `extra` empty.
-    """
+    with `extra` empty."""
     family = machine.os.family or ""
     platform, system = SYSTEMS.get(family, ("", ""))
     version = machine.python.version or ""

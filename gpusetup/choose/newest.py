@@ -44,8 +44,7 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
 
 def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
     """The build with the torchaudio for this Python, and with the oldest driver that supports both
-    its CUDA version and the host's GPUs.
-    """
+    its CUDA version and the host's GPUs."""
     host = question.host
     torchaudio = beside(question.catalog, "torchaudio", build, host.python)
     floor = build.driver_floor
@@ -61,8 +60,7 @@ def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
 @lru_cache(maxsize=1024)
 def _newest_fitting(question: BuildQuestion) -> Choice:
     """The choice without the notes about one machine. It is cached, because many reports are about
-    equal hosts.
-    """
+    equal hosts."""
     reasons = []
     for build in in_scope(question):
         reasons.append((build, why_not(build, question)))
@@ -108,8 +106,7 @@ def rejections_of(
     question: BuildQuestion,
 ) -> list[Rejection]:
     """The rejected builds with their reasons. Builds for the chosen torch version that fit are
-    fallbacks, so they are left out.
-    """
+    fallbacks, so they are left out."""
     rejections = []
     for build, reason in reasons:
         if reason is None and chosen is not None:

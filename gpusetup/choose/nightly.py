@@ -23,12 +23,10 @@ from gpusetup.model.frozen import replace
 NIGHTLY = "nightly"
 PACKAGES = ("torch", "torchvision")
 """The packages with nightly builds; torchaudio's ended with 2.11 (according to pytorch/test-infra's
-list of packages).
-"""
+list of packages)."""
 MOST_REASONS_SHOWN = 5
 """How many rejected releases are shown: each has a reason, and those of the newest ones explain the
-others too.
-"""
+others too."""
 
 
 def is_nightly(torch: str | None) -> bool:

@@ -38,14 +38,12 @@ NO_PACKAGES = {
     ),
 }
 """Maps the pattern of a word that no index has, or that names an unrelated package, to advice. WORD
-stands for the word.
-"""
+stands for the word."""
 
 
 MISSPELLED = 0.9
 """How similar a word must be to a name to count as a misspelling (difflib's ratio): about one wrong
-letter in ten.
-"""
+letter in ten."""
 
 
 def refuse_what_is_no_package(word: str) -> None:

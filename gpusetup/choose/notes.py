@@ -17,8 +17,7 @@ from gpusetup.model.versions import cuda_of, parsed
 
 STALE_DAYS = 120
 """The age in days from which the catalog counts as outdated: torch has a release about every two
-months.
-"""
+months."""
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 
 
@@ -51,8 +50,7 @@ ELSEWHERE = {
     )
 }
 """Platforms for which the catalog has no builds, and where to find torch for them
-(https://pytorch.org/blog/pytorch-native-windows-arm64-builds).
-"""
+(https://pytorch.org/blog/pytorch-native-windows-arm64-builds)."""
 
 
 # --- without a build ------------------------------------------------------------------------------
@@ -85,8 +83,7 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
 
 def on_backend_without_builds(question: BuildQuestion) -> str:
     """A note that the catalog has no NVIDIA build for the requested backend, with a command that
-    asks PyTorch's index.
-    """
+    asks PyTorch's index."""
     backend = question.backend
     ask_now = ""
     if cuda_of(backend):
@@ -156,8 +153,7 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
 
 def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
     """Yields notes on drivers or GPUs that are newer than the catalog, and on a driver that does
-    not support the GPU.
-    """
+    not support the GPU."""
     host, catalog = question.host, question.catalog
     age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):

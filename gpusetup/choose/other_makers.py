@@ -97,8 +97,7 @@ def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
 
 def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> Choice:
     """The newest torch with a build that fits this maker's GPUs, and the reasons against the
-    others.
-    """
+    others."""
     question = question_of(wish, host, catalog)
     facts = host.facts
     platform = f"{facts.family}-{facts.architecture}"

@@ -39,8 +39,7 @@ from gpusetup.model.versions import parsed
 
 USUAL_GLIBC = "2.35"
 """The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04, which is older
-than on most machines today.
-"""
+than on most machines today."""
 
 
 def set_by_index(
@@ -154,8 +153,7 @@ def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None
 
 def words_at_newest(search: Search) -> tuple[str, ...]:
     """The requirements, in which packages without a required version are pinned to their newest
-    release.
-    """
+    release."""
     words: list[str] = []
     for word in search.question.words:
         requirement = Requirement(word)
@@ -192,8 +190,7 @@ def builds_in_order(
     search: Search, prefer: TorchBuild | None, behind_days: int
 ) -> Iterator[TorchBuild]:
     """Yields the builds to try: first `prefer`, then the next newer ones if older releases of the
-    packages are acceptable, then all builds, newest first.
-    """
+    packages are acceptable, then all builds, newest first."""
     companions = search.question.companions
     if prefer and why_none_fits(companions, prefer) is None:
         yield prefer
@@ -232,8 +229,7 @@ def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
 
 def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
     """The error that no set of packages works, with the companion table's reason or the index's
-    message.
-    """
+    message."""
     words = search.question.words
     if first.unknown:
         return on_no_index(search, first.unknown)
@@ -377,8 +373,7 @@ def notes_on_index(search: Search) -> Iterator[str]:
 
 def place_in_set(package: JointPackage) -> tuple[bool, bool, str]:
     """A sort key: torch and its companions, then the requested packages, then the rest, each sorted
-    by name.
-    """
+    by name."""
     is_of_others = package.name not in FAMILY
     # Requested packages come first, because `False` sorts before `True`.
     return is_of_others, not package.asked, package.name
@@ -404,8 +399,7 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
 
 def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
     """The error that only old releases work together. It names the requirements that request them
-    anyway.
-    """
+    anyway."""
     reasons, words = [], []
     for package in old:
         reasons.append(f"{package.package} only at {package.at}: {package.by}")

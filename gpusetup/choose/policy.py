@@ -81,8 +81,7 @@ def stays(
     case: tuple[BuildQuestion, Snapshot],
 ) -> bool:
     """Whether the installed torch meets the request and works. If the newest torch is requested,
-    the installed one must not be older than that.
-    """
+    the installed one must not be older than that."""
     question, machine = case
     if wish.wants_newest and newest.build is not None:
         is_newer = parsed(newest.build.torch) > parsed(installed.torch)
@@ -163,8 +162,7 @@ def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
     """Whether the installed torch works on this host. Also true if its backend was requested by
-    name and cannot be judged here.
-    """
+    name and cannot be judged here."""
     # A user who requests the CPU build accepts that GPUs stay unused.
     if question.backend == "cpu":
         return True
@@ -180,8 +178,7 @@ def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -
 
 def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
     """The choice to keep the installed torch, whether it works or not, because only other packages
-    were requested; None if torch is not installed.
-    """
+    were requested; None if torch is not installed."""
     machine = host.machine
     any_torch = Wish(installer="conda" if is_of_conda(machine) else "auto")
     question = question_of(any_torch, host, catalog)

@@ -24,8 +24,7 @@ from gpusetup.model.versions import parsed
 
 YEAR = 365
 """In days. A release that is older than its package's newest by more than this is not chosen
-silently.
-"""
+silently."""
 
 
 class Candidate(Frozen):
@@ -41,8 +40,7 @@ class Candidate(Frozen):
     """The packages, besides torch and its companions, that come from torch's own index."""
     days_behind: Mapping[str, int] = {}
     """For each package that may have any version and is not at its newest release: how many days it
-    is behind.
-    """
+    is behind."""
 
     @property
     def most_days_behind(self) -> int:
@@ -53,8 +51,7 @@ class Candidate(Frozen):
     @property
     def rank(self) -> tuple[int, int, int]:
         """How old the set is, for comparing sets: how many releases are over a year behind, how
-        many are behind at all, and the total of days.
-        """
+        many are behind at all, and the total of days."""
         days = [*self.days_behind.values()]
         # One release that is years old is worse than many that are a week old.
         years_ago = [number for number in days if number > YEAR]
@@ -80,8 +77,7 @@ class Search:
 
     def ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Candidate:
         """The packages that work with a build. With `limited`, releases that the companion table
-        excludes are left out.
-        """
+        excludes are left out."""
         key = build, words, limited
         answer = self.answers.get(key)
         if answer is None:
@@ -91,8 +87,7 @@ class Search:
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
         """Ask the index for the packages that work with a build, first with those from torch's own
-        index, then without.
-        """
+        index, then without."""
         exact = SetQuestion(backend=build.backend, torch=f"=={build.torch}", words=words)
         if not limited:
             return self._candidate(build, self.index.set_beside(exact), ())
@@ -163,8 +158,7 @@ class Search:
 
     def on_torch_index(self, build: TorchBuild) -> tuple[str, ...]:
         """The packages for this build that come from torch's own index, whether they were requested
-        or are dependencies.
-        """
+        or are dependencies."""
         catalog = self.question.catalog
         # What the packages depend on only matters if torch's CUDA version is not the default
         # index's.
@@ -269,8 +263,7 @@ def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
 
 def days_between(release: Released, newest: Released) -> int:
     """How many days a release is older than its package's newest one: 0 if it is the newest,
-    otherwise at least 1.
-    """
+    otherwise at least 1."""
     # A pre-release or a patched build counts as the release that it belongs to.
     version = parsed(parsed(release.version).base_version)
     newest_version = parsed(parsed(newest.version).base_version)

@@ -46,8 +46,7 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
 
 def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
     """Whether the requested build itself is the problem: the index refused it, and no such build
-    ever existed.
-    """
+    ever existed."""
     refusals = filter(is_refusal_of_index, machine.events)
     if not any(refusals):
         return False
@@ -68,8 +67,7 @@ def is_refusal_of_index(event: Event) -> bool:
 
 def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
     """The backends for building an extension that needs a certain CUDA version, nearest first;
-    empty if no version is needed or the user named a backend.
-    """
+    empty if no version is needed or the user named a backend."""
     cuda_text = cuda_shown(machine)
     # If the user named a backend, that one must be used.
     if not cuda_text or machine.wanted.backend:
@@ -91,8 +89,7 @@ def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
 
 def cuda_shown(machine: Snapshot) -> str | None:
     """The CUDA version that a report asks for. Without one, it is nvcc's version if building an
-    extension failed and no torch is shown; otherwise None.
-    """
+    extension failed and no torch is shown; otherwise None."""
     if machine.wanted.cuda:
         return machine.wanted.cuda
     # If a torch is shown, its CUDA version decides.
@@ -105,8 +102,7 @@ def cuda_shown(machine: Snapshot) -> str | None:
 
 def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
     """The request that the snapshot shows. For a report without a request, it is the release that
-    is installed or that belongs to the installed companions.
-    """
+    is installed or that belongs to the installed companions."""
     torch = machine.wanted.torch
     is_report = machine.origin == "report"
     if is_report and torch is None:
@@ -119,8 +115,7 @@ def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
 
 def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
     """The backend that the snapshot requests or, for a report, the backend of its companions;
-    `auto` if any is accepted.
-    """
+    `auto` if any is accepted."""
     torch = machine.torch
     is_report = machine.origin == "report"
     backend = named_backend(machine)
@@ -179,8 +174,7 @@ def installed_release(machine: Snapshot) -> str | None:
 
 def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
     """The newest torch, as a specifier, that works with the requested or installed torchvision or
-    torchaudio; None if unknown.
-    """
+    torchaudio; None if unknown."""
     packages = installed_packages(machine)
     name, _, version = (machine.wanted.companion or "").partition("==")
     # A requested version counts more than an installed one.

@@ -1,6 +1,5 @@
 """Chooses the next build about which to ask an index, and skips builds whose answer is already
-known.
-"""
+known."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
 
 class Beside(NamedTuple):
     """The facts that decide which packages work with a build. Builds with equal facts get the same
-    answer.
-    """
+    answer."""
 
     torch: str
     limits: tuple[str, ...]
@@ -36,8 +34,7 @@ class Tries:
         self.answered: set[Beside] = set()
         self.promising: set[tuple[str, tuple[str, ...]]] = set()
         """Torch versions and requirements that may work together, because a question about several
-        torch versions at once found a solution.
-        """
+        torch versions at once found a solution."""
 
     def beside(self, build: TorchBuild) -> Beside:
         """The facts that decide which packages work with this build."""
@@ -69,8 +66,7 @@ class Tries:
 
     def _none_alike(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
         """Whether one question about this build and similar ones shows that no packages work with
-        it.
-        """
+        it."""
         builds = self.alike(build)
         while len(builds) > 1:
             torch = self.search.torch_among(builds, words)

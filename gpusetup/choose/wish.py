@@ -36,8 +36,7 @@ class Wish(Frozen):
 
     torch: Text = None
     """A version specifier or a bare version, such as `2.5.1`, `>=2.6,<2.9`, `2.5.1+cu124` or
-    `latest`.
-    """
+    `latest`."""
     backend: str = "auto"
     """`auto`, or a folder of torch's index, such as `cpu` or `cu124`."""
     installer: str = "auto"
@@ -52,8 +51,7 @@ class Wish(Frozen):
     """The names among torch, torchvision and torchaudio that the request contains."""
     companions: tuple[tuple[str, str], ...] = ()
     """torchvision and torchaudio with the requested versions, such as `("torchvision",
-    "==0.20.1")`.
-    """
+    "==0.20.1")`."""
 
     @property
     def label(self) -> str | None:
@@ -64,8 +62,7 @@ class Wish(Frozen):
     @property
     def wanted_backend(self) -> str:
         """The requested backend, from the torch version's label or from `--backend`; `auto` if any
-        is accepted.
-        """
+        is accepted."""
         # `--torch 2.5.1+cu124` and `--torch 2.5.1 --backend cu124` mean the same.
         return self.label or self.backend
 
@@ -103,8 +100,7 @@ class Wish(Frozen):
     @property
     def is_open(self) -> bool:
         """Whether neither a package nor a torch was requested, so that the choice depends on the
-        machine.
-        """
+        machine."""
         names_packages = bool(self.packages or self.family)
         names_torch = self.names_build or self.upgrade
         return not names_packages and not names_torch
@@ -124,8 +120,7 @@ class Wish(Frozen):
     @property
     def of_torch_alone(self) -> Wish:
         """The same request without packages, so that only the part that decides on a torch build is
-        left.
-        """
+        left."""
         return Wish(
             torch=self.torch,
             backend=self.backend,
@@ -309,8 +304,7 @@ def refuse_address(requirement: Requirement) -> None:
 
 FULL_RELEASE = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 """Matches the `==` before a full release number. It can be dropped, because `torch==2.5.1` means
-the same as `--torch 2.5.1`; but `==2.5` differs from `2.5`.
-"""
+the same as `--torch 2.5.1`; but `==2.5` differs from `2.5`."""
 
 
 def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:

@@ -1,6 +1,5 @@
 """Options that several commands share, and a function that reads the machine which these options
-name.
-"""
+name."""
 
 from __future__ import annotations
 
@@ -126,8 +125,7 @@ class MachineToRead(NamedTuple):
     """How many seconds to wait for the driver; None means the default."""
     need_target: bool = False
     """Whether the command ends if there is no Python environment (`Blocked`, exit code 3).
-    Otherwise it continues with unknown Python and torch.
-    """
+    Otherwise it continues with unknown Python and torch."""
     is_examined: bool = False
     """Whether the command itself finds what is wrong with the environment, as doctor does."""
 
@@ -170,8 +168,7 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Warn if VIRTUAL_ENV names no environment and, unless `ended`, if an installation was
-    interrupted.
-    """
+    interrupted."""
     from gpusetup.probe.own_files import interruptions
 
     for event in machine.events:

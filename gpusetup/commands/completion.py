@@ -43,8 +43,7 @@ def run(question: CompletionQuestion, out: Console) -> Reply:
 
 def _complete_files(parser: ArgumentParser, files: Any) -> None:
     """Make options that accept a file or folder complete file names, in a parser and in the parsers
-    of its commands.
-    """
+    of its commands."""
     for action in parser._actions:
         if action.metavar in FILES:
             action.complete = files  # type: ignore[attr-defined]

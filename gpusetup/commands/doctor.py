@@ -111,8 +111,7 @@ def _explanation(finding_id: str) -> Reply:
 
 def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
     """The machine to diagnose, which is read or taken from a report, with the driver and GPUs that
-    the options describe.
-    """
+    the options describe."""
     if question.report is not None:
         from gpusetup.commands.report import snapshot_of
 

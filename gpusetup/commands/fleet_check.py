@@ -76,8 +76,7 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
 
 def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, NodeHistory]:
     """The path and content of the node's history file. If the file is damaged or missing, the
-    history is empty.
-    """
+    history is empty."""
     from gpusetup.fleet.history import MOST_BYTES, NodeHistory, file_name, read_history
     from gpusetup.named_file import read_text
 

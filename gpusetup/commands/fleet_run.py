@@ -115,8 +115,7 @@ QUESTION = FleetRunQuestion
 
 def run(question: FleetRunQuestion, out: Console) -> Reply:
     """Run the work on every node, save the records and evaluate them. With `--print`, only show
-    what would be submitted.
-    """
+    what would be submitted."""
     _check_engine_options(question)
     request = _request(question)
     into = _folder(question)
@@ -165,8 +164,7 @@ def _request(question: FleetRunQuestion) -> FleetRequest:
 
 def _usual_python(question: FleetRunQuestion) -> str:
     """The Python to run on the nodes if the user named none; "" if the engine uses its workers'
-    Python.
-    """
+    Python."""
     if question.ray:
         return ""
     if question.kubernetes:

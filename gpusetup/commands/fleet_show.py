@@ -65,8 +65,7 @@ def run(question: FleetShowQuestion, out: Console) -> Reply:
 
 def judged(folder: NodeRecords, *, strict: bool = False) -> Reply:
     """The reply with the state of every node, worst first. With `strict`, the exit code is 1 even
-    if a node only differs.
-    """
+    if a node only differs."""
     from gpusetup.render.fleet import fleet_screen
 
     records = read_folder(Path(folder.folder), CLOCK.reached)

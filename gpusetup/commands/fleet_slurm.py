@@ -32,8 +32,7 @@ EXAMPLES = (
 
 def drain_limit(text: str) -> str:
     """Return the text if it is a share of a partition (`20%`) or a number of nodes; otherwise raise
-    an error.
-    """
+    an error."""
     from gpusetup.fleet.slurm_files import DRAIN_LIMIT
 
     if not DRAIN_LIMIT.fullmatch(text):
@@ -129,8 +128,7 @@ def _require_usable_files(question: FleetSlurmQuestion) -> None:
 
 def _about_python(named: str | None, folder: Path) -> str:
     """A sentence about the Python that each node needs. If the user named none, it mentions the
-    option for another one.
-    """
+    option for another one."""
     if named:
         return f"Each node needs gpusetup in {named}: try `{quote(named)} -m gpusetup fleet check`"
     return (

@@ -81,8 +81,7 @@ def run(question: GuardQuestion, out: Console) -> Reply:
 
 def guard_screen(answer: guard.GuardAnswer) -> Screen:
     """The screen for a guard's answer: the lines to add to each file, or the files that were
-    written or removed.
-    """
+    written or removed."""
     pins = ", ".join(f"{name} {version}" for name, version in answer.pins.items())
     present_files = "the guard already" if pins else "no file of the guard"
     paths = ", ".join(file.path for file in answer.files)

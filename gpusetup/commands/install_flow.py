@@ -1,6 +1,5 @@
 """The variants of `gpusetup install`. Each one makes a plan, shows it, asks for confirmation, and
-carries it out.
-"""
+carries it out."""
 
 from __future__ import annotations
 
@@ -309,8 +308,7 @@ def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) 
 
 def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
     """Let conda change a torch that conda installed. If conda cannot run, raise Blocked with the
-    command to type.
-    """
+    command to type."""
     request, job, prefix = session.request, session.job, target.layout.prefix
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
@@ -414,8 +412,7 @@ def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen
 
 def undo_offered(plan: Plan) -> tuple[str, str] | None:
     """The command that undoes this installation; None if nothing can be undone. If it restores
-    other packages than this installation replaced, a remark says so.
-    """
+    other packages than this installation replaced, a remark says so."""
     kept_copy = read_journal(Path(plan.target, STORE), UNDO)
     if kept_copy is None:
         return None
@@ -431,8 +428,7 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
 
 def _download(session: Session, target: Target, task: Task, older: Callable[[str], Task]) -> Reply:
     """Download all wheels for a new environment into a folder, without installing them. If a mirror
-    lacks the newest torch, an `older` one is downloaded.
-    """
+    lacks the newest torch, an `older` one is downloaded."""
     job = session.job
     task, plan = plan_download(job, target, task, older)
     planned = plan_answer(job, plan, task)
@@ -455,8 +451,7 @@ def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
 ) -> Screen:
     """The screen with the commands for a machine, or a line that it needs none, followed by
-    `last_lines`.
-    """
+    `last_lines`."""
     build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)

@@ -157,8 +157,7 @@ def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
 
 def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> list[str]:
     """Notes on existing TOML tables, which the user must merge because TOML allows each table only
-    once.
-    """
+    once."""
     new = [variant.name for variant in variants if not variant.is_there]
     tables = [*project.tables]
     if new and project.has_extras:
@@ -215,8 +214,7 @@ def _show_script(
 
 def _notes_on_script(tables: tuple[str, ...]) -> list[str]:
     """A note on a sources table that the script's block already has, which the user must merge;
-    empty if it has none.
-    """
+    empty if it has none."""
     if SOURCES not in tables:
         return []
     return [f"the block has `{SOURCES}` already: {JOIN}"]

@@ -35,8 +35,7 @@ class Session:
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
         """Show the plan, ask for confirmation unless `--yes` is given, and carry it out. A dry run
-        only shows it.
-        """
+        only shows it."""
         if self.request.dry_run:
             return reply(planned, screen)
         self.out.talk(screen)

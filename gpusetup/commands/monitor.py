@@ -1,6 +1,5 @@
 """`gpusetup monitor`: watches GPUs, with or without a command that it runs, and gives a verdict at
-the end.
-"""
+the end."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ DEMO_SECONDS = 0.1
 
 def length(text: str) -> float:
     """Parse a number of seconds. For any other word, the error suggests that a command needs `--`
-    before it.
-    """
+    before it."""
     try:
         return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
@@ -141,8 +139,7 @@ def run(question: MonitorQuestion, out: Console) -> Reply:
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     """Start the child process that samples NVML. It takes `count` samples or, if `count` is 0, runs
-    until it is stopped.
-    """
+    until it is stopped."""
     package = Path(__file__).resolve().parent.parent
     hold_back = package / "child_scripts" / "hold_back.py"
     read_nvml = package / "child_scripts" / "read_nvml.py"
@@ -360,8 +357,7 @@ def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
     """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names. If the variable selects them,
-    print which ones.
-    """
+    print which ones."""
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()

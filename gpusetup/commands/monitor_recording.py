@@ -82,8 +82,7 @@ class Recording(ExitStack):
 
     def finish(self, story: Story, *, aside: bool = True) -> None:
         """Write the summary. If a command ran (`aside`), the text goes to stderr, because stdout
-        belongs to the command.
-        """
+        belongs to the command."""
         summary = summarise(self.tally, story)
         from gpusetup.render.monitor import summary_text
 

@@ -39,8 +39,7 @@ COMMANDS = {
 
 ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
 """Commands whose modules are in other folders, because they import `gpusetup.api`, which itself
-imports this folder.
-"""
+imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
 """Commands that only print text, without `--json` and `--schema`."""
 EXAMPLES = "examples:\n"
@@ -84,8 +83,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """Print the help or the version. Unlike argparse's method, this one reports a stream that
-        cannot be written.
-        """
+        cannot be written."""
         streams.put(message)
 
     def refuse(self, unknown: Sequence[str]) -> None:
@@ -124,8 +122,7 @@ def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
 
 def parser_of(command: str) -> CommandParser:
     """The parser of a command (`doctor`) or action (`fleet show`). For "", it is the parser of all
-    commands.
-    """
+    commands."""
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
         parser = children_of(parser)[word]
@@ -149,8 +146,7 @@ class HelpFormat(argparse.HelpFormatter):
 
 def build_parser(*with_options: str) -> CommandParser:
     """The parser of all commands. It only contains the options of the named commands, because the
-    others need not be imported.
-    """
+    others need not be imported."""
     parser = CommandParser(
         prog="gpusetup",
         description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
@@ -170,8 +166,7 @@ def build_parser(*with_options: str) -> CommandParser:
 
 def of_the_screen() -> argparse.ArgumentParser:
     """A parser for the screen's options, which may also follow the command. They accept no value,
-    because it could be mistaken for another option's value.
-    """
+    because it could be mistaken for another option's value."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
@@ -242,8 +237,7 @@ def _examples(lines: Sequence[str]) -> str:
 
 def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]:
     """Returns the parser and the parsed command line, in which `command` is None if no command was
-    given. `help COMMAND` means `COMMAND --help`. Raises UsageError.
-    """
+    given. `help COMMAND` means `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
     # Options of the screen may appear anywhere before a `--`.

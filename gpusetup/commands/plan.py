@@ -245,8 +245,7 @@ class PlanQuestion(CommandQuestion):
     @property
     def solve(self) -> str | None:
         """The job field to find: `context`, `batch` (the largest that fits) or `gpus` (the smallest
-        number). None if all are given.
-        """
+        number). None if all are given."""
         if self.max_context:
             return "context"
         if self.max_batch:
@@ -319,8 +318,7 @@ def run(options: PlanQuestion, out: Console) -> Reply:
 
 def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
     """The options with `--gpu "8x H100"` split into a name and eight GPUs. Raises UsageError if
-    `--gpus` gives another number.
-    """
+    `--gpus` gives another number."""
     count, name = count_in_name(options.gpu or "")
     if count is None:
         return options
@@ -346,8 +344,7 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
 
 def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     """The request for which `plan` makes the answer. Options and config are checked before the
-    machine is read.
-    """
+    machine is read."""
     question = question_of(options)
     from_config = None
     if options.from_config:
@@ -377,8 +374,7 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
 
 def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
     """A function that downloads the config of an unknown model. Without `--fetch-config`, which
-    permits using the network, it is None.
-    """
+    permits using the network, it is None."""
     if not options.fetch_config:
         return None
     return lambda model: fetched_shape(model, out.talk)
@@ -400,8 +396,7 @@ SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
     """The question in a config; the options override it. Raises UsageError if neither names a
-    model.
-    """
+    model."""
     if file.endswith(SHELL_ENDINGS):
         raise UsageError(
             f"{file} is a shell script, which plan does not read",
@@ -443,8 +438,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
 
 def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
     """Whether `--quantize` implies LoRA adapters with the config's rank, although the config itself
-    does not use that rank.
-    """
+    does not use that rank."""
     if from_config.rank is None or job_fields.get("lora") is not None:
         return False
     # A model in fp8 can be trained itself; in every other format, only adapters can.

@@ -25,8 +25,7 @@ from gpusetup.errors import UsageError
 
 VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
 """The kinds of options on the command line: with one value, repeatable, without a value, a single
-positional word, any number of positional words, or the command after `--`.
-"""
+positional word, any number of positional words, or the command after `--`."""
 
 
 class HelpGroup(NamedTuple):
@@ -213,8 +212,7 @@ class CommandQuestion:
 
 def _with_flags(name: str, spec: Option) -> Option:
     """The option with a flag made from its field's name. If it already has flags or is positional,
-    it is unchanged.
-    """
+    it is unchanged."""
     if spec.flags or spec.kind in (ARGUMENT, ARGUMENTS, COMMAND):
         return spec
     return spec._replace(flags=(f"--{name.replace('_', '-')}",))
@@ -358,8 +356,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
 
 def _add_option(group: Any, name: str, spec: Option) -> None:
     """Add one option to a group. An option that is not typed stays out of the namespace, so that
-    the given options can be recognised.
-    """
+    the given options can be recognised."""
     details: dict[str, Any] = {"help": spec.help, "default": argparse.SUPPRESS}
     if spec.kind == SWITCH:
         group.add_argument(*spec.flags, dest=name, action="store_true", **details)

@@ -1,6 +1,5 @@
 """`gpusetup doctor --report`: reads a text from a user. If it is longer than 1 MiB, only the first
-and last half MiB are read.
-"""
+and last half MiB are read."""
 
 from __future__ import annotations
 

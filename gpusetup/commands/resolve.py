@@ -1,6 +1,5 @@
 """`gpusetup resolve`: shows which build fits this machine or a described one, and why others do
-not.
-"""
+not."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
 
 def _installer_of(question: ResolveQuestion) -> str | None:
     """The requested installer. If only a conda environment is named, it is `conda`; None if neither
-    is given.
-    """
+    is given."""
     if question.name is None:
         return question.installer
     conda_name(question.name)
@@ -178,8 +176,7 @@ def _document(
 
 def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     """The packages that the install commands name: torch's packages, the requested packages, or the
-    installed packages that must change with torch.
-    """
+    installed packages that must change with torch."""
     packages, build = choice.packages, choice.build
     if packages:
         requirements = []
@@ -214,8 +211,7 @@ ON_APPLE = (
 
 def _rejections(choice: Choice) -> tuple[Rejection, ...]:
     """The builds that were not chosen, with the reasons. Builds that the answer offers itself are
-    left out.
-    """
+    left out."""
     build, newest = choice.build, choice.newest
     if build is None or newest is None or choice.packages:
         return choice.rejections
@@ -231,8 +227,7 @@ def _rejections(choice: Choice) -> tuple[Rejection, ...]:
 
 def _answer_nightly(question: ResolveQuestion, out: Console, description: Description) -> Reply:
     """The reply for `--torch nightly`: the nightly index for this machine and the commands. Nothing
-    is installed.
-    """
+    is installed."""
     if question.packages:
         raise UsageError(
             "`--torch nightly` chooses torch without packages",
@@ -250,8 +245,7 @@ def _answer_nightly(question: ResolveQuestion, out: Console, description: Descri
 
 def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, ...]:
     """All notes of an answer: about interrupted installations, the choice, an old catalog and
-    hidden passwords.
-    """
+    hidden passwords."""
     notes = [*interruptions(machine), *document.notes]
     age = age_note(document.catalog_as_of, date.today().isoformat())
     if age:
@@ -285,8 +279,7 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
 
 def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     """Notes on builds that the index lists but that gpusetup's catalog lacks; empty without
-    `--refresh`.
-    """
+    `--refresh`."""
     if live is None:
         return ()
     build, table = choice.build, load_catalog()
@@ -318,8 +311,7 @@ def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tu
 
 def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
     """The machine for which to resolve. If the options describe all of it, only this machine's
-    operating system is read.
-    """
+    operating system is read."""
     if question.machine or not description.is_whole:
         return gather(MachineToRead(question.machine), out)
     from gpusetup.probe.host import read_os

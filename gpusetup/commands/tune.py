@@ -1,6 +1,5 @@
 """`gpusetup tune`: adapts a training config to this machine, and finds the batch size that works by
-running it.
-"""
+running it."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ YAML_ENDINGS = (".yaml", ".yml")
 
 def run_preset(question: TuneQuestion) -> Reply:
     """The reply with the list of presets, with one preset, or with the file to which it was written
-    (`-o`).
-    """
+    (`-o`)."""
     from gpusetup.render.tune import preset_screen
 
     _check(question)

@@ -127,8 +127,7 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
 
 def document_of(output: Output) -> VerifyAnswer:
     """The document that verify printed. Raises the error if it is an error document, and ToolFailed
-    if verify printed neither.
-    """
+    if verify printed neither."""
     from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
     from gpusetup.model.codec import from_json
     from gpusetup.model.documents import ErrorAnswer, VerifyAnswer

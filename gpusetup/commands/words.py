@@ -1,6 +1,5 @@
 """Reads words of the command line that are not package names: requirements files, scripts, and the
-index.
-"""
+index."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ def is_script(word: str) -> bool:
 
 def refuse_scripts(words: Iterable[str]) -> None:
     """Raise UsageError if a word is an existing script, because an index may have a package with
-    that name.
-    """
+    that name."""
     for word in filter(is_script, words):
         raise UsageError(
             f"{word!r} is a script here, not a package",
@@ -40,8 +38,7 @@ def refuse_scripts(words: Iterable[str]) -> None:
 
 def refuse_missing_scripts(words: Iterable[str]) -> None:
     """Raise UsageError if a word looks like a script, but no such file exists: a package on an
-    index may have that name.
-    """
+    index may have that name."""
     for word in words:
         if word.lower().endswith(SUFFIXES) and not is_script(word):
             raise UsageError(
@@ -123,8 +120,7 @@ def words_of_files(
 
 def refuse_if_needed(path: Path, line: str) -> None:
     """Raise UsageError if a requirements file has an option that changes which packages are
-    installed: constraints that do not apply yet, or a folder with source code.
-    """
+    installed: constraints that do not apply yet, or a folder with source code."""
     constraints = re.fullmatch(CONSTRAINTS, line)
     if constraints:
         file = os.path.realpath(path.parent / constraints[1])

@@ -15,8 +15,7 @@ from gpusetup.model.frozen import Frozen
 
 class Difference(Frozen):
     """A fact that differs between two records; a value is null if that record does not contain the
-    fact.
-    """
+    fact."""
 
     field: str
     first: str | None
@@ -38,8 +37,7 @@ class CompareAnswer(Frozen):
     @property
     def matters(self) -> bool:
         """Whether the second record has additional findings, or differs in something that programs
-        depend on.
-        """
+        depend on."""
         if self.only_second:
             return True
         severities = {difference.severity for difference in self.differences}
@@ -50,8 +48,7 @@ class CompareAnswer(Frozen):
 
 def compare(first: Node, second: Node) -> CompareAnswer:
     """The differences between two records: facts with different values, and findings that only one
-    of the records has.
-    """
+    of the records has."""
     differences = []
     for name in {*first.facts, *second.facts}:
         first_value = first.facts.get(name)

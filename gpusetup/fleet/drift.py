@@ -30,8 +30,7 @@ Kind = tuple[str, ...]
 
 class FactDifferences(Frozen):
     """The facts in which nodes differ from the majority of their kind, and the facts that have no
-    majority.
-    """
+    majority."""
 
     drifts: Mapping[str, Sequence[Drift]]
     """Maps each node to its differences from the majority."""
@@ -71,8 +70,7 @@ def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
 
 def _values_of(field: str, nodes: Iterable[Node]) -> dict[str, str]:
     """Maps each node to its value of one fact; nodes whose records do not contain the fact are left
-    out.
-    """
+    out."""
     values = {}
     for node in nodes:
         value = value_of(field, node.facts)
@@ -85,8 +83,7 @@ def _drifts_in(
     field: str, majority: str, counts: Counter[str], nodes: Iterable[Node]
 ) -> Iterator[tuple[str, Drift]]:
     """The nodes whose value of one fact differs from the majority's value, each with the
-    difference.
-    """
+    difference."""
     for node in nodes:
         value = value_of(field, node.facts)
         if value and value != majority:
@@ -103,8 +100,7 @@ def _drifts_in(
 
 def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> FactSplit:
     """A fact without a majority value, with the nodes that have each value; the most frequent value
-    comes first.
-    """
+    comes first."""
     names_by_value: dict[str, list[str]] = defaultdict(list)
     for name, value in values.items():
         names_by_value[value].append(name)
@@ -153,8 +149,7 @@ KIND = "node.kind"
 
 def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
     """Maps each kind of machine that has too few nodes for a comparison to the names of these
-    nodes.
-    """
+    nodes."""
     by_kind: dict[Kind, list[str]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -204,13 +199,11 @@ FUTURE = "record.future"
 """The field of the difference for a record that is dated in the future."""
 LEAST_AGE = timedelta(hours=6)
 """The least age difference that counts. A `fleet run` on a busy cluster, or checking nodes by hand,
-may take hours, so records of one morning count as equally old.
-"""
+may take hours, so records of one morning count as equally old."""
 AGE_SPREADS = 5
 """How many spreads older than the median a record may be. Records that a timer distributes over a
 day differ by at most 2 spreads (scaled median distances); 5 leave room for a day when the timer was
-late.
-"""
+late."""
 
 
 CLOCK_ERROR = timedelta(minutes=10)
@@ -219,8 +212,7 @@ CLOCK_ERROR = timedelta(minutes=10)
 
 def misdated_records(nodes: Iterable[Node], now: datetime) -> dict[str, Drift]:
     """Maps each node to a warning that its record is much older than most records, or dated in the
-    future.
-    """
+    future."""
     taken: dict[str, datetime] = {}
     for node in nodes:
         time = moment(node.taken_at)
@@ -273,8 +265,7 @@ def _in_words(time: datetime) -> str:
 
 def newest_of(nodes: Iterable[Node], now: datetime) -> datetime | None:
     """When the newest record was taken, ignoring records dated in the future; None if no record has
-    a date.
-    """
+    a date."""
     latest_plausible = now + CLOCK_ERROR
     plausible_times = []
     for node in nodes:
@@ -323,12 +314,10 @@ TO_SIGMA = 1.4826
 """Converts the median distance into the standard deviation of a normal distribution."""
 EFFICIENCY = 0.37
 """The efficiency of the median distance: it is as uncertain as the standard deviation of a sample
-that is only this fraction as large.
-"""
+that is only this fraction as large."""
 LEAST_SPREAD = 0.005
 """The smallest spread, as a fraction of the median. No measurement is more precise than this, even
-if the rates agree better.
-"""
+if the rates agree better."""
 LEAST_LOSS = 0.05
 """The smallest relative loss of speed that counts, because nobody would replace a device for less.
 """
@@ -342,8 +331,7 @@ RATES = "rates."
 
 def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
     """Maps each node to its measured speeds that are too slow, compared with the same check, GPU
-    model and unit on other nodes.
-    """
+    model and unit on other nodes."""
     groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
     for node in nodes:
         for rate in node.rates:

@@ -73,8 +73,7 @@ FACTS: dict[Severity, dict[str, str]] = {
     },
 }
 """Maps each severity of a difference to the facts that have it. Each fact is given by its path in a
-snapshot and its name for the user.
-"""
+snapshot and its name for the user."""
 WORDS: dict[str, str] = {}
 for _rows in FACTS.values():
     WORDS |= _rows
@@ -226,8 +225,7 @@ def severity_of(name: str) -> Severity:
 
 def value_of(name: str, facts: Mapping[str, str]) -> str | None:
     """A fact's value; `absent` for a package or variable that the machine does not have; None if
-    the record does not contain the fact.
-    """
+    the record does not contain the fact."""
     if name in facts:
         return facts[name]
     if name.startswith(PACKAGES):

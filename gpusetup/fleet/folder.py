@@ -37,8 +37,7 @@ from gpusetup.redaction import redact
 
 RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run|history)$")
 """Suffixes that may follow the node's name in a file name. In a node's own folder, they are the
-whole file name.
-"""
+whole file name."""
 MOST_FILES = 200_000
 """The most files that a folder may contain; no real cluster has this many records."""
 MANY_FILES = 2000
@@ -47,8 +46,7 @@ MOST_READERS = 8
 """How many processes read the files if there are many."""
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
-and empty files match too.
-"""
+and empty files match too."""
 SNAPSHOT_FAMILIES = ("gpusetup.snapshot", "gpusetup.doctor")
 LONGEST_NAME = 256
 """A node's name must be shorter than this; the longest possible host name has 255 characters."""
@@ -74,8 +72,7 @@ class _Header(Frozen):
 
 class _Run(Frozen):
     """The part that we read of the file which `fleet run` writes if a node's records are
-    incomplete.
-    """
+    incomplete."""
 
     problem: str
 
@@ -96,8 +93,7 @@ def read_folder(
     folder: Path, reached: Callable[[int, int], None] = lambda done, of: None
 ) -> Records:
     """The records in a folder and its direct subfolders, grouped by node. `reached` is called with
-    the number of files read so far and the total.
-    """
+    the number of files read so far and the total."""
     records_of: dict[str, list[Node]] = defaultdict(list)
     left_out: list[str] = []
     files = _files(folder)
@@ -126,8 +122,7 @@ def read_folder(
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
     """The node in a file, or a text that says why the file is not a record. A text is used because
-    an exception would end the whole process pool's `map`.
-    """
+    an exception would end the whole process pool's `map`."""
     name = name_of(path, folder)
     try:
         return read_record(path, name)
@@ -138,8 +133,7 @@ def _node_or_reason(folder: Path, path: Path) -> Node | str:
 
 def _files(folder: Path) -> list[Path]:
     """The JSON files in a folder and its direct subfolders, sorted by path. Raises BadInput if it
-    is not a folder or has too many files.
-    """
+    is not a folder or has too many files."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder of records")
     # A file whose name begins with a dot is still being written.
@@ -188,8 +182,7 @@ class _NoRecord(Exception):
 
 def read_record(path: Path, name: str) -> Node:
     """The node in one file. A file that cannot be read gives a node with a problem instead of
-    facts.
-    """
+    facts."""
     try:
         family, node = _read(path)
     except BadInput as problem:
@@ -206,8 +199,7 @@ def read_record(path: Path, name: str) -> Node:
 
 def _read(path: Path) -> tuple[str, Node]:
     """The family of a record's schema (without its version), and the node in it. The node's name is
-    "" if the record contains none.
-    """
+    "" if the record contains none."""
     raw = read_bytes(path)
     if not RECORD_START.match(raw):
         raise _NoRecord("this is no record of gpusetup (no JSON object)")
@@ -228,8 +220,7 @@ def _read(path: Path) -> tuple[str, Node]:
 
 def named_record(path: Path) -> Node:
     """The record in a file that the user named. Raises BadInput if the file is not a record of a
-    node.
-    """
+    node."""
     try:
         node = read_record(path, on_one_line(path.stem))
         if not node.has_record:
@@ -260,8 +251,7 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
 
 def _findings_of_snapshot(snapshot: Snapshot) -> tuple[NodeFinding, ...]:
     """Doctor's findings in a snapshot. Findings that `fleet check` does not look for get the source
-    `snapshot`.
-    """
+    `snapshot`."""
     findings = findings_of(snapshot)
     # Most nodes have no findings, and judging thousands of nodes twice takes time.
     if not findings:
@@ -284,8 +274,7 @@ def kind_of(facts: Mapping[str, str]) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """The facts about environment variables, redacted as in a snapshot, so that redacted records
-    can be compared with others.
-    """
+    can be compared with others."""
     snapshot = Snapshot(environment=dict(environment))
     # `fleet check` does not redact its records.
     redacted = redact(snapshot)
@@ -344,8 +333,7 @@ def _failed_check(problem: str) -> NodeFinding:
 
 def _from_node_check(raw: bytes, what: str) -> Node:
     """The node in a record of `fleet check`. Findings from older versions are converted to the
-    current form.
-    """
+    current form."""
     answer = from_json(raw, _NodeCheck, what=what)
     findings = all_findings(answer.ok, answer.reason, answer.findings)
     current_findings = [in_current_form(finding, answer.taken_at) for finding in findings]
@@ -360,8 +348,7 @@ def _from_node_check(raw: bytes, what: str) -> Node:
 
 def _sources_of_check(answer: _NodeCheck) -> tuple[Source, ...]:
     """The sources that a check of a node could read. Records of older versions do not say whether
-    the kernel log was among them.
-    """
+    the kernel log was among them."""
     if answer.blind_to is not None:
         return tuple(source for source in OF_A_CHECK if source not in answer.blind_to)
     has_gpus = answer.facts.get(GPU_COUNT, "0") != "0"
@@ -397,8 +384,7 @@ def _from_history(raw: bytes, what: str) -> Node:
 
 def _from_run(raw: bytes, what: str) -> Node:
     """The node in a file that `fleet run` wrote because the records are incomplete; it only has a
-    problem.
-    """
+    problem."""
     run = from_json(raw, _Run, what=what)
     # The file contains nothing but the problem.
     problem = run.problem

@@ -68,8 +68,7 @@ def in_short(title: str) -> str:
 
 def _short_list(gpu_list: str) -> str | None:
     """A list of GPUs in short form: a single GPU with its address, several GPUs by number; None if
-    they have neither.
-    """
+    they have neither."""
     numbers = [int(number) for number in NUMBER.findall(gpu_list)]
     addresses = ADDRESS.findall(gpu_list)
     if len(numbers) > 1:

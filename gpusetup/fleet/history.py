@@ -28,8 +28,7 @@ MOST_PAST_FINDINGS = 100
 
 class FindingHistory(Frozen):
     """A finding about one GPU or the whole node, with the times of the first and the last check
-    that reported it.
-    """
+    that reported it."""
 
     id: str
     about: str | None = None

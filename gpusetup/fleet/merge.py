@@ -1,6 +1,5 @@
 """Merges the records of one node. For each finding, the newest record that could have seen it
-decides.
-"""
+decides."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ UNDATED = datetime.min.replace(tzinfo=timezone.utc)
 
 def merged(records: Sequence[Node]) -> Node:
     """Several records of one node, merged into one. Newer records take precedence, and undated ones
-    count as the oldest.
-    """
+    count as the oldest."""
     newest_first = sorted(records, key=_newness, reverse=True)
     node = newest_first[0]
     for older in newest_first[1:]:
@@ -45,8 +43,7 @@ def merged(records: Sequence[Node]) -> Node:
 
 def _newness(record: Node) -> tuple[datetime, bool]:
     """A sort key that is largest for the newest record. If two records have the same time, a
-    snapshot counts as the newer one.
-    """
+    snapshot counts as the newer one."""
     has_whole_snapshot = "snapshot" in record.sight.sources
     return _time_of(record), has_whole_snapshot
 
@@ -58,8 +55,7 @@ def _time_of(record: Node) -> datetime:
 
 def _findings_that_hold(newest_first: Iterable[Node]) -> list[NodeFinding]:
     """The findings that no newer record contradicts. Each id is taken from the newest record that
-    contains it.
-    """
+    contains it."""
     findings: list[NodeFinding] = []
     newer_records: list[Node] = []
     for record in newest_first:

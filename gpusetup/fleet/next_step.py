@@ -1,6 +1,5 @@
 """Chooses the next command to run for a node. The command shows more than the records do, or takes
-a new record.
-"""
+a new record."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from gpusetup.model.finding import Severity
 
 BUS_AND_LOG = 'lspci -nn -d 10de:; sudo dmesg | grep -E "NVRM|Xid|AER|pcieport" | tail -n 40'
 """Shows which GPUs are on the PCI bus (10de is NVIDIA), and the kernel's messages about those that
-are missing.
-"""
+are missing."""
 VERIFY_AGAIN = "gpusetup verify --level standard"
 RECORDERS = {
     "verify": f"{VERIFY_AGAIN} --json",
@@ -54,8 +52,7 @@ def next_command(node: Node, drift: Sequence[Drift], folder: str | None = None) 
 
 def _doctor_knows(node: Node, drift: Iterable[Drift]) -> bool:
     """Whether doctor, run on the node's snapshot file, reports one of the node's most serious
-    findings.
-    """
+    findings."""
     file = node.snapshot_file
     # A name with control characters for a terminal must not become part of a command.
     if file is None or not file.isprintable():

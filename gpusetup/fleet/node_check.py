@@ -62,8 +62,7 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
 
 def _source_of(finding: Finding) -> Source:
     """The source of a check's finding: `kernel log` if only the kernel's log shows it, otherwise
-    `driver`.
-    """
+    `driver`."""
     sources = {quote.source for quote in finding.evidence}
     return "kernel log" if sources == {"kernel log"} else "driver"
 
@@ -135,8 +134,7 @@ class Profile(Frozen):
 
 def read_profile(text: str, what: str) -> dict[str, str]:
     """The facts of a profile that other nodes must match. Raises BadInput if the file is invalid,
-    or if the node that it describes failed the check.
-    """
+    or if the node that it describes failed the check."""
     try:
         profile = from_json(text, Profile, what=what)
     except BadInput as problem:
@@ -209,8 +207,7 @@ def all_findings(
     ok: bool, reason: str, findings: tuple[NodeFinding, ...]
 ) -> tuple[NodeFinding, ...]:
     """The findings of a check. If it failed without a finding of severity error, a finding with its
-    reason is added.
-    """
+    reason is added."""
     severities = {finding.severity for finding in findings}
     has_error = Severity.ERROR in severities
     if ok or has_error:
@@ -227,8 +224,7 @@ def check_node(
     since: Mapping[FindingKey, str] | None = None,
 ) -> NodeCheckAnswer:
     """Judge a node. `expected` contains the facts of its profile; `since` contains the times of
-    earlier findings (None if there is no history).
-    """
+    earlier findings (None if there is no history)."""
     snapshot = record.snapshot
     now = snapshot.taken_at
     facts = {**facts_of(snapshot), **record.facts}
@@ -258,8 +254,7 @@ def check_node(
 
 HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause != "xid-of-a-program")
 """The ids of hardware faults, which are never caused by a change of the driver, the profile or a
-program.
-"""
+program."""
 
 
 def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:

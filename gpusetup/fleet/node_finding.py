@@ -26,8 +26,7 @@ class NodeFinding(Frozen):
     """When it appeared on the last of its GPUs, if it did not appear on all of them at once."""
     about: tuple[str, ...] = ()
     """The PCI addresses of its GPUs, or the fact that differs from the profile; () for the whole
-    node.
-    """
+    node."""
     source: Source = "driver"
     taken_at: str | None = None
     """When the record that contains it was taken."""
@@ -52,8 +51,7 @@ def dated(
     finding: NodeFinding, since: Mapping[FindingKey, str], now: str | None = None
 ) -> NodeFinding:
     """The finding with the times from a node's history. Keys that are not in the history get the
-    time `now`.
-    """
+    time `now`."""
     times = [since.get(key, now) for key in keys_of(finding)]
     known_times = sorted(time for time in times if time is not None)
     if not known_times:

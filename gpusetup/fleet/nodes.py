@@ -46,8 +46,7 @@ class Drift(Frozen):
 
 class FactSplit(Frozen):
     """A fact without a majority value among the nodes of a kind, so that it is unknown which nodes
-    are right.
-    """
+    are right."""
 
     field: str
     severity: Severity

@@ -25,8 +25,7 @@ Labels = Mapping[str, str]
 
 def metrics(answer: NodeCheckAnswer, now: float) -> str:
     """The metrics of one check, in Prometheus' text format. `now` is the time of the check in
-    seconds since 1970.
-    """
+    seconds since 1970."""
     counts: Counter[tuple[str, str]] = Counter()
     since: dict[tuple[str, str], float] = {}
     for finding in answer.findings:
@@ -116,8 +115,7 @@ def _sample(name: str, labels: Labels, value: float) -> str:
 
 def escaped(text: str) -> str:
     """A label's value, escaped for Prometheus' text format and without line breaks or control
-    characters.
-    """
+    characters."""
     printable = on_one_line(text)
     # Escape backslashes first, because the other replacement adds some.
     without_backslashes = printable.replace("\\", r"\\")

@@ -32,13 +32,11 @@ COST_SPEED = (
     *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
 )
 """Warnings about something that costs speed now. A node with one of them is not healthy, even if
-many other nodes have it too.
-"""
+many other nodes have it too."""
 
 Status = Literal["failed", "differs", "degraded", "undecided", "ok"]
 """`degraded`: slower than it could be, but so are most other nodes. `undecided`: one of its facts
-has no majority value, so it is unknown whether the node is right.
-"""
+has no majority value, so it is unknown whether the node is right."""
 
 
 class NodeAnswer(Frozen):
@@ -51,8 +49,7 @@ class NodeAnswer(Frozen):
     drift: tuple[Drift, ...] = ()
     next: str | None = None
     """For a node that failed or has a warning, the command that shows more; for a missing record,
-    the command that takes it.
-    """
+    the command that takes it."""
 
 
 class Uncompared(Frozen):
@@ -65,8 +62,7 @@ class Uncompared(Frozen):
 
 class Common(Frozen):
     """A finding that most nodes have, of the whole fleet or of one kind, so that it does not
-    distinguish a node.
-    """
+    distinguish a node."""
 
     id: str
     severity: Severity
@@ -78,8 +74,7 @@ class Common(Frozen):
 
     def is_of(self, node: Node) -> bool:
         """Whether this node belongs to the nodes among which the finding is common: the whole fleet
-        or one kind.
-        """
+        or one kind."""
         is_of_whole_fleet = not self.gpus
         # Otherwise, the finding is common in one kind only.
         return is_of_whole_fleet or self.gpus == node.kind
@@ -120,8 +115,7 @@ OLD = timedelta(days=1)
 
 def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAnswer:
     """Judge a fleet by its records. `expected` names nodes that should have a record; a node
-    without one fails.
-    """
+    without one fails."""
     recorded = {node.name for node in records.nodes}
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
@@ -174,8 +168,7 @@ def all_differences(
     nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
 ) -> dict[str, list[Drift]]:
     """Maps each node to its differences from the others: `fact_drifts`, slow rates, its kind, and
-    the date of its record.
-    """
+    the date of its record."""
     differences: dict[str, list[Drift]] = defaultdict(list)
     for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():
@@ -212,8 +205,7 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
 
 def _common_among(nodes: Sequence[Node]) -> list[Common]:
     """The findings that more than half of these nodes have, with the most frequent first; [] if
-    there are too few nodes.
-    """
+    there are too few nodes."""
     counts: Counter[str] = Counter()
     examples: dict[str, NodeFinding] = {}
     for node in nodes:
@@ -270,8 +262,7 @@ def _next_of(
     node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
 ) -> str | None:
     """The command that shows more about a node than the result does; None if the node has only
-    minor differences in facts.
-    """
+    minor differences in facts."""
     findings = []
     for finding in node.findings:
         is_uncommon_warning = finding.severity is Severity.WARNING and finding.id not in common_ids
@@ -285,8 +276,7 @@ def _next_of(
 
 def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
     """A node's status: `failed` after an error, `differs` after a difference or an uncommon
-    warning, `degraded` if it is slow, otherwise `ok`.
-    """
+    warning, `degraded` if it is slow, otherwise `ok`."""
     severities = {finding.severity for finding in node.findings}
     severities |= {row.severity for row in drift}
     if node.problem or Severity.ERROR in severities:
@@ -311,8 +301,7 @@ def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 def excluded(names: Iterable[str]) -> Exclude:
     """The nodes to keep out of jobs, in the form that schedulers need; names that are not safe in a
-    command are left out.
-    """
+    command are left out."""
     usable_names = []
     for name in names:
         # The names become part of a command.

@@ -1,6 +1,5 @@
 """What a record could have seen of its node. Only a record that looked for a fault can show that
-the fault is gone.
-"""
+the fault is gone."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ EVERYTHING: tuple[Source, ...] = get_args(Source)
 
 class Sight(Frozen):
     """Which findings a record would contain if its node had the faults: by source, by GPU and by
-    fact.
-    """
+    fact."""
 
     sources: tuple[Source, ...] = EVERYTHING
     gpus: tuple[str, ...] | None = None
@@ -39,8 +37,7 @@ class Sight(Frozen):
 
     def covers_all(self, finding: NodeFinding) -> bool:
         """Whether the record would have seen the finding on every GPU (or in every fact) that it is
-        about.
-        """
+        about."""
         # A finding about the whole node lists no GPUs.
         subjects = finding.about or ("",)
         return all(self.covers(finding.source, subject) for subject in subjects)
@@ -48,8 +45,7 @@ class Sight(Frozen):
 
 def sources_read(snapshot: Snapshot) -> tuple[Source, ...]:
     """The sources that a snapshot could read: `driver` if the driver responded for all GPUs, and
-    `kernel log`.
-    """
+    `kernel log`."""
     sources: list[Source] = []
     answered = {reading.subject for reading in snapshot.readings if reading.problem is None}
     failed = {reading.subject for reading in snapshot.readings if reading.problem is not None}
@@ -63,8 +59,7 @@ def sources_read(snapshot: Snapshot) -> tuple[Source, ...]:
 
 def addresses(snapshot: Snapshot) -> tuple[str, ...] | None:
     """The PCI addresses of the GPUs in a snapshot, except for lost GPUs; None if a GPU has no
-    address.
-    """
+    address."""
     keys = []
     for gpu in snapshot.gpus or ():
         key = bus_key(gpu.pci_bus_id)

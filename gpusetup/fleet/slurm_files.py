@@ -31,8 +31,7 @@ DRAIN_LIMIT = re.compile(r"[0-9]{1,6}|(?:[0-9]{1,2}|100)%")
 """Matches a number of nodes, or a percentage of a partition's nodes."""
 DEFAULT_DRAIN_LIMIT = "20%"
 """Usually only a few percent of a cluster are faulty; a rack of eight nodes among 64 is 13 %. If
-more nodes fail at once, the cause is usually a deliberate change.
-"""
+more nodes fail at once, the cause is usually a deliberate change."""
 
 SETTINGS = """\
 # Slurm sets no PATH for its programs.

@@ -45,8 +45,7 @@ class NodeWork(Frozen):
 
 SAVED_SECONDS = 30.0
 """How many seconds before the node's time limit verify gives up, so that it can still report what
-hangs.
-"""
+hangs."""
 
 
 def script(work: NodeWork) -> str:

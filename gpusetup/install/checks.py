@@ -1,7 +1,6 @@
 """Checks that stop `install` before it asks an index: a problem that torch cannot fix, a build that
 must not be replaced unasked, or an environment that must not be changed. Each error names a command
-with which to continue.
-"""
+with which to continue."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
 
 def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     """Raise Unsatisfiable if no build fits, or if a build for another maker's GPUs would replace
-    torch without a request for it.
-    """
+    torch without a request for it."""
     if choice.build is None:
         raise nothing_fits(choice)
     if choice.action != "refused":
@@ -68,8 +66,7 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
 
 def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine: Snapshot) -> str:
     """The command that creates a new environment, with the requested packages, next to one that
-    must not be changed.
-    """
+    must not be changed."""
     words = ["gpusetup", "install", "--venv", new_folder(machine)]
     words += options_of_new_environment(choice, machine)
     words += wish.packages
@@ -83,8 +80,7 @@ def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine
 
 def check_described(machine: Snapshot, way: str) -> None:
     """Raise Blocked if the described environment must not be changed, for the same reasons as an
-    environment on this machine.
-    """
+    environment on this machine."""
     python, hint = machine.python, f"use your own environment: `{way}`"
     refuse_unnamed_base(machine, way)
     if python.externally_managed:
@@ -100,8 +96,7 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
     """Raise Blocked if the target is Windows' own Python and the user did not name it. In this case
-    gpusetup only happens to run in it.
-    """
+    gpusetup only happens to run in it."""
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

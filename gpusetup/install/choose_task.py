@@ -81,8 +81,7 @@ class Stops:
 
     def look(self, choice: Choice) -> None:
         """Raise Unsatisfiable if installing torch would not fix the problem, if no build fits, or
-        if torch would be replaced with another maker's build without a request for it.
-        """
+        if torch would be replaced with another maker's build without a request for it."""
         request, wish, machine = self.order.request, self.order.wish, self.order.host.machine
         # Wheels that are only downloaded are meant for another machine, whose problems are unknown.
         if not self.has_looked and not request.download:

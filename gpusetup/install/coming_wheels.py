@@ -123,14 +123,12 @@ def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
 
 LACKS = r"{0}=={1}\S* has no wheels with a matching|404 Not Found\) for url \(\S*/{0}-"
 """uv's messages if a project has no file for this Python and platform, or if that file is gone from
-the server.
-"""
+the server."""
 
 
 def with_size(wheel: Wheel, allowed: AllowedHosts) -> Wheel:
     """The wheel with its size. If the index does not state the size, the server is asked; if that
-    fails too, the size is None.
-    """
+    fails too, the size is None."""
     if wheel.size_bytes is not None or not wheel.url.startswith("http"):
         return wheel
     return replace(wheel, size_bytes=_size_of(wheel.url, allowed))

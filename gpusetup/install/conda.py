@@ -41,8 +41,7 @@ def by_conda(machine: Snapshot) -> bool:
 
 def conda_program() -> str | None:
     """The path of conda, mamba or micromamba; None if there is none. The program of an active
-    environment is preferred.
-    """
+    environment is preferred."""
     names: list[str] = []
     for variable in ("CONDA_EXE", "MAMBA_EXE"):
         path = os.environ.get(variable)

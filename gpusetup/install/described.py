@@ -24,8 +24,7 @@ def describe(
     request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
 ) -> tuple[InstallAnswer, Task]:
     """The answer with the commands for a described machine, and the installation task that they
-    carry out.
-    """
+    carry out."""
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
     wish = wish_of(request, machine, by_conda=installer == "conda")

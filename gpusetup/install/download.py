@@ -31,8 +31,7 @@ TIMEOUTS = (5.0, 30.0)
 
 def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> Wish:
     """Use a folder of wheels for everything, and return the request. If the request names no torch,
-    it gets the newest one in the folder.
-    """
+    it gets the newest one in the folder."""
     job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
@@ -61,8 +60,7 @@ def plan_download(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
     """The task and the plan to download everything that a new environment needs into a folder.
-    `older` creates the task for the next older torch.
-    """
+    `older` creates the task for the next older torch."""
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_newest_of_mirror(job, replace(target, venv=folder), task, older)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
@@ -102,8 +100,7 @@ class Fetching(NamedTuple):
 
 def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:
     """Download a wheel and return its sha256, which is checked before the file gets its final name.
-    An existing wheel is only checked.
-    """
+    An existing wheel is only checked."""
     import requests
 
     folder = fetching.folder
@@ -145,8 +142,7 @@ def _blocked(wheel: Wheel, reason: str) -> Blocked:
 
 def newest_torch(folder: str, tag: str) -> str:
     """The newest torch version, without its label, that has a wheel in the folder for a Python tag
-    (`cp311`). Raises Blocked if there is none.
-    """
+    (`cp311`). Raises Blocked if there is none."""
     torches = [path.name.split("-")[1] for path in Path(folder).glob(f"torch-*-{tag}-*.whl")]
     if not torches:
         raise Blocked(

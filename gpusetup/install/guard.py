@@ -99,8 +99,7 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
 
 def named_in_lists(path: Path) -> str:
     """A path in the form that pip's and uv's space-separated lists need: as a URL if it contains a
-    space.
-    """
+    space."""
     has_space = len(str(path).split()) > 1
     return path.as_uri() if has_space else str(path)
 
@@ -133,8 +132,7 @@ def planned(
 
 def _text_of(path: Path) -> str | None:
     """The text of a regular file; None if it does not exist. Raises Blocked for a link or an
-    unreadable file.
-    """
+    unreadable file."""
     if path.is_symlink():
         raise Blocked(f"{path} is a symbolic link", hint="nothing was changed; see what it is")
     try:
@@ -161,8 +159,7 @@ def write(files: tuple[GuardFile, ...]) -> None:
 
 def undo(prefix: Path) -> tuple[str, ...]:
     """Remove the guard's files and return their paths. pip's configuration goes first, because it
-    names the constraints file.
-    """
+    names the constraints file."""
     ours: list[Path] = []
     for path in (prefix / PIP_FILE, prefix / CONSTRAINTS):
         is_ours = not path.is_symlink() and is_guard(_text_of(path) or "")

@@ -18,8 +18,7 @@ from gpusetup.uv.settings import PersonSettings, person_settings
 
 Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
 """A context manager that, during its block, shows how much of these wheels uv's cache already
-contains.
-"""
+contains."""
 
 
 class InstallJob(Record):
@@ -64,8 +63,7 @@ def run_step(
     folder: str | None = None,
 ) -> Output:
     """Run a command and record it. `folder` is its working folder. With `gently_seconds`, the
-    command is not killed with gpusetup, but has this many seconds to clean up after Ctrl-C.
-    """
+    command is not killed with gpusetup, but has this many seconds to clean up after Ctrl-C."""
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,

@@ -38,8 +38,7 @@ class LacksWheel(Blocked):
 
 MOST_OLDER = 12
 """The maximum number of older torch versions to look for on a mirror, which is rarely more than two
-years behind.
-"""
+years behind."""
 
 
 def plan_newest_of_mirror(
@@ -72,8 +71,7 @@ def plan_newest_of_mirror(
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
     """The task and its plan. If a package that should change together with torch has no matching
-    release, all such packages stay as they are.
-    """
+    release, all such packages stay as they are."""
     try:
         return task, _plan_of(job, target, task)
     except (Unsatisfiable, ToolFailed):
@@ -125,8 +123,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
 
 def refuse_owners_of_python(leaving: Iterable[Distribution], layout: Layout) -> None:
     """Raise `Blocked` if a package to be replaced lists a file of the environment's own Python,
-    because that file must stay.
-    """
+    because that file must stay."""
     for package in leaving:
         pythons_own = first_of_python(layout.prefix, sorted(files_listed(package, layout)))
         if pythons_own is not None:
@@ -154,8 +151,7 @@ def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tupl
 
 def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> None:
     """Raise Unsatisfiable if one of torch's packages would come from the default index as a
-    dependency, without having been requested.
-    """
+    dependency, without having been requested."""
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -177,8 +173,7 @@ class IndexFiles(Frozen):
 
 def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
     """The files from the first index that has torch and everything else required. Raises LacksWheel
-    if no index does.
-    """
+    if no index does."""
     passed_over: list[tuple[str, str]] = []
     root = job.wheels or task.request.root
     for build in task.builds:
@@ -233,8 +228,7 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
 
 def page_of(source: Fallback, root: str) -> str:
     """The URL of the index page with a build, below this root. Builds on AMD's own index keep their
-    URL.
-    """
+    URL."""
     # A mirror or a folder that the user names must have every wheel.
     is_amds = source.index_url.startswith(INDEX_OF_AMD)
     if is_amds and root.rstrip("/") == INDEX_ROOT:
@@ -244,8 +238,7 @@ def page_of(source: Fallback, root: str) -> str:
 
 def exact_in(folder: str, project: str, version: str, backend: str) -> str:
     """The requirement that only this backend's wheel in the folder meets. If there is none with a
-    label, it is the wheel without a label.
-    """
+    label, it is the wheel without a label."""
     name, _, _ = project.partition("[")
     labelled = f"{version}+{backend}"
     has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))
@@ -256,8 +249,7 @@ def exact_in(folder: str, project: str, version: str, backend: str) -> str:
 
 UNPACKED_FACTOR = 3.6
 """The size of an unpacked torch wheel relative to the wheel. Measured: 4.0 for the CPU wheel of
-torch 2.13.0 and 1.6 for nvidia-cudnn-cu12; the value lies nearer to the larger.
-"""
+torch 2.13.0 and 1.6 for nvidia-cudnn-cu12; the value lies nearer to the larger."""
 
 SPARE_BYTES = 50 << 20
 
@@ -272,8 +264,7 @@ def free_bytes(folder: str) -> int:
 
 def require_space(folder: str, needed_bytes: int) -> None:
     """Raise Blocked if the folder's disk has too little room; the error names the needed and the
-    free space.
-    """
+    free space."""
     free = free_bytes(folder)
     if needed_bytes > free:
         raise Blocked(

@@ -30,8 +30,7 @@ PLATFORMS = {
 }
 """The marker of each platform for which torch's own index has builds. The two Linux markers
 together cover all of Linux, because uv locks a project for every machine that its `environments`
-allow.
-"""
+allow."""
 
 
 LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if family == "linux")
@@ -41,8 +40,7 @@ def project_lines(
     names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
 ) -> Iterator[str]:
     """Yields the TOML lines that make uv install these packages from torch's index, on all
-    platforms for which the index has this build.
-    """
+    platforms for which the index has this build."""
     marker = marker_of(build.torch, build.backend, catalog)
     needs_more_of_index = maker_of(build.backend) in NEEDS_ITS_INDEX
     if needs_more_of_index:
@@ -122,8 +120,7 @@ def variants_wanted(
 ) -> tuple[Variant, ...]:
     """The requested extras (`cpu`, `train=cu126`) or, if none is requested, the project's extras
     that contain torch and whose names stand for a build. Raises UsageError if a requested name
-    stands for none.
-    """
+    stands for none."""
     there = {extra.name: extra for extra in project.extras}
     if asked:
         return tuple(_asked_variant(word, there, build, catalog) for word in dict.fromkeys(asked))
@@ -137,8 +134,7 @@ def variants_wanted(
 
 def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
     """A variant for an extra and its build; `extra` is None if the project file does not have it
-    yet.
-    """
+    yet."""
     if extra is None:
         return Variant(name=name, backend=backend)
     return Variant(name=name, backend=backend, kind=extra.kind, family=extra.family, is_there=True)
@@ -148,8 +144,7 @@ def _asked_variant(
     word: str, there: Mapping[str, NamedExtra], build: TorchBuild | None, catalog: Catalog
 ) -> Variant:
     """The variant that one `--extra` requests. Its build is the one after `=`, or the one for which
-    its name stands.
-    """
+    its name stands."""
     name, _, named_backend = word.partition("=")
     if not re.fullmatch(EXTRA_NAME, name):
         raise UsageError(f"{name!r} is no name of an extra", hint="such as `cpu` or `train=cu126`")
@@ -182,8 +177,7 @@ def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | N
 
 def common_release(backends: Sequence[str], wish: Wish, catalog: Catalog) -> str | None:
     """The newest torch that meets the request and has a build for each of these backends; None if
-    there is none.
-    """
+    there is none."""
     for release in reversed(catalog.releases):
         has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
         if has_all and is_wanted(release.torch, wish):
@@ -203,8 +197,7 @@ def pins_of(
     question: tuple[Wish, Catalog],
 ) -> dict[str, str]:
     """The versions of torch and its companions for an extra. If `torch` is None, the newest for its
-    backend is used. Raises Unsatisfiable if the backend has no build.
-    """
+    backend is used. Raises Unsatisfiable if the backend has no build."""
     wish, catalog = question
     torch = torch or common_release([variant.backend], wish, catalog)
     rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())

@@ -51,8 +51,7 @@ class ProjectFile(Frozen):
 
 def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
     """Reads the parts of a project file about torch. If there is no file or it cannot be read, the
-    record is empty.
-    """
+    record is empty."""
     if not named_file.is_there(path):
         return ProjectFile()
     try:
@@ -83,8 +82,7 @@ def project_of(document: Mapping[str, Any]) -> ProjectFile:
 
 def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
     """The existing uv tables into which new lines must be merged, because TOML allows each table
-    only once.
-    """
+    only once."""
     uv = table(table(document, "tool"), "uv")
     of_its_own = [key for key in uv if key not in ("index", "sources")]
     found = {"[tool.uv]": bool(of_its_own), "[tool.uv.sources]": "sources" in uv}

@@ -35,8 +35,7 @@ def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -
 
 def parse_verdict(output: Output) -> dict[str, Any]:
     """The document in verify's output. If there is none, a document for a failed test that says how
-    verify ended.
-    """
+    verify ended."""
     try:
         answer = json.loads(output.stdout)
     except ValueError:

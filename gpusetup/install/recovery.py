@@ -63,8 +63,7 @@ def recover_unfinished(
 
 def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
     """The journal of what `--undo` restores if a change is unfinished: that change itself, or the
-    last kept change of torch.
-    """
+    last kept change of torch."""
     # A change that was about to be kept is completed first. If it does not contain torch, `--undo`
     # still restores the kept torch.
     is_completed = unfinished.phase == "keeping"
@@ -77,8 +76,7 @@ def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
 
 def undo_changes(journal: Journal) -> str:
     """The changes that an undo makes, as a text such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0
-    goes`.
-    """
+    goes`."""
     changes: list[str] = []
     for name, version in journal.after.items():
         previous_version = journal.before.get(name)

@@ -32,8 +32,7 @@ class Script(Frozen):
 
 def read_script(path: str) -> Script:
     """Read a script's metadata block and imports. Raises BadInput if it has two metadata blocks, or
-    one that is not valid TOML.
-    """
+    one that is not valid TOML."""
     text = named_file.read_text(path, MOST_BYTES)
     blocks = list(blocks_of(text))
     imported = family_imported(text)
@@ -99,8 +98,7 @@ def block_lines(
     script: Script, tables: Iterable[str], requirements: Iterable[str], python: str
 ) -> Iterator[str]:
     """Yields the lines to add to a script: the tables as comments. If the script has no metadata
-    block, the lines are a complete one.
-    """
+    block, the lines are a complete one."""
     commented = [f"# {line}".rstrip() for line in tables]
     if script.has_block:
         yield "#"

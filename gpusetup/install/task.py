@@ -46,8 +46,7 @@ class Task(Frozen):
     @property
     def gpus_here(self) -> int | None:
         """The number of GPUs on this machine that can test the result; 0 if it is for another host,
-        None if unknown.
-        """
+        None if unknown."""
         if self.request.for_other_host:
             return 0
         stack = self.machine.makers
@@ -58,8 +57,7 @@ class Task(Frozen):
     @property
     def newest(self) -> Offer | None:
         """The newest build that fits, if its torch is newer than the one to be installed; otherwise
-        None.
-        """
+        None."""
         offer = offer_of(self.choice, self.machine)
         # If packages limit torch's version, a newer one would not work with them.
         if offer is None or self.notes_on_packages:
@@ -106,8 +104,7 @@ class Task(Frozen):
     @property
     def builds(self) -> tuple[Fallback, ...]:
         """The chosen build followed by its alternatives. If the user named a backend, there are no
-        alternatives.
-        """
+        alternatives."""
         build, choice = self.build, self.choice
         url = choice.index_url or ""
         first = Fallback(torch=build.torch, backend=build.backend, index_url=url)

@@ -1,6 +1,5 @@
 """Functions for wheels: the hashes recorded in a folder of wheels, notes on wheels without a hash,
-and sizes as text.
-"""
+and sizes as text."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ MOST_SUMS_BYTES = 16 << 20
 """The maximum size of a list of hashes; one for ten thousand wheels has 1.5 MB."""
 SUM = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<name>[^/\\]+)")
 """A line from `sha256sum`, with `*` before the name if `--binary` was used. Names with a slash do
-not match, because they could lead out of the folder.
-"""
+not match, because they could lead out of the folder."""
 
 
 def noted(folder: Path) -> dict[str, str]:
@@ -82,8 +80,7 @@ MOST_SHOWN = 150
 
 def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
     """Yields the wheels with their size in the folder and the hash that was recorded when the
-    folder was filled.
-    """
+    folder was filled."""
     sums = noted(Path(folder))
     for wheel in wheels:
         size_bytes = Path(folder, wheel.filename).stat().st_size

@@ -1,7 +1,6 @@
 """The acceleration guide's advice for a GPU that is busy less than half of the time: a larger
 batch, more loader workers, mixed precision. (It is one of the published tuning guides that
-docs/how-to/tune.md names.) Pure functions.
-"""
+docs/how-to/tune.md names.) Pure functions."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ MIXED = re.compile(
 
 class GuideAdvice(NamedTuple):
     """One of the acceleration guide's three pieces of advice, the verdicts or causes that it helps
-    with, and a test whether the run can still use it.
-    """
+    with, and a test whether the run can still use it."""
 
     text: str
     helps: tuple[str, ...]
@@ -36,8 +34,7 @@ class GuideAdvice(NamedTuple):
 
 def has_room(subject: Subject) -> bool:
     """Whether every GPU has enough free memory for a larger batch; a GPU with unknown memory counts
-    as empty.
-    """
+    as empty."""
     fullest = 0.0
     for gpu in subject.run.gpus:
         # Unknown memory counts as empty.

@@ -53,8 +53,7 @@ def reader(system: System, folder: str, index: int, name: str) -> Callable[[], G
 
     def sensor(*files: str) -> int | None:
         """The value of the first of these sensor files that exists, because cards have different
-        sensors; None if none exists.
-        """
+        sensors; None if none exists."""
         for file in files:
             for place in sensors:
                 value = number(system, f"{place}/{file}")

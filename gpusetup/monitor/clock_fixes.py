@@ -1,6 +1,5 @@
 """Texts and commands that help against lowered clocks: cooling, power supply, power limits and
-locked clocks. They name every GPU that needs the same fix. Pure functions.
-"""
+locked clocks. They name every GPU that needs the same fix. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ def alike(situation: Situation) -> list[Subject]:
 
 def labels_of(subjects: list[Subject], separator: str = ",") -> str:
     """The indexes of these GPUs in the form that `nvidia-smi -i` accepts; a question mark if there
-    are none.
-    """
+    are none."""
     labels = [subject.gpu.label for subject in subjects]
     return separator.join(labels) or UNKNOWN
 
@@ -58,8 +56,7 @@ def cool(situation: Situation) -> str:
 
 def check_the_supply(situation: Situation) -> str:
     """Advice against the power supply's brake signal: if all GPUs brake, check what they share;
-    otherwise check the cables of those that brake.
-    """
+    otherwise check the cables of those that brake."""
     braking = alike(situation)
     all_brake = len(braking) == len(situation.run.at_work)
     if len(braking) > 1 and all_brake:
@@ -112,8 +109,7 @@ def set_limits(subjects: list[Subject], watts_of: Callable[[Subject], float | No
 
 def raise_the_limit(situation: Situation) -> str:
     """The commands that raise each GPU's power limit to the highest value that the card supports
-    (its rated or maximum limit).
-    """
+    (its rated or maximum limit)."""
     return set_limits(alike(situation), lambda subject: subject.could_draw)
 
 
@@ -133,8 +129,7 @@ def higher_limit(situation: Situation) -> str:
 
 def restore_the_power(situation: Situation) -> str:
     """Advice for a power limit that fell during the run: on a laptop, check charger and power
-    profile; on a server, find out what lowered the limit.
-    """
+    profile; on a server, find out what lowered the limit."""
     subject = situation.subject
     fall = subject.gpu.power_limit_fall if subject else None
     second = whole(fall.second if fall else None)
@@ -152,8 +147,7 @@ def restore_the_power(situation: Situation) -> str:
 
 def limit_from_before(situation: Situation) -> str:
     """The commands that set each power limit back to its value before the fall. On a laptop, where
-    it cannot be set, the command that shows the limits.
-    """
+    it cannot be set, the command that shows the limits."""
     subject = situation.subject
     if subject and is_laptop(subject.gpu.name):
         return details("POWER,PERFORMANCE")(situation) or ""

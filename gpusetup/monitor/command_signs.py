@@ -1,6 +1,5 @@
 """Signs about the command: its processes, its machine and its kind of program. (`signs.py` has
-those about the GPU.) Pure functions.
-"""
+those about the GPU.) Pure functions."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ def core_full(subject: Subject) -> bool:
 @Sign
 def many_threads(subject: Subject) -> bool:
     """Whether the command's busiest process (apart from loader workers) computes with several
-    threads.
-    """
+    threads."""
     # For example, an optimizer on the CPU or a tokenizer does so; Python code by itself fills only
     # one core.
     busiest_cpu = subject.work.busiest_cpu
@@ -65,8 +63,7 @@ def workers(subject: Subject) -> bool:
 
 WORKER_FULL = 75.0
 """In percent of a core. A busy worker stays below 100, because it also waits for the queue's lock
-and copies its batch.
-"""
+and copies its batch."""
 
 
 @Sign
@@ -96,8 +93,7 @@ def cores_used_up(subject: Subject) -> bool:
 @Sign
 def fewer_cores(subject: Subject) -> bool:
     """Whether a quota or CPU affinity gives the command fewer cores than the machine has; false if
-    the machine's core count is unknown.
-    """
+    the machine's core count is unknown."""
     usable_cores = or_zero(subject.run.cores)
     # 0 if no sample contains the machine's core count.
     machine_cores = or_zero(subject.run.host_cores)
@@ -118,8 +114,7 @@ OTHERS_USE_MUCH = 30.0
 
 NO_CPU_LEFT = 90.0
 """In percent of the machine's cores: if more than this is in use, a process that wants more CPU has
-to wait.
-"""
+to wait."""
 
 
 LONG_WAIT = 25.0
@@ -128,8 +123,7 @@ WANTED_CPU = 70.0
 """In percent of one core: how long the command's threads used a core or waited for one."""
 WAIT_SHARE = 20.0
 """In percent of the CPU time that the command wanted. If it waited for less than this share, other
-programs cost it little.
-"""
+programs cost it little."""
 
 
 def waits_for_a_core(work: Work) -> bool | None:
@@ -146,8 +140,7 @@ def waits_for_a_core(work: Work) -> bool | None:
 
 MOSTLY_WAITS = 50.0
 """In percent of the CPU time that the command wanted: above this, it waited longer for a core than
-it computed.
-"""
+it computed."""
 
 
 def lacks_cpu_most(work: Work) -> bool:
@@ -217,8 +210,7 @@ def receives(subject: Subject) -> bool:
 @Sign
 def swaps(subject: Subject) -> bool:
     """Whether the machine seems to swap: its memory is full, and its disks both read and write a
-    lot.
-    """
+    lot."""
     work = subject.work
     memory_full = at_least(subject.run.host_memory, marks.MEMORY_TIGHT)
     # Both directions count, because reading a data set causes no writes.
@@ -254,8 +246,7 @@ SAMPLES_OF_A_TURN = 2
 @Sign
 def in_turns(subject: Subject) -> bool:
     """Whether the GPU alternates between being fully busy for a while and being idle for two or
-    more samples.
-    """
+    more samples."""
     running = subject.work.running_part
     quiet = subject.work.quiet_part
     # The GPU is always busy or always idle.
@@ -297,8 +288,7 @@ def others_compute_in_turn(subject: Subject) -> bool:
 @Sign
 def main_computes_in_turn(subject: Subject) -> bool:
     """Whether the busiest process keeps a core busy while the GPU is idle, with no loader workers
-    and little reading.
-    """
+    and little reading."""
     quiet = subject.work.quiet_part
     # If there are workers, the process waits for them instead.
     if quiet is None or workers(subject):
@@ -332,8 +322,7 @@ def enough_workers(subject: Subject) -> bool:
 @Sign
 def over_the_network(subject: Subject) -> bool:
     """Whether the command's data comes over the network: the receive rate is high, and the disk
-    rate is less than half of it.
-    """
+    rate is less than half of it."""
     work = subject.work
     # The machine's disk rate also includes what the page cache reads ahead for the command.
     disk_rate = work.disk_read_rate
@@ -380,8 +369,7 @@ def reads_nothing(subject: Subject) -> bool:
 @Sign
 def copies_nothing(subject: Subject) -> bool:
     """Whether no more data goes to the GPU over PCIe than kernel launches need; false if the rate
-    is unknown.
-    """
+    is unknown."""
     # Batches from a data set in the process's own memory are visible only here.
     rate_to_card = subject.work.pcie_in
     return below(rate_to_card, marks.PCIE_LAUNCHES)

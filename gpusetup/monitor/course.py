@@ -1,6 +1,5 @@
 """The course of a GPU's run over time: when its process ended or started again, recurring phases of
-less work, and a steady rhythm of work and rest. Pure functions.
-"""
+less work, and a steady rhythm of work and rest. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,14 +14,12 @@ from gpusetup.monitor.work import Moment, is_quiet, or_zero, percentile
 
 RECENT_SAMPLES = 5
 """How many samples we look back for the peak before memory was freed, because cleaning up may take
-several samples.
-"""
+several samples."""
 LEAST_PHASE_SECONDS = 10.0
 """No batch takes this long, so a stretch of at least this length is a phase of the program."""
 SMOOTHING = 5
 """The window of a moving median, in samples. It is so long that a single busy or idle sample
-neither begins nor ends a phase.
-"""
+neither begins nor ends a phase."""
 LENGTH_SPREAD = 2.0
 """Phases of the same kind differ in length by less than this factor."""
 LEAST_CYCLES = 8
@@ -31,24 +28,20 @@ LEAST_PHASES = 3
 """Two phases have only one distance between them, which cannot show regularity."""
 LEAST_STEADY_PART = 0.8
 """Between slow phases, the GPU works at this fraction of its usual level or more, in 90 % of the
-samples.
-"""
+samples."""
 PERIOD_SPREAD = 0.2
 """The largest standard deviation of the time between phases, as a fraction of its mean. Epochs with
-a fixed number of steps vary less.
-"""
+a fixed number of steps vary less."""
 UNEVEN_CYCLES = 0.4
 """The largest standard deviation of the cycle length that counts as regular, as a fraction of its
 mean. Requests that arrive at random reach 0.6 and more; a training that waits for its loader
-reaches 0.3, because some batches take longer to load.
-"""
+reaches 0.3, because some batches take longer to load."""
 LEAST_WORK_IN_A_CYCLE = 15.0
 """In percent of the time. A GPU that works less than this serves requests or an interactive user.
 """
 LONGEST_CYCLE_SECONDS = 25.0
 """Loading several batches ahead and using them up may take this long. A longer cycle is a phase of
-the program.
-"""
+the program."""
 CONSTANT_MEMORY = 5.0
 """By how many percentage points memory may vary while a training waits for its next batch."""
 SAMPLES_OF_A_LEAK = 8
@@ -125,8 +118,7 @@ def tells_its_memory(gpu: GpuSample) -> bool:
 
 def most_free_bytes(first: GpuSample) -> float:
     """How many bytes may be in use while no process uses the GPU: the driver's share or, on a card
-    with a desktop, about as much as in the first sample.
-    """
+    with a desktop, about as much as in the first sample."""
     first_bytes = or_zero(first.memory_used_bytes)
     first_share = or_zero(first.memory_percent)
     # Before the training starts, only the desktop's programs are in memory.
@@ -145,8 +137,7 @@ QUARTERS = 4
 
 def grows_all_the_time(shares: Sequence[float], least_growth: float = marks.LEAK_GROWTH) -> bool:
     """Whether memory grew by at least `least_growth` percentage points over the run, and in every
-    quarter of the run.
-    """
+    quarter of the run."""
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
     last = len(shares) - 1
@@ -290,8 +281,7 @@ def mean_use(rows: Sequence[Moment]) -> float:
 
 def rhythm(rows: Sequence[Moment]) -> float | None:
     """The length of one cycle of work and rest in seconds, if the two alternate steadily and memory
-    stays the same; None otherwise.
-    """
+    stays the same; None otherwise."""
     uses = [or_zero(row.gpu.utilization_percent) for row in rows]
     if not uses or not memory_is_constant(rows):
         return None

@@ -56,8 +56,7 @@ def power_limit_fell(subject: Subject) -> bool:
 
 def host_memory_fills(run: WatchedRun) -> bool:
     """Whether the machine's memory grew all the time, and is nearly full or will be full before the
-    run's length has doubled.
-    """
+    run's length has doubled."""
     growth = run.host_memory_growth
     if growth is None:
         return False
@@ -91,15 +90,13 @@ def works_in_slow_phases(subject: Subject) -> bool:
 @Sign
 def works_in_turns(subject: Subject) -> bool:
     """Whether work and rest alternate steadily, in cycles of some seconds, while memory stays the
-    same.
-    """
+    same."""
     return subject.gpu.rhythm is not None
 
 
 MOST_OF_THE_MOMENTS = 80.0
 """In percent of the samples. The limit is below 100, because GPUs that pass a batch on to each
-other overlap for a moment now and then.
-"""
+other overlap for a moment now and then."""
 
 
 @Sign
@@ -157,8 +154,7 @@ def seconds_of_ends(subject: Subject) -> str:
 
 def slower_phases(subject: Subject) -> str:
     """A sentence on how often the slow phases come, how long they last, and how little the GPU
-    works in them; a question mark if it has none.
-    """
+    works in them; a question mark if it has none."""
     phases = subject.gpu.slow_phases
     body = subject.gpu.parts.body
     if phases is None or body is None:
@@ -196,8 +192,7 @@ def one_after_the_other(subject: Subject) -> str:
 
 def host_is_behind(subject: Subject) -> str:
     """A sentence for a GPU that is busy for a steady part of the time, in pieces shorter than a
-    sample.
-    """
+    sample."""
     work = subject.work
     return (
         f"{worked(subject)}, evenly (p5 {whole(work.utilization_p5)} %, "
@@ -223,8 +218,7 @@ def fall_of_the_limit(subject: Subject) -> str:
 
 def host_memory_words(run: WatchedRun) -> str:
     """A sentence on how fast the machine's memory grows and when it will be full, with the
-    suspicion of a leak; a question mark if it does not grow.
-    """
+    suspicion of a leak; a question mark if it does not grow."""
     growth = run.host_memory_growth
     if growth is None:
         return UNKNOWN

@@ -45,8 +45,7 @@ def main_waits(work: Work) -> bool:
 
 def memory_full(run: WatchedRun, work: Work) -> bool:
     """Whether memory was so full that the next allocation could make the machine swap or kill a
-    process.
-    """
+    process."""
     # The run's highest value is used, because one full moment is enough.
     memory_share = run.host_memory
     return at_least(memory_share, marks.MEMORY_TIGHT)
@@ -94,8 +93,7 @@ def workers_are_behind(run: WatchedRun, work: Work) -> bool:
 
 def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
     """Whether the process waits while it reads a lot from a disk, or some of its processes are
-    blocked by one.
-    """
+    blocked by one."""
     reads = at_least(work.read_rate, marks.READ_RATE)
     # Processes that wait for a network file system are in state D ("blocked") too.
     is_blocked = at_least(work.blocked, SOME)
@@ -112,8 +110,7 @@ def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
 
 def reads_over_the_network(work: Work) -> bool:
     """Whether the data comes over the network rather than from a disk: the machine receives more
-    than twice as many bytes as the command reads from disks.
-    """
+    than twice as many bytes as the command reads from disks."""
     receives = at_least(work.network_rate, marks.NETWORK_RATE)
     return receives and or_zero(work.read_rate) < or_zero(work.network_rate) / 2
 
@@ -151,8 +148,7 @@ def one_core_computes(run: WatchedRun, work: Work) -> bool:
 
 def wait_words(work: Work) -> str:
     """The end of a sentence, saying how long the command's threads waited for a core; empty if that
-    is unknown.
-    """
+    is unknown."""
     if work.cpu_wait_share is None:
         return ""
     return f"; its threads waited for a core {whole(work.cpu_wait_share)} % of their time"
@@ -275,8 +271,7 @@ CASES: tuple[CpuCase, ...] = (
 
 def judged_without_gpu(run: WatchedRun) -> Judgement:
     """The verdict on a run without a watched GPU. `verdict` is None if no command was watched, or
-    not for long enough.
-    """
+    not for long enough."""
     work = run.since_start
     if run.machine is None:
         return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))

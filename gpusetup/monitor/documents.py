@@ -41,8 +41,7 @@ class ProcessUse(Frozen):
     kind: Literal["compute", "graphics", "both"] | None = None
     sm_percent: float | None = None
     """The share of the GPU's multiprocessors that the process used most recently (NVML: process
-    utilisation).
-    """
+    utilisation)."""
 
 
 class GpuSample(Frozen):
@@ -60,8 +59,7 @@ class GpuSample(Frozen):
     memory_total_bytes: Count = None
     memory_is_unified: bool = False
     """Whether the GPU shares the machine's memory (GB10, Jetson); then the memory figures are those
-    of the machine.
-    """
+    of the machine."""
     temperature_celsius: Figure = None
     power_watts: Figure = None
     power_limit_watts: Figure = None
@@ -128,8 +126,7 @@ class TreeSample(Frozen):
     """The number of processes in uninterruptible sleep (state D), which usually wait for a disk."""
     cpu_wait_percent: Figure = None
     """How long its threads were ready to run but had no free core, summed over threads: 100 means
-    one thread all the time. Only Linux reports this.
-    """
+    one thread all the time. Only Linux reports this."""
     gpu_processes: Count = None
     """The number of processes that use a watched GPU; in a distributed job these are the ranks."""
 
@@ -169,8 +166,7 @@ class Spread(Frozen):
 
 class GpuSummary(Frozen):
     """One GPU's figures from its first work until its process ended, or for the whole run if it
-    never worked.
-    """
+    never worked."""
 
     index: int
     name: str | None = None
@@ -255,12 +251,10 @@ class Summary(Frozen):
     """Notes on everything else that exceeds a threshold."""
     source: str | None = None
     """Where the samples come from: `nvml`, `nvidia-smi`, `machine` (no GPU) and so on, or the kind
-    of a recording.
-    """
+    of a recording."""
     not_watched: str | None = None
     """Why a better source was not used, for example `NVML: Driver Not Loaded; nvidia-smi: not
-    found`.
-    """
+    found`."""
     seconds: float = 0.0
     samples: int = 0
     epochs: EpochTimes | None = None

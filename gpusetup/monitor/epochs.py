@@ -20,8 +20,7 @@ LINE_END = re.compile(rb"[\r\n]+")
 MOST_EPOCHS = 100_000
 LEAST_EPOCHS = 0.05
 """The least part of an epoch that is enough, because a shorter part says little about a whole
-epoch.
-"""
+epoch."""
 WHOLE_EPOCH = 0.99
 LEAST_COLUMNS = 3
 """A line with fewer words cannot be a table's heading."""
@@ -91,8 +90,7 @@ class EpochReader:
 
     def _in_table(self, text: str) -> float | None:
         """The epoch in a row of a table that has an `epoch` column, as fastai and Ultralytics print
-        it; None for any other line.
-        """
+        it; None for any other line."""
         words = text.split()
         lower_words = [word.lower() for word in words]
         # A heading contains no numbers, and the table has other columns besides `epoch`.
@@ -112,8 +110,7 @@ class EpochReader:
 
     def _note(self, epoch: float, seconds: float) -> None:
         """Record that an epoch number was printed at this second. A number that is not higher than
-        the previous one is ignored, unless a new training began.
-        """
+        the previous one is ignored, unless a new training began."""
         last = self._last
         printed = PrintedEpoch(epoch, seconds)
         if last is None or epoch < last.epoch - 1:

@@ -95,16 +95,14 @@ def worked(subject: Subject) -> str:
 
 def kernels_ran(subject: Subject) -> str:
     """How much of the time kernels ran. Used for a GPU that only looks busy, because its kernels
-    may have waited.
-    """
+    may have waited."""
     utilization = whole(subject.work.utilization)
     return f"kernels ran {utilization} % of the time"
 
 
 def at_power(subject: Subject) -> str:
     """The end of a sentence, such as ` at 83 % of the power limit`; "" if the power or its limit is
-    unknown.
-    """
+    unknown."""
     power_share = subject.work.power_share
     if power_share is None:
         return ""
@@ -113,8 +111,7 @@ def at_power(subject: Subject) -> str:
 
 def over_the_links(subject: Subject) -> str:
     """A sentence on how much of the time kernels ran, with the known rates over NVLink, PCIe and
-    the network.
-    """
+    the network."""
     work = subject.work
     sentence = f"{kernels_ran(subject)}{at_power(subject)}"
     rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
@@ -128,8 +125,7 @@ def over_the_links(subject: Subject) -> str:
 
 def over_the_host_link(subject: Subject) -> str:
     """A sentence on how much data went over PCIe in each direction, and how much the link can
-    carry.
-    """
+    carry."""
     work = subject.work
     to_card = or_zero(work.pcie_in)
     from_card = or_zero(work.pcie_out)
@@ -158,8 +154,7 @@ def over_few_lanes(subject: Subject) -> str:
 
 def computed_on_the_host(subject: Subject) -> str:
     """A sentence for a training that computes part of each step on the CPU, such as an offloaded
-    optimizer.
-    """
+    optimizer."""
     work = subject.work
     cpu = whole(work.busiest_cpu)
     gigabytes = f"{or_zero(work.pcie_rate) / 1e9:.1f} GB/s"
@@ -208,8 +203,7 @@ def nothing_slows_it_down(subject: Subject) -> str:
 
 def sm_clock(subject: Subject) -> str:
     """The SM clock in percent of its maximum or, if that is unknown, of the highest clock in this
-    run.
-    """
+    run."""
     work = subject.work
     clock = whole(work.clock_share)
     if work.clock_most:
@@ -219,8 +213,7 @@ def sm_clock(subject: Subject) -> str:
 
 def throttled(subject: Subject, figures: str = "") -> str:
     """A sentence for throttled clocks, saying why, how often and how much; `figures` is inserted
-    into it.
-    """
+    into it."""
     throttle = subject.throttle
     if throttle is None:
         return UNKNOWN
@@ -239,8 +232,7 @@ def throttled_by_heat(subject: Subject) -> str:
 
 def throttled_by_a_lowered_limit(subject: Subject) -> str:
     """A sentence for a GPU that is throttled by a lowered power limit, with the lowered limit and
-    the rated one.
-    """
+    the rated one."""
     limit = whole(subject.power_limit_watts)
     rated = whole(subject.gpu.power_default)
     figures = f", at {limit} W of the rated {rated} W"
@@ -249,8 +241,7 @@ def throttled_by_a_lowered_limit(subject: Subject) -> str:
 
 def throttled_with_power_left(subject: Subject) -> str:
     """A sentence for a GPU that is throttled although it draws less than its power limit, with its
-    power and the limit.
-    """
+    power and the limit."""
     watts = subject.work.power_watts
     limit = subject.power_limit_watts
     figures = ""
@@ -447,8 +438,7 @@ def small_kernels(subject: Subject) -> str:
 
 def memory_in_use(subject: Subject) -> str:
     """A sentence on how full the GPU's memory was (95th percentile and peak), with the processes
-    that use much of it.
-    """
+    that use much of it."""
     memory = subject.gpu.memory
     usual = whole(memory.p95)
     peak = whole(memory.peak)
@@ -462,8 +452,7 @@ def memory_in_use(subject: Subject) -> str:
 
 def memory_will_be_full(subject: Subject) -> str:
     """A sentence for memory that grew during the whole run, with the time until it is full at this
-    rate.
-    """
+    rate."""
     memory = subject.gpu.memory
     seconds = or_zero(memory.full_in)
     growth = f"from {whole(memory.first)} % to {whole(memory.peak)} %"

@@ -23,8 +23,7 @@ MOST_PAUSED = 10.0
 """In percent of the time. In most trainings, pauses for checkpoints take less than this."""
 LONG_REST_SECONDS = 60.0
 """A GPU that rests this long at the end of a recording, with memory still in use, has perhaps
-finished.
-"""
+finished."""
 
 
 class Finding(NamedTuple):
@@ -49,8 +48,7 @@ def work_ended(subject: Subject) -> bool:
 @Sign
 def rests_at_the_end(subject: Subject) -> bool:
     """Whether the GPU did nothing for long at the end of the recording, while its memory is still
-    in use.
-    """
+    in use."""
     gpu = subject.gpu
     is_told = subject.run.exit is not None
     rest = gpu.seconds_after_work
@@ -63,8 +61,7 @@ def rests_at_the_end(subject: Subject) -> bool:
 @Sign
 def leaves_others_unused(subject: Subject) -> bool:
     """Whether GPUs of the same model are unused, although the working ones may all belong to one
-    job.
-    """
+    job."""
     run = subject.run
     if not c.leaves_gpus_unused(subject):
         return False
@@ -140,8 +137,7 @@ def unused(subject: Subject) -> str:
 
 def pauses_and_mean(subject: Subject) -> str:
     """A sentence on how much of the time pauses took, with the mean utilisation including the
-    pauses.
-    """
+    pauses."""
     parts = subject.gpu.parts
     mean = whole(parts.body.utilization if parts.body else None)
     return (

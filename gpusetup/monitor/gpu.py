@@ -33,8 +33,7 @@ LAST_SAMPLES = 5
 """How many memory samples count as the end of a run."""
 LAST_WORKING_SAMPLES = 2
 """How many of the last working samples are ignored, because a process that is killed may still run
-some kernels.
-"""
+some kernels."""
 
 
 class Parts(NamedTuple):
@@ -104,8 +103,7 @@ class Tail(NamedTuple):
     work: Work
     before: Work | None
     """The GPU's work before that part. It is kept apart because means over the whole run would hide
-    a hang.
-    """
+    a hang."""
 
 
 class GpuRun:
@@ -138,12 +136,10 @@ class GpuRun:
         # link.
         self.link_limit = percentile(limits_at_work, 75) if limits_at_work else 0.0
         """How many bytes per second the GPU's PCIe link can carry in one direction while the GPU
-        works.
-        """
+        works."""
         self.highest_clock: float | None = highest(gpu.clock_sm_mhz for gpu in working)
         """The highest SM clock in MHz while the GPU worked. The run later replaces it with the
-        highest clock of all cards of the same model.
-        """
+        highest clock of all cards of the same model."""
         # `nvidia-smi dmon` prints no names, but working cards of one model have the same memory
         # clock.
         memory_clock = highest(gpu.clock_memory_mhz for gpu in working)
@@ -195,8 +191,7 @@ class GpuRun:
     @property
     def _ends_in_a_pause(self) -> bool:
         """Whether the recording ends in a quiet stretch of about the same length as the earlier
-        pauses. If so, it counts as a pause.
-        """
+        pauses. If so, it counts as a pause."""
         lengths = [length for _, length in self.tally.pauses]
         since = self.tally.quiet_since
         if since is None or len(lengths) < 2:
@@ -219,8 +214,7 @@ class GpuRun:
     @cached_property
     def rhythm(self) -> float | None:
         """The length of one cycle of work and rest in seconds, if the two alternate steadily; None
-        otherwise.
-        """
+        otherwise."""
         body = self.parts.body
         return course.rhythm(body.rows) if body else None
 
@@ -233,8 +227,7 @@ class GpuRun:
     @property
     def ended_at(self) -> float | None:
         """The second at which the last process ended without a successor, after which the GPU did
-        nothing; None if the recording does not show such an end.
-        """
+        nothing; None if the recording does not show such an end."""
         ends = self.process_ends
         is_over = bool(ends) and ends[-1].back_after is None
         since = self.tally.quiet_since
@@ -245,8 +238,7 @@ class GpuRun:
     @property
     def seconds_after_work(self) -> float:
         """Seconds from the GPU's last work to the end of the recording; 0 if it worked until the
-        end or never.
-        """
+        end or never."""
         since = self.tally.quiet_since
         if since is None or not self.tally.has_worked:
             return 0.0
@@ -275,8 +267,7 @@ class GpuRun:
     @property
     def _rows_since_work(self) -> list[Moment]:
         """The samples with known memory since the GPU's first work. Before that, a program loads
-        its data, so growing memory is not a leak.
-        """
+        its data, so growing memory is not a leak."""
         begin = self.rows[0].seconds + self.parts.start_up
         known_rows = [row for row in self.rows if row.gpu.memory_percent is not None]
         return [row for row in known_rows if row.seconds >= begin]
@@ -284,8 +275,7 @@ class GpuRun:
     @property
     def _full_in(self) -> float | None:
         """Seconds until memory is full if it keeps growing as in this run; None if it did not grow
-        or there are too few samples.
-        """
+        or there are too few samples."""
         known_rows = self._rows_since_work
         if len(known_rows) < course.SAMPLES_OF_A_LEAK:
             return None
@@ -325,8 +315,7 @@ class GpuRun:
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
         """All processes that were on the GPU during the run, by pid, each with its last known
-        values.
-        """
+        values."""
         processes = {}
         for row in self.rows:
             for process in row.gpu.processes or ():
@@ -440,8 +429,7 @@ def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
 
 def spins(gpu: GpuSample) -> bool:
     """Whether the GPU looks busy but draws hardly any power, as it does while it waits in a
-    collective.
-    """
+    collective."""
     limit_watts = gpu.power_limit_watts or rated_watts(gpu.name)
     power_share = percent(gpu.power_watts, limit_watts)
     utilization = or_zero(gpu.utilization_percent)
@@ -481,8 +469,7 @@ LEAST_WARM_UP_SAMPLES = 3
 
 def warm_up(body: Sequence[Moment]) -> int:
     """How many samples at the start are warm-up, in which the GPU works much less than later; 0 if
-    there are none.
-    """
+    there are none."""
     chunk_length = len(body) // WARM_UP_CHUNKS + 1
     uses = [or_zero(row.gpu.utilization_percent) for row in body]
     levels = []

@@ -12,8 +12,7 @@ from gpusetup.monitor.work import Work, below, or_zero
 
 def hang_in_collective(run: WatchedRun) -> Judgement | None:
     """The verdict on a hang in a collective: in a run that did not end well, GPUs look busy until
-    the end without moving data. None if there is no such hang.
-    """
+    the end without moving data. None if there is no such hang."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
     spinning = spinning_gpus(working, run)
     most_spin = len(spinning) * 2 >= len(working)
@@ -84,8 +83,7 @@ def no_progress_since(second: float, run: WatchedRun) -> str:
 
 def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
     """Whether the GPU looked busy for at least this many seconds at the end, but moved no data and
-    drew much less power than before.
-    """
+    drew much less power than before."""
     tail = gpu.tail
     if tail is None or tail.seconds < seconds:
         return False
@@ -101,8 +99,7 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
 
 def nothing_moves(work: Work) -> bool:
     """Whether NVLink, PCIe, network and disk transfer less than real work needs; an unknown rate
-    counts as 0.
-    """
+    counts as 0."""
     # It is not a hang if one rank saves or loads while the others wait.
     rates = (
         (work.link_rate, marks.NVLINK_RATE),
@@ -116,8 +113,7 @@ def nothing_moves(work: Work) -> bool:
 
 def standstill(run: WatchedRun) -> Judgement | None:
     """The verdict on a job whose GPUs and processes were all idle until it was ended, or for very
-    long; None if they were not.
-    """
+    long; None if they were not."""
     # Servers and notebooks rest until a user sends a request.
     waits_for_people = run.kind in ("server", "notebook")
     if run.exit == 0 or not run.at_work or waits_for_people:
@@ -135,8 +131,7 @@ def standstill(run: WatchedRun) -> Judgement | None:
 
 def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
     """Whether the GPU, the processes and all transfers rested at the end for long enough to call it
-    a hang.
-    """
+    a hang."""
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since
     # If the command's processes were not watched, it is unknown whether they rest.

@@ -14,8 +14,7 @@ from gpusetup.monitor.run import WatchedRun
 
 def faulty_memory(run: WatchedRun) -> Judgement | None:
     """The verdict on the first GPU that reports uncorrectable memory errors, or pending or failed
-    repairs; None if there is no such GPU.
-    """
+    repairs; None if there is no such GPU."""
     for gpu in run.gpus:
         faults = faults_of(gpu)
         if not faults:

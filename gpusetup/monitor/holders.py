@@ -1,6 +1,5 @@
 """Which processes use much of a GPU's memory, and which of them do not belong to the watched job.
-Pure functions.
-"""
+Pure functions."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def without_resting(
 
 def kind_of_process(process: ProcessUse) -> str:
     """The kind of program, such as `server`, judged by the process name; "" if the name does not
-    show it.
-    """
+    show it."""
     return kind_of(None, (process.name or "",))
 
 

@@ -1,6 +1,5 @@
 """Reads the CPU, memory, disks and network of the machine and of the command's processes with
-psutil, and finds the DataLoader workers among these processes. Reads the machine.
-"""
+psutil, and finds the DataLoader workers among these processes. Reads the machine."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ T = TypeVar("T")
 
 def or_none(read: Callable[..., T], *arguments: object) -> T | None:
     """The value that a psutil function returns. None if the process has ended or belongs to another
-    user, or if the system lacks the value. Errors are caught so that watching never stops.
-    """
+    user, or if the system lacks the value. Errors are caught so that watching never stops."""
     try:
         return read(*arguments)
     except (psutil.Error, OSError, RuntimeError, AttributeError, KeyError):
@@ -90,8 +88,7 @@ def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -
 
 def _counters() -> dict[str, int]:
     """The bytes read from and written to disks and received over the network so far; a counter that
-    the system hides is left out.
-    """
+    the system hides is left out."""
     counters: dict[str, int] = {}
     disk = or_none(psutil.disk_io_counters)
     if disk:
@@ -135,8 +132,7 @@ ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_i
 FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
 ProcessFacts = dict[str, Any]
 """What psutil reports about a process, by the names in `FIELDS`; a value is None if it is hidden
-(Windows, another user's process).
-"""
+(Windows, another user's process)."""
 
 
 def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:
@@ -260,8 +256,7 @@ class ProcessTree:
 
     def _processes(self) -> list[ProcessFacts]:
         """What psutil reports about the process and its current descendants, except for those that
-        have ended or hide their figures.
-        """
+        have ended or hide their figures."""
         # The root may have ended while its children keep running; then only these are watched.
         children = or_none(self.root.children, True) or ()
         tree = []
@@ -293,8 +288,7 @@ ProcessId = tuple[int, float]
 
 def identity(process: ProcessFacts) -> ProcessId:
     """The pid and start time of a process, which together distinguish it from a later process with
-    the same pid.
-    """
+    the same pid."""
     pid = process["pid"]
     started_at = process["create_time"]
     return pid, started_at
@@ -351,8 +345,7 @@ def _wait_percent(
     usage: Iterable[Counter[str]], total: Counter[str], seconds: float
 ) -> float | None:
     """How long threads waited for a core, in percent of one core; None if this is unknown for all
-    processes.
-    """
+    processes."""
     is_told = any(CPU_WAIT in used for used in usage)
     return _percent(total[CPU_WAIT], seconds) if is_told else None
 
@@ -366,8 +359,7 @@ def _percent(microseconds: int, seconds: float) -> float:
 
 def _usage(process: ProcessFacts) -> Counter[str]:
     """The CPU time and the waiting time for a core (in microseconds) of a process since its start,
-    and the bytes that it moved.
-    """
+    and the bytes that it moved."""
     # The first two are the user and system times; the times of ended children come after them.
     own_times = process["cpu_times"][:2]
     cpu_microseconds = round(sum(own_times) * MICROSECONDS)
@@ -384,8 +376,7 @@ def _usage(process: ProcessFacts) -> Counter[str]:
 
 def _cores() -> float | None:
     """The number of cores that this process may use: the smaller of its CPU affinity and its cgroup
-    quota; None if unknown.
-    """
+    quota; None if unknown."""
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
     # macOS has no CPU affinity.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
@@ -398,8 +389,7 @@ def _cores() -> float | None:
 
 class RunningProcess(NamedTuple):
     """A process that was already running when the monitor started, and its command line (None if
-    that is hidden).
-    """
+    that is hidden)."""
 
     tree: ProcessTree
     command: tuple[str, ...] | None

@@ -1,6 +1,5 @@
 """How the machine's memory developed over a run: whether it grew all the time, and when it will be
-full. Pure functions.
-"""
+full. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ from gpusetup.monitor.work import Moment, or_zero, percent
 
 LEAST_GROWTH = 10.0
 """In percentage points of the machine's memory. A machine has more memory than a GPU, so a leak
-takes longer to show.
-"""
+takes longer to show."""
 LEAST_SECONDS = 60.0
 """A shorter growth may come from a program that fills its caches after it starts."""
 
@@ -33,8 +31,7 @@ class HostMemoryGrowth(NamedTuple):
 
 def host_memory_growth(rows: Sequence[Moment]) -> HostMemoryGrowth | None:
     """The growth of the machine's memory, if it grew a lot and in each quarter of the run; None
-    otherwise.
-    """
+    otherwise."""
     known_rows: list[Moment] = []
     shares: list[float] = []
     for row in rows:

@@ -37,8 +37,7 @@ def idle(run: WatchedRun) -> Judgement | None:
 
 def held_memory(run: WatchedRun) -> str:
     """The end of a sentence, saying how much GPU memory is in use, such as `, with 40.0 GiB of GPU
-    memory in use`; "" if none is known.
-    """
+    memory in use`; "" if none is known."""
     held_bytes = 0.0
     for gpu in run.gpus:
         # A DGX Spark or a Jetson shares the machine's memory.
@@ -106,8 +105,7 @@ def evidence_of_short_kernels(gpu: GpuRun, since: float, held: Work) -> str:
 
 def stays_awake(gpu: GpuRun, since: float) -> bool:
     """Whether a GPU's clocks are high in nearly all samples from this second on, although its
-    utilisation is low.
-    """
+    utilisation is low."""
     later = [row.gpu for row in gpu.rows if row.seconds >= since]
     # Without throttle reasons, it is unknown whether a clock is an idle clock.
     told = [sample for sample in later if sample.throttle_reasons is not None]
@@ -159,8 +157,7 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
 
 def work_with_gpu(run: WatchedRun) -> Work | None:
     """What the command did since it first used a GPU, or in the whole run if it never did; None if
-    there are no samples.
-    """
+    there are no samples."""
     # Anything before the first use of a GPU is start-up.
     since_held = run.since_held
     return since_held or run.machine
@@ -168,8 +165,7 @@ def work_with_gpu(run: WatchedRun) -> Work | None:
 
 def is_fetching(run: WatchedRun) -> bool:
     """Whether the program seems to be downloading something, such as its model: the network is busy
-    but its CPU is not.
-    """
+    but its CPU is not."""
     work = work_with_gpu(run)
     busiest_cpu = work.busiest_cpu if work else None
     network_rate = or_zero(run.machine.network_rate if run.machine else None)

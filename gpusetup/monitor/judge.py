@@ -29,8 +29,7 @@ from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
     """The verdict on a run, and the GPU that it is about (None for the whole run). It takes into
-    account whether the command failed.
-    """
+    account whether the command failed."""
     judgement, subject = judgement_of(run)
     if not run.exit:
         return judgement, subject
@@ -45,8 +44,7 @@ def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
     """The verdict on a run, and the GPU that it is about (None for the whole run), regardless of
-    the command's exit code.
-    """
+    the command's exit code."""
     for question in RUN_VERDICTS:
         judgement = question(run)
         if judgement:
@@ -73,8 +71,7 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 def with_its_gpus(subject: Subject, case: VerdictCase) -> str:
     """The verdict's sentence for this GPU, preceded by GPU labels: for throttled clocks, all GPUs
-    that need the same fix; otherwise only this GPU.
-    """
+    that need the same fix; otherwise only this GPU."""
     sentence = case.sentence(subject)
     if case.verdict != "throttled":
         return f"GPU {subject.gpu.label}: {sentence}"
@@ -90,8 +87,7 @@ def good_or_to_act_on(
     run: WatchedRun, subject: Subject, case: VerdictCase
 ) -> tuple[Judgement, Subject]:
     """The verdict on a run whose GPUs are used well. If one of them has a finding, the first one is
-    mentioned and provides the next step.
-    """
+    mentioned and provides the next step."""
     for each_subject in subjects_of(run):
         for finding in findings_on(each_subject):
             words = finding.words(each_subject)
@@ -122,8 +118,7 @@ def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
 
 def severity(case: VerdictCase) -> int:
     """A number for sorting verdicts, where lower is worse. Memory that ended the run comes first,
-    with -1.
-    """
+    with -1."""
     ended_the_run = case.cause in ("before-the-end", "leak", "out-of-memory")
     if ended_the_run and case.verdict == "memory-tight":
         return -1
@@ -135,8 +130,7 @@ def severity(case: VerdictCase) -> int:
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the others kept
-    working and never needed it.
-    """
+    working and never needed it."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
     # They never needed it if it never worked while they did.
     was_needed = not run.at_work or any(map(worked, lost))
@@ -167,8 +161,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 
 def one_reading(run: WatchedRun) -> Judgement | None:
     """The verdict on a single output of nvidia-smi, which shows how much the GPUs are used but not
-    why; None for a longer run.
-    """
+    why; None for a longer run."""
     if not run.is_reading:
         return None
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
@@ -196,8 +189,7 @@ def one_reading(run: WatchedRun) -> Judgement | None:
 
 USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
 """Among several GPUs, the first in this order is judged, because others may be reserved for
-somebody else.
-"""
+somebody else."""
 
 
 def picture_of(gpu: GpuRun) -> GpuUse:
@@ -276,8 +268,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
 
 GATHERED = 1.25
 """The first GPU must use this many times the memory of the others, because the outputs that
-DataParallel gathers there take at least a quarter of a replica's memory.
-"""
+DataParallel gathers there take at least a quarter of a replica's memory."""
 
 
 def is_led_by_first(run: WatchedRun) -> bool:
@@ -294,8 +285,7 @@ def is_led_by_first(run: WatchedRun) -> bool:
 
 def left_out(run: WatchedRun) -> Judgement | None:
     """The verdict on a machine where a few GPUs are unused, while most GPUs of the same model work
-    alike, as if on one job; None otherwise.
-    """
+    alike, as if on one job; None otherwise."""
     unused = run.unused_gpus
     working = run.at_work
     names = {gpu.name for gpu in (*unused, *working)}
@@ -322,5 +312,4 @@ RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
     standstill,
 )
 """Called in this order; the first verdict that is not None counts. The last two are about runs that
-stopped making progress, where earlier figures mean little.
-"""
+stopped making progress, where earlier figures mean little."""

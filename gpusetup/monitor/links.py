@@ -24,8 +24,7 @@ def pcie_limit(generation: float | None, lanes: float | None) -> float | None:
 FULL_WITHOUT_A_LIMIT = ((11e9, 13.5e9), (22e9, 27e9))
 """Ranges of bytes per second in one direction that a full link with 16 lanes reaches in practice,
 for PCIe 3 and PCIe 4 (in theory 15.8e9 and 31.5e9). A rate between the ranges cannot be judged if
-the link is unknown.
-"""
+the link is unknown."""
 
 
 def looks_full(rate: float) -> bool:

@@ -58,8 +58,7 @@ def loss_in(line: str) -> LostGpu | None:
 
 def reason_of(gpu: GpuSample) -> str | None:
     """The reason for the loss of a GPU that a line of nvidia-smi gave; None if the GPU's own sample
-    reports the loss.
-    """
+    reports the loss."""
     problem = gpu.problem or ""
     return problem if problem.startswith(NO_LONGER) else None
 
@@ -121,8 +120,7 @@ def with_losses(
 
 def gpus_lost(loss: LostGpu, gpus: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
     """Samples that mark GPUs as lost: the GPU that the loss is about, or all of these GPUs if the
-    loss names no index.
-    """
+    loss names no index."""
     lost_gpus = []
     for gpu in gpus:
         if loss.gpu_index in (None, gpu.index):

@@ -37,8 +37,7 @@ def has_room(subject: Subject) -> bool:
 @Sign
 def hot(subject: Subject) -> bool:
     """Whether the GPU is hotter than the guide recommends (85 °C); false if its temperature is
-    unknown.
-    """
+    unknown."""
     # Some cards report no temperature.
     heat = subject.gpu.heat or 0.0
     return heat > marks.HOT
@@ -55,8 +54,7 @@ def warmed_up(subject: Subject) -> bool:
 @Sign
 def started_late(subject: Subject) -> bool:
     """Whether the GPU did nothing in the first seconds, while the program started or loaded its
-    model and data.
-    """
+    model and data."""
     # Python's imports take about two seconds on their own.
     start_seconds = subject.gpu.parts.start_up
     return start_seconds >= marks.START_UP_NOTE
@@ -154,8 +152,7 @@ slow_but_busy = s.busy & s.slow_link
 """The GPU's link is slow, but this costs nothing yet."""
 waits_on_half_its_lanes = ~s.busy & ~s.narrow_link
 """The GPU waits, and half of its lanes are missing, which is seldom the cause. If three quarters
-are missing, a verdict says so.
-"""
+are missing, a verdict says so."""
 
 NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (s.memory_grew & ~(s.peak_high | fills_soon), leak_words),
@@ -178,8 +175,7 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
 
 def notes(run: WatchedRun) -> Iterator[str]:
     """Yields the notes on a run: about a short recording, each GPU, the GPUs that did nothing, and
-    the machine's memory.
-    """
+    the machine's memory."""
     if run.samples < marks.LEAST_SAMPLES:
         counted = "one sample shows" if run.samples == 1 else f"{run.samples} samples show"
         yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
@@ -217,8 +213,7 @@ def grouped_notes(run: WatchedRun) -> Iterator[str]:
 
 def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
     """Yields the notes on one GPU that is not lost. A GPU that did not work only gets a note on
-    memory errors.
-    """
+    memory errors."""
     errors = earlier_errors(gpu, is_reading=run.is_reading)
     if errors:
         yield errors
@@ -234,8 +229,7 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
 
 def what_rested(run: WatchedRun) -> Iterator[str]:
     """Yields notes on the GPUs that did nothing while others worked: their memory is in use, only a
-    display uses them, or they are unused.
-    """
+    display uses them, or they are unused."""
     held = []
     drawing = []
     unused = []

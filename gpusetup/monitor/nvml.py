@@ -52,8 +52,7 @@ class Nvml(SampleSource):
 
 def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
     """The NVML source of samples, read from this child's output. Raises SourceEnded if the child
-    does not respond or lists no GPU.
-    """
+    does not respond or lists no GPU."""
     source = Nvml(lines)
     try:
         with deadline.waiting_for("NVML"):
@@ -71,8 +70,7 @@ def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
 
 def not_initialised(line: str) -> SourceEnded:
     """The error that says why NVML could not be initialised, based on the line that the child
-    printed.
-    """
+    printed."""
     failure = json.loads(line)
     is_forbidden = failure["init"] in FORBIDDEN
     # NVML's own message for a missing library begins with "NVML".

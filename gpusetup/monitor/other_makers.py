@@ -1,6 +1,5 @@
 """Opens a source of samples for AMD, Intel or Apple GPUs if there is no NVIDIA GPU to watch. Reads
-the machine.
-"""
+the machine."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ BY_FAMILY = {
 
 def open_other_maker(interval: float, system: System | None = None) -> SampleSource:
     """The first of this system's sources that works. If none works, raises SourceEnded with the
-    reasons of all of them.
-    """
+    reasons of all of them."""
     system = system or System()
     reasons = []
     for open_source in BY_FAMILY[system.family]:

@@ -24,8 +24,7 @@ LAST_WORDS_SECONDS = 0.5
 
 class Channel(NamedTuple):
     """The file descriptors of one output stream: one that the command writes to, one that the
-    monitor reads from, and our own stream, which gets the output.
-    """
+    monitor reads from, and our own stream, which gets the output."""
 
     written: int
     read: int
@@ -58,8 +57,7 @@ class CommandOutput:
 
     def _channel(self, target: int) -> Channel | None:
         """A channel to one of our streams; None if there can be none, so that the command writes to
-        the stream directly.
-        """
+        the stream directly."""
         try:
             is_terminal = os.isatty(target)
             os.fstat(target)
@@ -119,8 +117,7 @@ class CommandOutput:
 
     def _next(self, number: int) -> bytes:
         """The next bytes of the output. b"" at its end, or if the command has ended and its
-        children keep the stream open without writing.
-        """
+        children keep the stream open without writing."""
         if os.name == "posix":
             while not select.select([number], [], [], LAST_WORDS_SECONDS)[0]:
                 if self._command_ended.is_set():

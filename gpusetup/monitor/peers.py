@@ -1,6 +1,5 @@
 """The GPUs of a run that are judged, and the GPUs that have the same verdict and need the same fix.
-Pure functions.
-"""
+Pure functions."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from gpusetup.monitor.verdicts import case_of
 
 def subjects_of(run: WatchedRun) -> list[Subject]:
     """The GPUs to judge: those that worked and are not lost, or all that worked if all of them were
-    lost.
-    """
+    lost."""
     present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
     subjects = []
     for gpu in present_gpus:

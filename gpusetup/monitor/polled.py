@@ -1,6 +1,5 @@
 """A source of samples that calls a function once per interval, for example to read files, and needs
-no permanent child process.
-"""
+no permanent child process."""
 
 from __future__ import annotations
 

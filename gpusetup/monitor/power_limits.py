@@ -1,6 +1,5 @@
 """Finds power limits that fall while a GPU works, for example because a laptop's charger is
-unplugged or a power manager lowers the limit. Pure functions.
-"""
+unplugged or a power manager lowers the limit. Pure functions."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ class PowerMetrics(Polled):
 
 def open_powermetrics(interval: float, system: System | None = None) -> PowerMetrics:
     """The powermetrics source. Raises SourceEnded if the program is missing, fails or shows no GPU,
-    or if we are not root.
-    """
+    or if we are not root."""
     system = system or System()
     if system.which(PROGRAM) is None:
         raise SourceEnded(f"{PROGRAM}: not found")

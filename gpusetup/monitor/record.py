@@ -93,8 +93,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
 
 def _lines(path: str) -> Iterator[str]:
     """Yields the lines of a file, decoded with the encoding that its first bytes indicate. Raises
-    BadInput if the file cannot be read.
-    """
+    BadInput if the file cannot be read."""
     try:
         # PowerShell writes UTF-16.
         with named_file.opened(path) as file:

@@ -1,6 +1,5 @@
 """A whole run's figures for the verdicts: which GPUs worked, and which of them belong to the same
-job. Pure functions.
-"""
+job. Pure functions."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ class WatchedRun:
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of its program, judged by the command line only, and the number of machines it
-        runs on.
-        """
+        runs on."""
         # A script may also start its ranks itself (torch.multiprocessing).
         has_several_ranks = or_zero(self.ranks) > 1
         self.launched = is_launched(command) or has_several_ranks
@@ -70,16 +68,14 @@ class WatchedRun:
     @property
     def usable_cores(self) -> float | None:
         """The number of cores that the command may use or, if no command was watched, that the
-        machine has; None if unknown.
-        """
+        machine has; None if unknown."""
         by_affinity_and_quota = self.cores
         return by_affinity_and_quota or self.host_cores
 
     @property
     def training_processes(self) -> int:
         """The number of processes that train: those that use a GPU or, if they were not counted,
-        one for each GPU that works.
-        """
+        one for each GPU that works."""
         if self.ranks:
             return self.ranks
         gpus_at_work = [gpu for gpu in self.gpus if or_zero(gpu.utilization) >= marks.IDLE]
@@ -109,8 +105,7 @@ class WatchedRun:
     @property
     def since_start(self) -> Work | None:
         """What the command and the machine did in the samples that include the command; None if
-        there are fewer than two of them.
-        """
+        there are fewer than two of them."""
         rows = [row for row in self._rows if row.tree is not None]
         # If a command ended at once, a single sample says nothing about it.
         if len(rows) < marks.LEAST_TREES:
@@ -120,8 +115,7 @@ class WatchedRun:
     @cached_property
     def held_from(self) -> float:
         """The second at which a process first used a GPU, as its process list or its memory shows;
-        infinity if none ever did.
-        """
+        infinity if none ever did."""
         for gpu in self.gpus:
             memory_at_first = gpu.first.memory_used_bytes or 0
             for row in gpu.rows:
@@ -150,8 +144,7 @@ class WatchedRun:
 
     def kind_on(self, gpu: GpuRun) -> str:
         """The kind of program on a GPU, judged by the command line or, if there is none, by the
-        names of its processes; "" if it is unclear.
-        """
+        names of its processes; "" if it is unclear."""
         # Process names matter only if there is no command.
         if self.command or not gpu.big_holders:
             return kind_of(self.command, gpu.programs)
@@ -166,8 +159,7 @@ class WatchedRun:
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
         """The working GPUs of the same job as this one: all of them if a command is watched,
-        otherwise those with the same model and program names.
-        """
+        otherwise those with the same model and program names."""
         # While a command is watched, assume that all working GPUs belong to it.
         if self.command or self.ranks:
             return self.at_work
@@ -231,8 +223,7 @@ class WatchedRun:
 
     def held(self, gpu: GpuRun) -> bool:
         """Whether the GPU has a computing process, according to the process list or, if there is no
-        list, to the memory in use.
-        """
+        list, to the memory in use."""
         has_process = gpu.has_process
         if has_process is not None:
             return has_process
@@ -270,8 +261,7 @@ def worked(gpu: GpuRun) -> bool:
 
 def drawn(gpu: GpuRun) -> bool:
     """Whether only programs that draw on the screen use the GPU, and for less than half of the
-    time.
-    """
+    time."""
     utilization = or_zero(gpu.utilization)
     # A game or a renderer may be listed as drawing, although it works the card hard.
     works_hard = utilization >= marks.LOW
@@ -280,8 +270,7 @@ def drawn(gpu: GpuRun) -> bool:
 
 def considered(gpu: GpuRun) -> Work | None:
     """The GPU's work without the pauses, or including them if they take more than 20 % of the time;
-    None if it never worked.
-    """
+    None if it never worked."""
     parts = gpu.parts
     if parts.pause_share > marks.PAUSE_SHARE:
         return parts.body
@@ -291,8 +280,7 @@ def considered(gpu: GpuRun) -> Work | None:
 
 WORKERS_IF_UNKNOWN = 4
 """Loader workers per process on a machine with an unknown number of cores. A workstation has at
-least this many cores, and the acceleration guide starts with this number.
-"""
+least this many cores, and the acceleration guide starts with this number."""
 
 
 MOST_WORKERS = 16

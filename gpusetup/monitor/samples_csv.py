@@ -108,8 +108,7 @@ class CsvWriter:
 
     def write(self, sample: Sample) -> None:
         """Write one row for each GPU of the sample (or a single row if there is no GPU), each with
-        the figures of the command and the machine.
-        """
+        the figures of the command and the machine."""
         tree = sample.tree
         host = sample.host
         tree_cells = [read(tree) if tree else None for read in TREE_COLUMNS.values()]

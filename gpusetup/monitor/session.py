@@ -32,8 +32,7 @@ SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 
 class NotStarted(GpuSetupError):
     """The command cannot be started. As in a shell, the exit code is 127 if it was not found, and
-    otherwise 126.
-    """
+    otherwise 126."""
 
     def __init__(self, name: str, problem: OSError) -> None:
         is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
@@ -82,8 +81,7 @@ class Command:
 
     def watch_tree(self) -> None:
         """Start watching the command's processes; if the command has already ended, there are none
-        to watch.
-        """
+        to watch."""
         from gpusetup.monitor.host import ProcessTree, or_none
 
         self.tree = or_none(ProcessTree, self._child.pid)
@@ -106,8 +104,7 @@ class Command:
 
     def exit_code(self) -> int:
         """Wait for the command to end and return its exit code; 128 + n if signal n ended it, as in
-        a shell.
-        """
+        a shell."""
         code = self._child.wait()
         self._output.end()
         for number, handler in self._old.items():
@@ -184,8 +181,7 @@ def samples_in_time(
     source: SampleSource, say: Say, limits: WatchLimits, command: Command | None
 ) -> Iterator[Sample]:
     """Yields a source's samples until the time is over, the source or the command ends, or a sample
-    is too late.
-    """
+    is too late."""
     began = last_sample_at = time.monotonic()
     # Notice a command's end soon, instead of waiting for the next sample.
     longest_wait = limits.patience if command is None else POLL_SECONDS
@@ -211,8 +207,7 @@ def samples_in_time(
 
 def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
     """The sample with the machine's memory figures, if the GPU shares that memory and reports none;
-    otherwise unchanged.
-    """
+    otherwise unchanged."""
     if gpu.memory_total_bytes or not is_unified(gpu.name):
         return gpu
     return replace(

@@ -55,8 +55,7 @@ def no_memory_traffic(subject: Subject) -> bool:
 
 MEMORY_BUS_FULL = 70.0
 """In percent of the time. Memory counts as fully used from this share on, because no kernel reaches
-100.
-"""
+100."""
 
 
 @Sign
@@ -112,8 +111,7 @@ def often_quiet(subject: Subject) -> bool:
 
 SWING = 50.0
 """The distance between the 5th and the 95th percentile of utilisation, in percentage points: half
-of the scale.
-"""
+of the scale."""
 
 
 @Sign
@@ -187,24 +185,21 @@ def held_by_others(subject: Subject) -> bool:
 @Sign
 def several_holders(subject: Subject) -> bool:
     """Whether several processes use much of the GPU's memory, while no command shows which of them
-    is the job.
-    """
+    is the job."""
     return subject.run.command is None and len(subject.gpu.big_holders) > 1
 
 
 @Sign
 def shared_by_programs(subject: Subject) -> bool:
     """Whether several processes that use much of the GPU's memory may compute on it, while no
-    command shows which of them is the job.
-    """
+    command shows which of them is the job."""
     return subject.run.command is None and len(subject.gpu.sharers) > 1
 
 
 @Sign
 def full_at_the_end(subject: Subject) -> bool:
     """Whether the GPU's memory was full at the end. If the command ended with an error, nearly full
-    is enough.
-    """
+    is enough."""
     ended_with_error = bool(subject.run.exit)
     # Without a known error, nearly full memory says nothing about how the run ended.
     mark = marks.MEMORY_TIGHT if ended_with_error else marks.MEMORY_FULL
@@ -282,8 +277,7 @@ AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
 @Sign
 def unexplained(subject: Subject) -> bool:
     """Whether there is no known reason for low clocks: no throttle reason is reported, and the GPU
-    is not near its power limit.
-    """
+    is not near its power limit."""
     # Being idle explains low clocks only while nothing runs.
     reasons = subject.work.reasons.keys() - {"gpu_idle"}
     # A card at its power limit lowers its clocks, but some drivers do not report that reason.
@@ -317,8 +311,7 @@ def slower_than_siblings(subject: Subject) -> bool:
 
 clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
 """The clock is far below its maximum with power left, or far below that of cards of the same model,
-and no reason is reported.
-"""
+and no reason is reported."""
 
 
 @Sign
@@ -343,8 +336,7 @@ def laptop(subject: Subject) -> bool:
 @Sign
 def several(subject: Subject) -> bool:
     """Whether several GPUs work on the job, either on this machine or, according to its launcher
-    options, on several machines.
-    """
+    options, on several machines."""
     works_together_here = subject.together >= 2
     # The job may use only one GPU of each machine.
     spans_machines = subject.run.nodes >= 2
@@ -363,8 +355,7 @@ def beside_a_resting_one(subject: Subject) -> bool:
 @Sign
 def alike(subject: Subject) -> bool:
     """Whether all GPUs that may belong to the job behave alike: same model, and similar
-    utilisation, power and memory.
-    """
+    utilisation, power and memory."""
     team = subject.run.team(subject.gpu)
     return subject.run.alike(team)
 
@@ -386,15 +377,13 @@ def nvlink_carries(subject: Subject) -> bool:
 
 PCIE_SHARE_MUCH = 30.0
 """The traffic of both directions, in percent of what the link can carry in one direction. A narrow
-link is full early.
-"""
+link is full early."""
 
 
 @Sign
 def pcie_carries(subject: Subject) -> bool:
     """Whether PCIe transfers more than batches of data need, or a large part of what the link can
-    carry.
-    """
+    carry."""
     work = subject.work
     carries_much = at_least(work.pcie_rate, marks.PCIE_RATE)
     # On a link with few lanes, even a lower rate is a lot.
@@ -423,8 +412,7 @@ def links_rule(subject: Subject) -> bool:
 @Sign
 def at_half_power(subject: Subject) -> bool:
     """Whether the GPU draws far less than full power while kernels run, as kernels that wait for
-    other ranks do.
-    """
+    other ranks do."""
     # Kernels of a collective only poll while they wait for the network.
     power_at_work = subject.weight
     return below(power_at_work, marks.HALF_POWER)
@@ -433,8 +421,7 @@ def at_half_power(subject: Subject) -> bool:
 @Sign
 def network_full(subject: Subject) -> bool:
     """Whether the network is nearly full or, in a job on several machines, transfers as much as an
-    exchange of gradients needs.
-    """
+    exchange of gradients needs."""
     rate = subject.work.network_rate
     used_share = percent(rate, subject.run.network_limit)
     is_full = at_least(used_share, marks.NETWORK_FULL)
@@ -447,8 +434,7 @@ def network_full(subject: Subject) -> bool:
 
 LINK_FULL = 70.0
 """In percent of a link's capacity in one direction. Above this, the link counts as full, because
-packet headers and gaps take the rest.
-"""
+packet headers and gaps take the rest."""
 
 
 @Sign
@@ -464,8 +450,7 @@ def link_full(subject: Subject) -> bool:
 NARROW_LINK = 4
 """A link is narrow if it uses at most one lane in this many. Slots wired with half of the lanes are
 normal; with a quarter or fewer, the card is in the wrong slot or in a bad riser, or has a bad
-contact.
-"""
+contact."""
 
 
 @Sign

@@ -1,6 +1,5 @@
 """A run in the form that the next steps need, with the texts and commands that depend on the run.
-Pure functions.
-"""
+Pure functions."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ class Situation(NamedTuple):
 
     def figure(self, read: Callable[[Subject], float | None]) -> str:
         """One of the GPU's figures as text, rounded to a whole number; a question mark if it is
-        unknown.
-        """
+        unknown."""
         subject = self.subject
         if subject is None:
             return UNKNOWN
@@ -35,8 +33,7 @@ class Situation(NamedTuple):
     @property
     def work(self) -> Work | None:
         """The GPU's figures during the run or, if no GPU was watched, those of the command since it
-        started. None if there are none.
-        """
+        started. None if there are none."""
         subject = self.subject
         if subject is None:
             return self.run.since_start
@@ -45,16 +42,14 @@ class Situation(NamedTuple):
     @property
     def config(self) -> str | None:
         """The training config in the command line, quoted for a shell; None if there is none, or if
-        a recording does not contain the command.
-        """
+        a recording does not contain the command."""
         command = self.run.command or ()
         return config_of(command)
 
     @property
     def script(self) -> str | None:
         """The script in the command line, quoted for a shell; None if there is none, as in `python
-        -m package`.
-        """
+        -m package`."""
         command = self.run.command or ()
         scripts = [word for word in command if word.endswith(".py")]
         if not scripts:
@@ -105,8 +100,7 @@ def config_of(command: tuple[str, ...]) -> str | None:
 Words = Callable[[Situation], str]
 Command = Callable[[Situation], str | None]
 """Builds the shell command of a step; returns None if the run lacks something that the command
-needs.
-"""
+needs."""
 
 
 def always(text: str) -> Callable[[Situation], str]:
@@ -116,8 +110,7 @@ def always(text: str) -> Callable[[Situation], str]:
 
 def tune(situation: Situation) -> str | None:
     """The command that adapts the config to this machine; None if the watched command has no
-    config.
-    """
+    config."""
     config = situation.config
     if config is None:
         return None
@@ -126,8 +119,7 @@ def tune(situation: Situation) -> str | None:
 
 def benchmark(situation: Situation) -> str | None:
     """The command that measures which settings make the training faster; None if the watched
-    command has no config.
-    """
+    command has no config."""
     config = situation.config
     if config is None:
         return None
@@ -136,8 +128,7 @@ def benchmark(situation: Situation) -> str | None:
 
 def plan(situation: Situation) -> str | None:
     """The command that shows how much memory the training needs; None if the watched command has no
-    config.
-    """
+    config."""
     config = situation.config
     if config is None:
         return None
@@ -162,8 +153,7 @@ def show_where_it_waits(situation: Situation) -> str:
 
 def where_it_waits(situation: Situation) -> str:
     """Advice for a process that waits: find out where it waits; if there may be several ranks,
-    check each of them.
-    """
+    check each of them."""
     run = situation.run
     has_one_gpu = len(run.gpus) <= 1
     is_idle_with_a_model = not run.at_work and run.busiest_cpu is None
@@ -202,8 +192,7 @@ def watching_words(situation: Situation) -> str:
 
 def watch_the_command(situation: Situation) -> str | None:
     """The command that lets the monitor also watch the processes of the command, or of the program
-    on the GPU. If nothing ran on the GPU, `gpusetup doctor`; None if the program is unknown.
-    """
+    on the GPU. If nothing ran on the GPU, `gpusetup doctor`; None if the program is unknown."""
     command = situation.run.command
     if command:
         words = " ".join(map(own_word, command))
@@ -217,8 +206,7 @@ def watch_the_command(situation: Situation) -> str | None:
 
 def processes_by(column: str) -> Command:
     """The command that lists the processes with the highest values in this column of `ps`, such as
-    `pcpu` or `rss`.
-    """
+    `pcpu` or `rss`."""
     columns = f"pid,user,{column},comm"
     # `head` shows the heading and the first nine processes.
     return always(f"ps -eo {columns} --sort=-{column} | head")
@@ -309,8 +297,7 @@ def run_ahead(situation: Situation) -> str:
 
 def fetch_in_advance(situation: Situation) -> str:
     """Advice for workers that wait for storage or the network: more workers can fetch more items at
-    the same time.
-    """
+    the same time."""
     workers = whole(situation.work.workers if situation.work else None)
     return (
         "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
@@ -322,8 +309,7 @@ def fetch_in_advance(situation: Situation) -> str:
 
 def more_cores(situation: Situation) -> str:
     """Advice to give the command more CPU cores, with the number of cores that it may use now, if
-    known.
-    """
+    known."""
     cores = situation.run.usable_cores
     count = f" {cores:g}" if cores else ""
     return f"Give the command more CPU cores: it uses all{count}"
@@ -423,8 +409,7 @@ def whose_they_are(situation: Situation) -> str:
 
 def balance(situation: Situation) -> str:
     """Advice for GPUs that work differently: balance the ranks and, if there may be none, start one
-    process for each GPU.
-    """
+    process for each GPU."""
     words = (
         "Give every rank the same amount of work: batches of similar length, a "
         "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "

@@ -35,8 +35,7 @@ FIRST_ANSWER_SECONDS = 10.0
 
 def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str, ...]:
     """The command that prints these fields of every GPU as CSV. On Linux, the command also keeps
-    nvidia-smi from loading kernel modules.
-    """
+    nvidia-smi from loading kernel modules."""
     # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
     # that.
     held_back: tuple[str, ...] = ()
@@ -49,8 +48,7 @@ def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str,
 
 class NvidiaSmi(SampleSource):
     """Samples from an `nvidia-smi` process that keeps printing rows; a sample consists of one row
-    per GPU.
-    """
+    per GPU."""
 
     name: SourceName = "nvidia-smi"
 
@@ -84,8 +82,7 @@ class NvidiaSmi(SampleSource):
 
 def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
     """A sample from the rows that nvidia-smi printed at one moment, this many seconds after the
-    start.
-    """
+    start."""
     moments = rows_by_moment(names, lines)
     rows: dict[int, Row] = next(moments, {})
     gpus = gpus_of(rows)
@@ -99,8 +96,7 @@ LONGEST_REASON = 200
 
 def open_nvidia_smi(interval: float) -> NvidiaSmi:
     """The nvidia-smi source, which prints a sample every `interval` seconds. Raises SourceEnded if
-    the program is missing or shows no GPU.
-    """
+    the program is missing or shows no GPU."""
     system = System()
     program = system.which(PROGRAM)
     if program is None:

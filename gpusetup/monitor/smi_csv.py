@@ -68,8 +68,7 @@ def headings(line: str) -> list[str]:
 
 def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iterator[Sample]:
     """Yields one sample for each moment of the log, `interval` seconds apart if the log has no
-    timestamps.
-    """
+    timestamps."""
     start: datetime | None = None
     for count, rows in enumerate(rows_by_moment(names, lines)):
         first_row = next(iter(rows.values()))
@@ -90,8 +89,7 @@ def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iter
 
 def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
     """The GPUs in the rows of one moment; a row without a GPU, from a machine that has none, is
-    left out.
-    """
+    left out."""
     gpus = []
     for index, row in sorted(rows.items()):
         # `gpu_name` may be an index, a UUID or a bus address.
@@ -127,8 +125,7 @@ def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[
 
 ROWS_APART_SECONDS = 0.05
 """nvidia-smi writes a timestamp for each row, so the rows of one moment are some milliseconds
-apart.
-"""
+apart."""
 
 
 def names_its_gpus(names: Sequence[str]) -> bool:
@@ -150,8 +147,7 @@ def lacks_its_heading(line: str) -> bool:
 
 def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
     """Yields the rows that directly follow each other in time, numbered in order. Without
-    timestamps, each row is a moment.
-    """
+    timestamps, each row is a moment."""
     moment: dict[int, Row] = {}
     last_time: datetime | None = None
     for row in rows_of(names, lines):
@@ -224,8 +220,7 @@ def gpu_of(index: int, row: Row) -> GpuSample:
 
 LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
 """Fields that the driver reads from the card each time, whereas it may remember a name or a maximum
-clock.
-"""
+clock."""
 
 
 def answers_nothing(row: Row) -> bool:
@@ -264,8 +259,7 @@ UNCORRECTED = ("ecc.errors.uncorrected.volatile.", "ecc.errors.uncorrected.aggre
 
 def uncorrected_errors(row: Row) -> int | None:
     """The number of uncorrectable memory errors since the driver was loaded or, if that is missing,
-    over the card's life; None if no column reports it.
-    """
+    over the card's life; None if no column reports it."""
     for prefix in UNCORRECTED:
         counts: dict[str, float] = {}
         for name, text in row.items():

@@ -63,8 +63,7 @@ def timed(
     pictures: Iterable[tuple[datetime | None, tuple[GpuSample, ...]]], interval: float
 ) -> Iterator[Sample]:
     """Yields one sample for each group of GPUs, at its own time or, if that is missing, `interval`
-    seconds after the previous sample.
-    """
+    seconds after the previous sample."""
     start: datetime | None = None
     count = 0
     for time, gpus in pictures:
@@ -113,8 +112,7 @@ PROCESS = re.compile(
     r"(?P<name>\S.*?)\s+(?P<memory>\d+\s*MiB|N/A)\s*\|"
 )
 """Matches `|    0   N/A  N/A      4711      C   python3      5120MiB |`; driver versions before 450
-print no N/A.
-"""
+print no N/A."""
 KINDS: Mapping[str, Any] = {"C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both"}
 
 
@@ -127,8 +125,7 @@ def begins_table(line: str) -> bool:
 
 def is_table(line: str) -> bool:
     """Whether a line is the banner of nvidia-smi's table, or a GPU's row from a table without its
-    banner.
-    """
+    banner."""
     if begins_table(line):
         return True
     # Every row of the table contains a vertical bar.
@@ -149,8 +146,7 @@ def dated(
     pictures: Iterable[Sequence[str]], read: Callable[[str], tuple[GpuSample, ...]]
 ) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
     """Yields the GPUs of each table with the table's time; the time is None if there is no date
-    above or in the table.
-    """
+    above or in the table."""
     date_before: datetime | None = None
     for lines in pictures:
         dates = [date for date in map(date_of, lines) if date]
@@ -177,8 +173,7 @@ def table_gpus(text: str) -> tuple[GpuSample, ...]:
 
 def processes_on(index: int, text: str) -> tuple[ProcessUse, ...] | None:
     """The processes listed for a GPU. None if no process is listed, because in a container the list
-    is always empty.
-    """
+    is always empty."""
     rows = [match for match in PROCESS.finditer(text) if int(match["gpu"]) == index]
     uses = tuple(
         ProcessUse(
@@ -257,8 +252,7 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
 
 def query_processes(lines: Sequence[tuple[str, str]]) -> tuple[ProcessUse, ...] | None:
     """The processes listed for a GPU in the long output. None if no process is listed, because in a
-    container the list is always empty.
-    """
+    container the list is always empty."""
     facts: list[dict[str, str]] = []
     for place, text in lines:
         heading, _, label = place.rpartition("/")
@@ -396,14 +390,12 @@ def dmon_pictures(
 
 HALF_A_DAY = timedelta(hours=12)
 """If the time goes back by less than this, the clock was set back; if it goes back by more,
-midnight passed.
-"""
+midnight passed."""
 
 
 def after_midnight(date: datetime | None, before: datetime | None) -> datetime | None:
     """The time of a row, moved to a later day if rows contain only the time of day and midnight
-    passed since the previous row; None if the row has no time.
-    """
+    passed since the previous row; None if the row has no time."""
     if date is None or before is None:
         return date
     while before - date > HALF_A_DAY:
@@ -417,8 +409,7 @@ VIOLATIONS: Mapping[str, tuple[str, float]] = {
 }
 """Maps each column of `nvidia-smi dmon -s v` to the throttle reason and to the value from which the
 reason counts. `tviol` is 0 or 1; `pviol` is a percentage of the time, which is slightly above 0
-even for a card at its rated power.
-"""
+even for a card at its rated power."""
 
 
 def violations(row: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -460,8 +451,7 @@ def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
 
 def dmon_date(row: Mapping[str, str]) -> datetime | None:
     """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, where the day
-    is arbitrary; None if the row has no time.
-    """
+    is arbitrary; None if the row has no time."""
     names = ("time", "hh:mm:ss")
     times = [row[name] for name in names if name in row]
     # Without that option, there are no such columns.
@@ -476,8 +466,7 @@ def dmon_date(row: Mapping[str, str]) -> datetime | None:
 
 ANY_DAY = "20000101"
 """Used as the day if a log contains only the time of day, because only the time between samples
-matters.
-"""
+matters."""
 
 
 def dmon_tells_time(lines: Sequence[str]) -> bool:

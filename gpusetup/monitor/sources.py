@@ -18,8 +18,7 @@ from gpusetup.readings.plausibility import LIMITS, implausible
 
 PATIENCE_SECONDS = 10.0
 """How many seconds a sample may be late before we give up the source, unless the caller sets
-another limit.
-"""
+another limit."""
 SourceName = Literal["nvml", "nvidia-smi", "amdgpu", "xpu-smi", "powermetrics", "machine"]
 
 
@@ -69,8 +68,7 @@ class SampleSource:
 
 class Machine(SampleSource):
     """A source that returns an empty sample at each interval, so that the command and the machine
-    can be watched without a GPU.
-    """
+    can be watched without a GPU."""
 
     name: SourceName = "machine"
 

@@ -189,8 +189,7 @@ STEPS: dict[str, StepRule] = {
 
 def next_step(ids: Sequence[str], subject: Subject | None, run: WatchedRun) -> NextStep | None:
     """The first of these next steps that fits the run, with its text and command; None if none
-    fits.
-    """
+    fits."""
     situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]

@@ -1,6 +1,5 @@
 """What a verdict is about: one GPU that worked in a run. Also the signs that verdicts combine. Pure
-functions.
-"""
+functions."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ class Subject:
     @property
     def throttle_share(self) -> float:
         """The percentage of samples with work in which the throttle reason was active; 100 if only
-        the temperature shows it, 0 if there is none.
-        """
+        the temperature shows it, 0 if there is none."""
         if self.throttle is None:
             return 0.0
         # Heat without a reported reason is judged over the whole run.
@@ -49,8 +47,7 @@ class Subject:
     @property
     def weight(self) -> float | None:
         """How much more power than an idle card the GPU draws while kernels run, in percent of the
-        power limit; None if unknown.
-        """
+        power limit; None if unknown."""
         power_share = self.work.power_share
         utilization = self.work.utilization
         if power_share is None or not utilization:
@@ -96,8 +93,7 @@ class Subject:
     @property
     def could_draw(self) -> float | None:
         """How many watts the power limit could be raised to: the rated power if it is above the
-        current limit, otherwise the card's maximum limit.
-        """
+        current limit, otherwise the card's maximum limit."""
         limit = self.power_limit_watts
         rated = self.gpu.power_default
         is_above_limit = rated is not None and (not limit or rated > limit)

@@ -80,8 +80,7 @@ def further_notes(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
 
 def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
     """The acceleration guide's advice if a GPU worked less than half of the time; for a single
-    reading, the steps for each GPU.
-    """
+    reading, the steps for each GPU."""
     if run.is_reading:
         steps = (step for gpu in run.gpus for step in picture_of(gpu).steps)
         return tuple(dict.fromkeys(steps))
@@ -151,8 +150,7 @@ def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = N
 
 def story_of(recorded: Summary | None) -> Story:
     """The facts in the summary at the end of a recording that the samples do not contain; an empty
-    `Story` if there is no summary.
-    """
+    `Story` if there is no summary."""
     if recorded is None:
         return Story()
     return Story(

@@ -22,8 +22,7 @@ START, WORK, PAUSE = "start", "work", "pause"
 
 class ThinnedMoments:
     """Keeps every row at first, later every second, every fourth and so on, so that fewer than 1000
-    are kept; the last row is always available.
-    """
+    are kept; the last row is always available."""
 
     def __init__(self) -> None:
         self._rows: list[Moment] = []
@@ -65,8 +64,7 @@ class GpuTally:
         self.quiet_since: float | None = None
         self._stray_since: float | None = None
         """The second since which only stray kernels ran. This counts as quiet only if a sample
-        without any kernel follows.
-        """
+        without any kernel follows."""
         self.has_worked = False
         # The sum of utilisation over the samples with work, and the number of these samples.
         self._use = 0.0
@@ -96,8 +94,7 @@ class GpuTally:
 
     def _note_use(self, moment: Moment, use: float) -> None:
         """Record whether the GPU works at this moment; quiet time stays undecided until work
-        follows.
-        """
+        follows."""
         # A GPU that usually works hard may run a stray kernel during a pause.
         usual_use = self._use / max(1, self._count)
         is_stray = use <= stray_use(usual_use)
@@ -121,8 +118,7 @@ class GpuTally:
 
     def _end_quiet(self, since: float, until: float) -> None:
         """Decide what a stretch of quiet time was, now that work follows it: the start-up, a short
-        stutter (counted as work) or a pause.
-        """
+        stutter (counted as work) or a pause."""
         if not self.has_worked:
             phase = START
         elif until - since < marks.PAUSE_SECONDS:
@@ -187,8 +183,7 @@ def is_empty(gpu: GpuSample) -> bool:
 
 IMPOSSIBLE_CPU = 1.5
 """As a multiple of the CPU time of all cores. A sample that shows more was divided by too short a
-time.
-"""
+time."""
 
 
 def has_impossible_cpu(sample: Sample) -> bool:

@@ -31,14 +31,12 @@ class Throttle(NamedTuple):
     """During how much of the work the reason must be active, in percent."""
     needs_low_clocks: bool = False
     """Whether it counts only if the clocks are low, because cards also reach their power limit in
-    normal work.
-    """
+    normal work."""
 
 
 THERMAL_VIOLATION, POWER_VIOLATION = "thermal_violation", "power_violation"
 """The counters of `nvidia-smi dmon` (`tviol`, `pviol`), which do not show which of the driver's
-reasons was active.
-"""
+reasons was active."""
 
 THROTTLES = (
     Throttle("heat", "heat", "hw_thermal_slowdown"),
@@ -57,8 +55,7 @@ THROTTLES = (
     ),
 )
 """In the order in which they are reported. Their meaning is explained in nvml.h,
-nvmlClocksEventReason*.
-"""
+nvmlClocksEventReason*."""
 
 
 def active_throttle(
@@ -88,22 +85,19 @@ def active_throttle(
 
 WARM = 80.0
 """In °C. GeForce cards lower their clocks from 83 °C on; the limit is lower because we compare it
-with the 95th percentile.
-"""
+with the 95th percentile."""
 
 
 def is_slower(work: Work, siblings_clock: float | None) -> bool:
     """Whether the GPU's SM clock is below 80 % of that of other busy cards of the same model; false
-    if either is unknown.
-    """
+    if either is unknown."""
     clock_share = percent(work.clock_mhz, siblings_clock)
     return below(clock_share, LOW_CLOCKS)
 
 
 def clocks_are_low(work: Work) -> bool:
     """Whether the SM clock is below 80 % of its maximum while the GPU works; false if it is
-    unknown.
-    """
+    unknown."""
     # The maximum clock is a boost that the GPU cannot hold under heavy work.
     clock_share = work.clock_share
     return below(clock_share, LOW_CLOCKS)

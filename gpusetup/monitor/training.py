@@ -83,8 +83,7 @@ class TrainingMonitor:
 
     def stop(self, *, failed: bool = False) -> Summary:
         """Stop watching, and return the summary with the verdict. `failed` means that the training
-        ended with an error, which can change the verdict.
-        """
+        ended with an error, which can change the verdict."""
         from gpusetup.errors import GpuSetupError
         from gpusetup.monitor.record import read_recording
         from gpusetup.monitor.summary import replayed
@@ -164,8 +163,7 @@ def last_message(output: bytes) -> str:
 
 class DeviceMemory(Frozen):
     """The memory of one CUDA device: `allocated` is used by tensors, and `reserved` is what torch's
-    allocator has taken from the device, including its cache.
-    """
+    allocator has taken from the device, including its cache."""
 
     device: str
     name: str | None

@@ -51,8 +51,7 @@ margin = ("free-the-card", "leave-a-margin")
 
 def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> VerdictCase:
     """The table's row for clocks that are throttled for this cause. It does not apply if the GPU
-    mostly waits and is throttled only now and then.
-    """
+    mostly waits and is throttled only now and then."""
     is_held_down = s.held_down_by(cause)
     # The sentence contains the figures for this cause.
     proof = is_held_down & costs_most

@@ -55,8 +55,7 @@ class Mean:
 
 def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False) -> Mean:
     """The mean of a figure about the GPU, over all samples or only those in which it worked
-    (`running`).
-    """
+    (`running`)."""
 
     def figure_of(row: Moment) -> float | None:
         # Each moment is about one GPU.
@@ -108,14 +107,12 @@ class Work:
     nvlink_out = of_gpu(lambda gpu: gpu.nvlink_tx_bytes_per_second)
     busiest_cpu = of_tree(lambda tree: tree.busiest_cpu_percent)
     """The CPU use of the busiest process that is not a loader worker; None if no command was
-    watched.
-    """
+    watched."""
     cpu = of_tree(lambda tree: tree.cpu_percent)
     """The CPU use of all the command's processes together."""
     cpu_wait = of_tree(lambda tree: tree.cpu_wait_percent)
     """How long the command's threads waited for a core, in percent of one core: 100 is one thread
-    that always waits.
-    """
+    that always waits."""
     loader_workers = of_tree(lambda tree: tree.loader_workers)
     loader_cpu = of_tree(lambda tree: tree.loader_cpu_percent)
     read_rate = of_tree(lambda tree: tree.read_bytes_per_second)
@@ -130,8 +127,7 @@ class Work:
 
     def __init__(self, rows: Sequence[Moment], highest_clock: float | None = None) -> None:
         """The means over these samples; `highest_clock` is the highest SM clock in MHz that a card
-        of this model reached in the run.
-        """
+        of this model reached in the run."""
         self.rows = rows
         self.highest_clock = highest_clock
         self.samples = len(rows)
@@ -229,15 +225,13 @@ class Work:
     @property
     def pcie_one_way_share(self) -> float | None:
         """The PCIe traffic of the busier direction, in percent of what the link can carry in one
-        direction; None if unknown.
-        """
+        direction; None if unknown."""
         return percent(self.pcie_fuller_rate, self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
         """The PCIe traffic of both directions together, in percent of what the link can carry in
-        one direction; None if unknown.
-        """
+        one direction; None if unknown."""
         rate = self.pcie_rate
         limit = self.pcie_limit
         return percent(rate, limit)
@@ -256,8 +250,7 @@ class Work:
     @property
     def worker_cpu(self) -> float | None:
         """The mean CPU use of a loader worker, in percent of a core; None if there are no workers
-        or they used no CPU.
-        """
+        or they used no CPU."""
         worker_count = self.workers
         loader_cpu = self.loader_cpu
         if not worker_count or not loader_cpu:
@@ -282,8 +275,7 @@ class Work:
     @property
     def helpers_cpu(self) -> float | None:
         """The CPU use of the command's processes except the busiest one and the loader workers, in
-        percent of a core; None if no command was watched.
-        """
+        percent of a core; None if no command was watched."""
         if self.cpu is None:
             return None
         busiest_cpu = or_zero(self.busiest_cpu)
@@ -370,8 +362,7 @@ def sum_of_known(first: float | None, second: float | None) -> float | None:
 
 def is_quiet(gpu: GpuSample) -> bool:
     """Whether at most a stray kernel ran (utilisation up to 3 %); false if the utilisation is
-    unknown.
-    """
+    unknown."""
     if gpu.utilization_percent is None:
         return False
     return gpu.utilization_percent <= QUIET

@@ -56,8 +56,7 @@ def open_xpu_smi(interval: float, system: System | None = None) -> XpuSmi:
 
 def held_back(words: tuple[str, ...]) -> tuple[str, ...]:
     """The command, wrapped so that it cannot load kernel modules; unchanged on systems other than
-    Linux.
-    """
+    Linux."""
     if sys.platform != "linux":
         return words
     return (sys.executable, "-I", "-S", HOLD_BACK, *words)

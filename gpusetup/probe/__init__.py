@@ -1,3 +1,2 @@
 """Reads the facts about a machine through a `System`, with one module per subject; `machine.py`
-combines the results.
-"""
+combines the results."""

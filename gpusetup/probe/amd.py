@@ -26,22 +26,18 @@ MODULE_VERSION = "/sys/module/amdgpu/version"
 ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
 LIBDRM_NAMES = "/usr/share/libdrm/amdgpu.ids"
 """This file belongs to the libdrm package that Mesa needs, so every desktop and most servers have
-it.
-"""
+it."""
 MOST_NODES = 128
 """The maximum number of topology nodes that are read: a server has 8 GPUs, or up to 64 partitions
-of them.
-"""
+of them."""
 ROCMINFO_SECONDS = 8.0
 """rocminfo's time limit in seconds. It starts the runtime on each GPU, which takes about two
-seconds on a server.
-"""
+seconds on a server."""
 
 
 def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
     """The AMD GPUs of a Linux machine, with their driver and device nodes. `devices` are the AMD
-    devices on the PCI bus.
-    """
+    devices on the PCI bus."""
     readings: list[Reading] = []
     targets = topology_targets(system)
     if targets:
@@ -142,8 +138,7 @@ def name_of_libdrm(system: System, device_id: str | None, revision_file: str) ->
 
 def with_targets_of_rocminfo(system: System, gpus: list[Gpu]) -> tuple[list[Gpu], Reading]:
     """The GPUs with the targets that `rocminfo` prints, and a reading. If it lists another number
-    of GPUs, they are unchanged.
-    """
+    of GPUs, they are unchanged."""
     if system.which("rocminfo") is None:
         return gpus, Reading(subject="makers.gpus", source="rocminfo", problem="not on PATH")
     output = system.run(("rocminfo",), ROCMINFO_SECONDS)
@@ -194,8 +189,7 @@ def rocm_version(system: System) -> str | None:
 
 def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:
     """The render nodes and the given device nodes, with this user's permissions; None if /dev
-    cannot be listed.
-    """
+    cannot be listed."""
     if unless_refused(system.list, "/dev") is None:
         return None
     names = list_or_empty(system, RENDER_FOLDER)

@@ -14,8 +14,7 @@ from gpusetup.system.system import System
 
 SYSCTL = ("sysctl", "machdep.cpu.brand_string", "hw.memsize", "hw.optional.arm64")
 """A Mac with an Intel chip lacks some of these keys. sysctl then exits with 1, but still prints the
-others.
-"""
+others."""
 SYSCTL_SECONDS = 5.0
 
 

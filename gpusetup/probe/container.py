@@ -11,14 +11,12 @@ COMPAT_FOLDER = re.compile(r"(?m)^[ \t]*(/\S*/compat(?:/lib[^/\s]*)?)/?[ \t]*$")
 """A line with a folder of a cuda-compat package, such as `/usr/local/cuda-12.8/compat/lib.real`."""
 GPU_NODE = re.compile(r"nvidia(ctl|\d+)|dxg|nvmap|nvhost-gpu")
 """The name of a device node through which a program reaches a GPU, on a desktop, in WSL or on a
-Jetson.
-"""
+Jetson."""
 
 
 def read_container(system: System) -> Snapshot:
     """The kind of container, according to the first marker that is found, and whether the container
-    was given GPUs.
-    """
+    was given GPUs."""
     if system.family != "linux":
         return Snapshot()
     kind, source = _kind_and_source(system)
@@ -46,8 +44,7 @@ MARKERS = {
     "\n/dev/": "lxc",
 }
 """Maps the beginning of a line that marks a container to its kind. The inner kind comes first,
-because a Kubernetes pod may also be a Docker container.
-"""
+because a Kubernetes pod may also be a Docker container."""
 CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "lxc"}
 """Maps a part of a cgroup's path to the kind of container that creates such a cgroup."""
 

@@ -1,6 +1,5 @@
 """The Linux distribution: its name, id, version and related distributions. The only module that
-imports `distro`.
-"""
+imports `distro`."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ OLDER_FILES = (
     *("/etc/debian_version", "/etc/alpine-release", "/etc/gentoo-release", "/etc/arch-release"),
 )
 """The release files of systems older than os-release (such as CentOS 6), and Debian's exact point
-release, which os-release does not contain.
-"""
+release, which os-release does not contain."""
 
 
 class OsRelease(Frozen):
@@ -34,8 +32,7 @@ class OsRelease(Frozen):
     version: str | None = None
     like: tuple[str, ...] = ()
     """os-release's ID_LIKE, the closest relative first: a derived distribution can use their
-    packages.
-    """
+    packages."""
     source: str = OS_RELEASE[0]
     """The first release file that exists."""
     problem: str | None = None

@@ -1,6 +1,5 @@
 """The NVIDIA driver, as far as Linux files show it: /proc/driver/nvidia, kernel modules and device
-nodes.
-"""
+nodes."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ Reader = Callable[[System], Snapshot]
 
 def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader:
     """Returns a function that reads a file about the driver. `subject` names the reading if the
-    file cannot be read.
-    """
+    file cannot be read."""
 
     def read(system: System) -> Snapshot:
         text = read_or_none(system, path)
@@ -54,8 +52,7 @@ _read_modules = read_from(MODULES_FILE, "driver.module_loaded", parse_modules)
 
 def read_modules(system: System) -> Snapshot:
     """Whether the driver's kernel modules are loaded; unknown under WSL, where the driver runs in
-    Windows.
-    """
+    Windows."""
     # Under WSL the driver runs in Windows, so a missing `nvidia` module says nothing.
     if exists(system, "/dev/dxg"):
         return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
@@ -89,8 +86,7 @@ def read_proc_gpus(system: System) -> Snapshot:
 DEVICES_FOLDER = "/dev"
 NODE = re.compile(r"nvidia(?!-caps)|dxg")
 """The names of NVIDIA's device nodes; the folder `nvidia-caps` is left out, because it contains MIG
-instances.
-"""
+instances."""
 
 
 def read_nodes(system: System) -> Snapshot:

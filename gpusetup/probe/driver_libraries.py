@@ -36,8 +36,7 @@ NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
 LIBCUDA = Library("libcuda", "cuda_index", "cuda_api", "cuda-init-failed")
 NOT_SUPPORTED = (3, 13)
 """NVML's error codes for a value that the GPU does not have, or a call that the driver does not
-know.
-"""
+know."""
 READ_FAILED = "gpu-read-failed"
 """The kind of event for a single value of a GPU that is missing although it should exist."""
 NEEDED = (
@@ -257,8 +256,7 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
 
 def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
     """An event for each value of a GPU that is impossible, or that is missing although it is
-    needed.
-    """
+    needed."""
     gpu = {
         "asked": source,
         "gpu": str(device["index"]),
@@ -291,8 +289,7 @@ def _event_fields(source: str, problem: Answer, values: Mapping[str, str]) -> di
 
 def _is_trouble(problem: Answer) -> bool:
     """Whether a problem is a real fault, and not just a value that some drivers or GPUs do not
-    have.
-    """
+    have."""
     code = problem["code"]
     if code not in ABSENT:
         return True
@@ -317,8 +314,7 @@ def gpu_of(device: Answer, number_field: str) -> Gpu:
 
 def _problem_readings(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
     """Readings that say why values are missing. Values that a GPU does not support share one
-    reading.
-    """
+    reading."""
     unsupported = []
     for problem in answer["problems"]:
         if problem["code"] in NOT_SUPPORTED:

@@ -103,8 +103,7 @@ def hint_at_a_driver(files: Snapshots) -> bool:
 
 def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
     """A snapshot that combines all sources: the answers of the driver's libraries, and what files
-    show.
-    """
+    show."""
     sources = (*answers, *files)
     environ = system.environ()
     on_bus = _first(part.pci_devices for part in sources)
@@ -201,8 +200,7 @@ def with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
     """The GPUs with `visible` set according to CUDA's list. If CUDA gives no list, they are
-    unchanged.
-    """
+    unchanged."""
     for part in answers:
         if part.gpus is not None and part.cuda_api.init_code == 0:
             return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
@@ -253,8 +251,7 @@ def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Sn
 
 def _with_address(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
     """The GPU with the PCI address for its position in NVML's list, unless it already has an
-    address.
-    """
+    address."""
     if gpu.pci_bus_id or gpu.nvml_index is None:
         return gpu
     address = addresses[gpu.nvml_index]

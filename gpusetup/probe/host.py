@@ -100,8 +100,7 @@ def windows_name(version: str) -> str:
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
     """The C library: the version that Python reports, such as `glibc 2.36`, or `musl` if musl's
-    loader exists; None if unknown.
-    """
+    loader exists; None if unknown."""
     if facts.get("libc"):
         return str(facts["libc"])
     has_musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
@@ -114,8 +113,7 @@ L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
 
 def read_jetson(system: System) -> str | None:
     """The L4T release of a Jetson (`R36.4.0`) or, if that is unknown, its board's name; None for
-    other machines.
-    """
+    other machines."""
     release_file = read_or_none(system, "/etc/nv_tegra_release") or ""
     release = L4T_RELEASE.search(release_file)
     if release is not None:
@@ -152,8 +150,7 @@ def read_cpu(system: System) -> Cpu:
 
 CPU_QUOTA = re.compile(r"(\d+) ([1-9]\d*)")
 """The content of `cpu.max`, such as `150000 100000`: microseconds of CPU time in each period. `max
-100000` means no limit and does not match.
-"""
+100000` means no limit and does not match."""
 
 
 def read_cpu_quota(system: System) -> float | None:
@@ -173,8 +170,7 @@ OWN_CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
 
 def cgroup_values(system: System, name: str) -> Iterator[str]:
     """The text of a file in our cgroup (v2), then in each cgroup above it. If a file does not
-    exist, its text is empty.
-    """
+    exist, its text is empty."""
     cgroups = read_or_none(system, "/proc/self/cgroup") or ""
     own_folder = PurePosixPath("/sys/fs/cgroup")
     own_cgroup = OWN_CGROUP.search(cgroups)
@@ -245,8 +241,7 @@ def read_cgroup_limit(system: System) -> int | None:
 
 def free_memory(system: System) -> int | None:
     """The bytes of memory that a process can still use, limited by the host and all our cgroups;
-    None if unknown.
-    """
+    None if unknown."""
     host_memory = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
     free_sizes = [host_memory.get("MemAvailable")]
     for limit, used, statistics in zip(
@@ -268,8 +263,7 @@ def free_memory(system: System) -> int | None:
 
 def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
     """The free disk space in the places to which an install writes: the target, the caches and the
-    temporary folder.
-    """
+    temporary folder."""
     environ = system.environ()
     home = system.facts().get("home")
     if system.family == "windows":
@@ -293,8 +287,7 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
 
 def _disk(system: System, subject: str, path: str) -> Disk:
     """The disk that contains a folder. If the folder does not exist, its nearest existing parent
-    counts.
-    """
+    counts."""
     folder = path
     while not exists(system, folder) and parent(folder) != folder:
         folder = parent(folder)

@@ -90,8 +90,7 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
 
 def _conda_prefix(system: System, target: TargetPython | None) -> str | None:
     """The target's folder if it is a conda environment, otherwise the active conda environment;
-    None if there is neither.
-    """
+    None if there is neither."""
     if target is not None and target.manager == "conda":
         return target.prefix
     return system.environ().get("CONDA_PREFIX") or None

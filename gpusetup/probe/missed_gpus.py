@@ -1,6 +1,5 @@
 """GPUs that one source lists but another does not. The sources are the kernel driver, NVML, CUDA
-and /dev.
-"""
+and /dev."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ JOB_VARIABLES = (
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "COBALT_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID",
 )  # fmt: skip
 """Variables of batch systems. A job may be given only some of the machine's GPUs and still see
-files of all of them.
-"""
+files of all of them."""
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
@@ -55,8 +53,7 @@ def missed_by_nvml(
 
 def _missing_nodes(bound: Sequence[Gpu], nodes: set[int]) -> Iterator[Event]:
     """Events for GPUs that the driver manages but that have no device node, although other GPUs
-    have one.
-    """
+    have one."""
     if not nodes or len(nodes) >= len(bound):
         return
     missing_numbers = set(range(len(bound))) - nodes

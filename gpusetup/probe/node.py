@@ -132,8 +132,7 @@ COMMANDS = (
     ("journalctl", "-k", "-b", "--no-pager", "-o", "cat"),
 )
 """Commands that print the kernel log. The second one also works for users who may not run the
-first.
-"""
+first."""
 MAX_EVENTS = 50
 """The maximum number of events, because a failing GPU writes the same lines thousands of times."""
 

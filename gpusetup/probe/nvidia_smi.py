@@ -141,8 +141,7 @@ def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator
 
 def _is_named_by(gpu: Gpu, word: str) -> bool:
     """Whether an entry in CUDA_VISIBLE_DEVICES means this GPU, by its index or the beginning of its
-    UUID.
-    """
+    UUID."""
     # No GPU index has nine digits, and Python refuses to convert very long numbers.
     if word.isdecimal():
         index = int(word[:9])

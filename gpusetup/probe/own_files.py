@@ -174,8 +174,7 @@ def _names_torch(pins: tuple[str, ...]) -> bool:
 
 def _guard_event(source: str, pins: tuple[str, ...], how: str, dated_text: str) -> Event:
     """The event for a set of pins; `how` states why they should work together (`guarded`, `proven`
-    or `installed`).
-    """
+    or `installed`)."""
     text = " ".join(pins)
     values = {"pins": text, "how": how}
     date = DATE.match(dated_text)

@@ -25,8 +25,7 @@ WMI_SECONDS = 10.0
 
 DISPLAY_CLASS = "0x03"
 """The beginning of the class of a VGA, 3D or other display controller; a graphics card's audio
-device has 0x04.
-"""
+device has 0x04."""
 
 
 def read_pci(system: System) -> Snapshot:

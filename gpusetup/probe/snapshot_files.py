@@ -1,6 +1,5 @@
 """Snapshot files: functions to write and read them, and the example machines that come with
-gpusetup.
-"""
+gpusetup."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ from gpusetup.model.machine import Snapshot
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
 MOST_BYTES = 8 << 20
 """The maximum size of a snapshot file. A snapshot has about 20 KiB, so a larger file is something
-else.
-"""
+else."""
 VERSION = 1
 
 
@@ -42,8 +40,7 @@ def dump_snapshot(snapshot: Snapshot) -> str:
 
 def load_snapshot(path: str | Path) -> Snapshot:
     """Read a snapshot file, or the snapshot in doctor's output. Raises BadInput, which names the
-    position.
-    """
+    position."""
     raw = read_bytes(Path(path))
     return parse_snapshot(raw, str(path))
 
@@ -146,8 +143,7 @@ def example_machines() -> tuple[str, ...]:
 
 def machine_named(name_or_path: str) -> Snapshot:
     """The example machine with this name or, if there is none, the snapshot in the file at this
-    path.
-    """
+    path."""
     example = MACHINES / f"{name_or_path}.json"
     # Only a plain name is accepted: `../x` must not lead out of the folder of examples.
     is_plain_name = Path(name_or_path).name == name_or_path

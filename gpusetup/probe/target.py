@@ -27,8 +27,7 @@ from gpusetup.system.system import (
 
 ASK_SECONDS = 10.0
 """The time limit in seconds. An interpreter answers within a tenth of a second, but may take longer
-on a slow network disk.
-"""
+on a slow network disk."""
 
 CHOICES = (
     "name one with `--python PATH`, activate an environment, "
@@ -47,8 +46,7 @@ class TargetPython(Frozen):
     `self`."""
     manager: str
     """The program that created the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv
-    tool` or `system`.
-    """
+    tool` or `system`."""
     version: str | None = None
     bits: int | None = None
     free_threaded: bool | None = None
@@ -159,8 +157,7 @@ def _target_of_interpreter(
     system: System, python: str, chosen_by: str, folder: str
 ) -> TargetPython:
     """The target for an interpreter, from the interpreter's output or, if it cannot run, from
-    files.
-    """
+    files."""
     facts = system.facts()
     if _is_ours(python, facts):
         return _target_from_facts(system, python, chosen_by, facts)

@@ -23,14 +23,12 @@ IMPORTED_BY_TORCH = (
     "token", "traceback", "types", "typing", "uuid", "warnings",
 )  # fmt: skip
 """Modules that `import torch` imports. A file with such a name in the working folder hides the
-module.
-"""
+module."""
 
 
 def read_torch(system: System, target: TargetPython | None) -> Snapshot:
     """torch and its companions in the target, and events for files that would hide a module that
-    torch imports.
-    """
+    torch imports."""
     if target is None:
         return Snapshot()
     packages = installed_packages(system, target)
@@ -132,8 +130,7 @@ def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
 
 def _path_of_module(system: System, folder: str, module: str, names: Collection[str]) -> str | None:
     """The path of a module's file or package in a folder with these names; None if the folder has
-    neither.
-    """
+    neither."""
     if f"{module}.py" in names:
         return join(folder, f"{module}.py")
     # A folder without this file hides nothing, because installed modules take precedence.
@@ -147,8 +144,7 @@ TORCH_LIBRARY = re.compile(
     r"cupti|stdc\+\+|gomp|mkl_rt)\.so"
 )
 """Libraries that torch contains itself. If the loader finds another copy first, that one replaces
-torch's.
-"""
+torch's."""
 
 
 def library_events(system: System, target: TargetPython | None) -> Iterable[Event]:
@@ -170,8 +166,7 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
 
 def _torch_libraries(names: Iterable[str]) -> list[str]:
     """The names of those files that are libraries which torch contains itself, without version
-    numbers.
-    """
+    numbers."""
     libraries = set()
     for name in names:
         library = TORCH_LIBRARY.match(name)

@@ -12,8 +12,7 @@ CPP_LIBRARY = "msvcp140.dll"
 
 ALWAYS_THERE = "kernel32.dll"
 """Windows always has this file. If it is not seen either, the folder cannot be read and nothing is
-proven.
-"""
+proven."""
 
 IN_AN_ENVIRONMENT = ("", "Library\\bin")
 """Folders in an environment that may contain it, because conda has a package for it

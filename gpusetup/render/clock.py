@@ -37,8 +37,7 @@ class Clock:
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
         """Show the clock during this block; `name` is the label of steps that have none. Does
-        nothing if stderr is not a suitable terminal.
-        """
+        nothing if stderr is not a suitable terminal."""
         can_be_shown = can_be_drawn_on(sys.stderr) and sys.platform != "win32"
         self.name = name if can_be_shown else ""
         self.begin("")

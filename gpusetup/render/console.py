@@ -123,8 +123,7 @@ class Console:
 
     def _for_stream(self, text: str, stream: TextIO) -> str:
         """The text for this stream, without harmful characters, and with colours only if the stream
-        is a terminal.
-        """
+        is a terminal."""
         if isinstance(text, Screen):
             return harmless(text.on(stream, colour=self.color))
         return harmless(plain(text))
@@ -135,8 +134,7 @@ class Console:
 
     def script(self, text: str) -> None:
         """Write a text unchanged, such as a completion script, to stdout or to the file of
-        `--output`.
-        """
+        `--output`."""
         CLOCK.end()
         if not self.output:
             streams.put(text)
@@ -148,8 +146,7 @@ class Console:
 
     def require_output(self) -> None:
         """Raise `Blocked` if `--output FILE` cannot be written, before something takes a long time
-        or changes the machine.
-        """
+        or changes the machine."""
         if not self.output:
             return
         from pathlib import Path
@@ -214,8 +211,7 @@ class Console:
 
 def _nearest(problem: UnicodeError) -> tuple[str, int]:
     """The replacement for characters that the stream's encoding lacks, and the position after them
-    (an error handler for `codecs`).
-    """
+    (an error handler for `codecs`)."""
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
     nearest = ""

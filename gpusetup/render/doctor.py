@@ -41,8 +41,7 @@ DOUBTS_SHOWN = 2
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The screen of doctor's result: the cause with its evidence and fix, then other findings and
-    facts about the machine.
-    """
+    facts about the machine."""
     root = answering(answer)
     lines: list[str] = [*verdict(answer, root)]
     if root is not None:
@@ -77,8 +76,7 @@ def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str
 
 def next_step(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """Yields an empty line and the last sentence about a report whose result is `ok`; nothing if
-    there is only one sentence.
-    """
+    there is only one sentence."""
     sentences = sentences_about_text(answer, root)
     if len(sentences) > 1:
         yield ScreenLine("")
@@ -94,8 +92,7 @@ BY_INSTALL = re.compile(r"gpusetup install\b")
 
 def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """Yields a note that users must run the commands themselves, if the fix for this machine does
-    not use `gpusetup install`.
-    """
+    not use `gpusetup install`."""
     # The report is from another machine, so the reader cannot run the commands.
     is_of_another_machine = answer.snapshot.origin == "report"
     if is_of_another_machine or root is None or root.fix is None:
@@ -109,8 +106,7 @@ def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 def answering(answer: DoctorAnswer) -> Finding | None:
     """The finding that the result is about: the root cause, or the finding named as cause or
-    symptom; None if there is none.
-    """
+    symptom; None if there is none."""
     for finding in answer.findings:
         if finding.root:
             return finding
@@ -124,8 +120,7 @@ def answering(answer: DoctorAnswer) -> Finding | None:
 
 def _names(finding: Finding) -> tuple[str, str]:
     """The id of a finding, and the id of the general cause that it belongs to ("" if there is
-    none).
-    """
+    none)."""
     record = RECORDS.get(finding.id)
     shared_cause = record.kind_of if record else ""
     return finding.id, shared_cause
@@ -168,8 +163,7 @@ def asks_plainly(answer: DoctorAnswer) -> bool:
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """Yields lines about causes that are ruled out, doubts, other possible causes, and the command
-    to run to find out.
-    """
+    to run to find out."""
     if answer.cause != "ok":
         for cause in answer.ruled_out:
             yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
@@ -192,8 +186,7 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
 
 def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
     """A sentence about the first fact that the fix depends on and that was not read; "" if there is
-    no such fact.
-    """
+    no such fact."""
     if root is None or root.fix is None or answer.cause == "unknown":
         return ""
     for need in root.fix.needs:
@@ -285,8 +278,7 @@ def evidence_line(evidence: Evidence) -> ScreenLine:
 
 def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
     """The lines of a fix: its sentence, advice and commands, then the alternatives, and commands
-    that look something up first.
-    """
+    that look something up first."""
     yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
     if advice:
         yield ""
@@ -352,8 +344,7 @@ def needs(fix: Fix) -> str:
 
 def in_short(finding: Finding) -> Iterator[ScreenLine]:
     """Yields a line about a finding other than the cause, followed by its fix unless another
-    finding explains it.
-    """
+    finding explains it."""
     title = finding.title
     if finding.explained_by:
         title += f" (because of {finding.explained_by})"
@@ -416,8 +407,7 @@ def fenced(lines: Iterable[str], language: str = "") -> list[str]:
 
 def doctor_markdown(answer: DoctorAnswer) -> str:
     """Doctor's result as a Markdown reply: the cause, the screen, and what to post if this does not
-    help.
-    """
+    help."""
     screen = doctor_screen(answer)
     text = screen.shown(width=COLUMNS, colour=False)
     lines = [f"**{answer.cause}**", ""]

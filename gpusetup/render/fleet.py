@@ -1,6 +1,5 @@
 """Screens about several machines: the state of a fleet, a sweep between ranks, and a comparison of
-two records.
-"""
+two records."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ STATUS_WORDS: dict[Status, str] = {
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
     """The screen of a fleet's state: the verdict, the faulty nodes, what most nodes have in common,
-    and which nodes to exclude.
-    """
+    and which nodes to exclude."""
     lines: list[str] = [_verdict(answer)]
 
     # Findings that most nodes share are shown only once, below the nodes.
@@ -95,8 +93,7 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
 
 def _verdict(answer: FleetAnswer) -> ScreenLine:
     """The verdict line: how many nodes are healthy or, if not all are, how many nodes have each
-    status.
-    """
+    status."""
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     age = f"; the newest record is {answer.age} old ({answer.newest_record})" if answer.age else ""
@@ -140,8 +137,7 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
 
 def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
     """Whether to list a finding under its node. An error is always listed; a warning is listed if
-    most nodes do not share it or if it costs speed.
-    """
+    most nodes do not share it or if it costs speed."""
     if finding.severity is Severity.ERROR:
         return True
     # A finding that costs speed is shown for every node, even if it is common, because jobs run
@@ -177,8 +173,7 @@ def _drift(drift: Drift) -> ScreenLine:
 
 def _splits(splits: Iterable[FactSplit]) -> Iterator[ScreenLine]:
     """Yields a line for each fact without a majority, with its values and the nodes that have each
-    value.
-    """
+    value."""
     for split in splits:
         groups = []
         for value, names in split.values.items():
@@ -199,8 +194,7 @@ def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
 
 def _uncompared(answer: FleetAnswer) -> Iterator[ScreenLine]:
     """Yields a line for each kind of node with too few nodes to compare, unless the nodes' own
-    lines already say so.
-    """
+    lines already say so."""
     nodes_that_say_so = set()
     for node in answer.nodes:
         if any(drift.field == KIND for drift in node.drift):
@@ -272,8 +266,7 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 
 def compare_screen(answer: CompareAnswer) -> Screen:
     """The screen of a comparison of two records: findings in only one of them, and facts that
-    differ.
-    """
+    differ."""
     lines: list[str] = [_compared(answer)]
 
     # Show the second record's findings first, because it is the later one.

@@ -65,8 +65,7 @@ def with_notes(screen: Screen, texts: Words) -> Screen:
 
 def changes(answer: InstallAnswer) -> str:
     """The version changes of torch's packages as text, such as `torch 2.6.0 → 2.9.1`; "" if there
-    are none.
-    """
+    are none."""
     parts = []
     for package in FAMILY:
         version_before = answer.before.get(package)
@@ -78,8 +77,7 @@ def changes(answer: InstallAnswer) -> str:
 
 def versions(packages: Mapping[str, str]) -> str:
     """Packages and their versions as text, such as `torch 2.9.1, torchvision 0.24.1`; `no torch` if
-    there are none.
-    """
+    there are none."""
     texts = []
     for name, version in packages.items():
         texts.append(f"{name} {version}")
@@ -109,8 +107,7 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
 
 def _source(wheel: Wheel) -> str:
     """The source of a wheel as text: the folder on PyTorch's index, your index with its host, or
-    another source.
-    """
+    another source."""
     if wheel.source == TORCH_INDEX:
         return without_logins(wheel.url).rpartition("/")[0]
     if wheel.source != DEFAULT_INDEX:
@@ -183,8 +180,7 @@ def end_screen(
 
 def proven(answer: InstallAnswer) -> list[ScreenLine]:
     """Lines with verify's result after an installation: one line per failure, or a single line if
-    all checks passed or nothing was tested.
-    """
+    all checks passed or nothing was tested."""
     if answer.verdict is None:
         return [verdict(BUT, "not tested", " (`--no-verify`)")]
     checks = []
@@ -209,8 +205,7 @@ def _failures(checks: Iterable[Mapping[str, Any]]) -> Iterator[ScreenLine]:
 
 def project_screen(answer: InstallAnswer, *, where: str | None = None, notes: Words = ()) -> Screen:
     """The screen with the lines to paste into a project's file or script (`where`), and the
-    commands to run afterwards.
-    """
+    commands to run afterwards."""
     lines: list[str] = [heading(f"Add to {where or answer.target}")]
     for line in answer.lines:
         # Lines of TOML are pasted as they are, so they are never broken.

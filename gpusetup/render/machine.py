@@ -73,8 +73,7 @@ def maker_gpu_line(gpu: Gpu) -> str:
 
 def makers_driver(machine: Snapshot) -> tuple[str | None, ...]:
     """The kernel driver of AMD, Intel or Apple, its version and the ROCm version; empty if there is
-    no such driver.
-    """
+    no such driver."""
     stack = machine.makers
     if stack is None:
         return ()
@@ -162,8 +161,7 @@ def built(build: ResolveAnswer | Offer) -> str:
 
 def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str | None:
     """The newest build that fits, with the command that installs it; None if it is the recommended
-    build.
-    """
+    build."""
     if newest is None or resolution is None:
         return None
     if resolution.torch is None or resolution.torch == newest.torch:

@@ -155,8 +155,7 @@ def _power(gpu: GpuSample) -> str:
 
 def _throttling(gpu: GpuSample) -> str:
     """A GPU's throttle reasons as text or, if there are none, why the GPU could not be measured; ""
-    if neither applies.
-    """
+    if neither applies."""
     reasons = []
     for reason in gpu.throttle_reasons or ():
         # An idle GPU always lowers its clocks, so this reason means nothing.
@@ -167,8 +166,7 @@ def _throttling(gpu: GpuSample) -> str:
 
 def tree_line(tree: TreeSample) -> str:
     """The line about the command's processes, such as `command  CPU 230 %, memory 6.0 GiB, 2 loader
-    workers`.
-    """
+    workers`."""
     parts = [
         f"CPU {tree.cpu_percent:.0f} %",
         f"memory {tree.memory_bytes / GIB:.1f} GiB",
@@ -238,8 +236,7 @@ def _process_table(sample: Sample) -> list[ScreenLine]:
 @contextmanager
 def live_screen(*, color: bool) -> Iterator[Live]:
     """Use the terminal's alternate screen during this block, and restore the previous screen at its
-    end.
-    """
+    end."""
     from rich.console import Console
     from rich.live import Live
 
@@ -339,8 +336,7 @@ def host_figures(host: HostSummary) -> tuple[Figure, ...]:
 
 def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
     """Yields a row with the mean, p5, p95 and peak of each figure; figures that were not measured
-    are left out.
-    """
+    are left out."""
     for label, spread, unit, scale, digits in figures:
         if spread is None:
             continue
@@ -353,8 +349,7 @@ def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
 
 def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
     """Yields an empty line, a heading, and the table with the mean, p5, p95 and peak of each
-    figure.
-    """
+    figure."""
     yield ""
     yield heading(title)
     titles = ("", "mean", "p5", "p95", "peak")
@@ -363,8 +358,7 @@ def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
 
 def spreads(gpu: GpuSummary) -> Iterator[str]:
     """Yields a GPU's final table and, for each throttle reason, the share of the working samples in
-    which it was active.
-    """
+    which it was active."""
     title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
     yield from spread_table(title, gpu_figures(gpu))
     reasons = []
@@ -377,8 +371,7 @@ def spreads(gpu: GpuSummary) -> Iterator[str]:
 
 def first_line(summary: Summary) -> str:
     """The first line of a summary: how long the monitor watched, its source, and why it used no
-    better source.
-    """
+    better source."""
     line = f"Watched {duration(summary.seconds)}, {plural(summary.samples, 'sample')}"
     if summary.source == "machine":
         line += ": the machine without a GPU"
@@ -391,8 +384,7 @@ def first_line(summary: Summary) -> str:
 
 def epochs_line(epochs: EpochTimes) -> str:
     """The line with the seconds per epoch, such as `3.0 s an epoch (2.9 to 3.4 s, 4 epochs
-    measured)`.
-    """
+    measured)`."""
     # An epoch may be measured only partly, so the count may be a fraction.
     noun = "epoch" if epochs.epochs == 1 else "epochs"
     fastest, slowest = epochs.fastest_seconds, epochs.slowest_seconds
@@ -424,8 +416,7 @@ def summary_text(summary: Summary) -> Screen:
 
 def verdict_lines(summary: Summary) -> Iterator[ScreenLine]:
     """Yields the lines of the verdict: evidence, the next step, the guide's advice in order, and
-    notes.
-    """
+    notes."""
     role = GOOD if summary.verdict == "good" else WARNING
     yield ScreenLine((f"Verdict: {summary.verdict or 'none'}", role))
     yield ScreenLine(f"  {summary.evidence}", hang=2)

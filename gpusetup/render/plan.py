@@ -1,6 +1,5 @@
 """Shows a plan as text: whether the job fits, with which recipe, where the memory goes, and what to
-set.
-"""
+set."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ def plan_text(plan: PlanCell) -> Screen:
 
 def _way(way: Way, capacity_gib: float) -> ScreenLine:
     """A line for one way to train: whether it fits, its largest batch or length, and the memory
-    that one sequence needs.
-    """
+    that one sequence needs."""
     if way.fits:
         # The estimate is not exact; if a fifth is free, the job fits even if the estimate is wrong.
         leaves_a_fifth = way.total_gib <= 0.8 * capacity_gib
@@ -119,8 +117,7 @@ def _count(parameters: int) -> str:
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
     """Yields the verdict: the value that was searched for, whether the job fits, and how certain
-    this is.
-    """
+    this is."""
     # For the user's own code, a later section shows the batch.
     if plan.solved and not plan.code:
         yield ScreenLine((_solution(plan), HEADING))
@@ -147,8 +144,7 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
 
 USUAL_MARGIN_PERCENT = 3
 """The margin for the kinds of jobs that were compared with measurements; other jobs get a wider
-margin.
-"""
+margin."""
 
 
 def _confidence(plan: PlanCell) -> str:
@@ -195,8 +191,7 @@ def _first_names(names: tuple[str, ...]) -> str:
 
 def _solution(plan: PlanCell) -> str:
     """The line with the value that was searched for, such as the largest batch; 0 if not even the
-    smallest value fits.
-    """
+    smallest value fits."""
     if plan.solved == "context":
         context = plan.context if plan.fits else 0
         return f"longest context: {context:,} tokens"
@@ -299,8 +294,7 @@ def _seconds(seconds: float) -> str:
 
 def _helps(plan: PlanCell) -> Iterator[str]:
     """Yields sections on what would save memory: recipes in order, then single changes that are
-    enough on their own, then those that are not.
-    """
+    enough on their own, then those that are not."""
     recipes = [help for help in plan.helps if help.kind == "recipe"]
     other_helps = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
@@ -316,8 +310,7 @@ def _helps(plan: PlanCell) -> Iterator[str]:
 
 def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
     """A section with the steps and the GiB that each saves. A part of a recipe is explained only
-    where it first occurs.
-    """
+    where it first occurs."""
     labels = _step_labels(helps)
     width = max(map(len, labels), default=0)
 
@@ -376,8 +369,7 @@ def _settings(plan: PlanCell) -> Iterator[str]:
 
 def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
     """Yields a section with keys or flags to paste for the trainer, and lists the settings for
-    which the trainer has no key.
-    """
+    which the trainer has no key."""
     lines = []
     for line in settings.text.splitlines():
         lines.append(command(line))
@@ -413,8 +405,7 @@ MOST_UNKNOWN = 12
 
 def _config(config: ConfigRead) -> Iterator[str]:
     """Yields sections about a config: the keys that were read, what was assumed, and the keys that
-    plan does not know.
-    """
+    plan does not know."""
     trainer = config.trainer or "an unknown trainer"
     title = f"Read from {config.file}, a config of {trainer}"
     yield from section(title, _key_table(_without_items(config.read)))
@@ -457,8 +448,7 @@ def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
 
 def _code(code: CodePlan) -> Iterator[str]:
     """Yields the result of `plan --code`: the peak memory of each phase in GiB, and the largest
-    batch.
-    """
+    batch."""
     phases = {name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()}
     yield from section(f"Most at once in each phase, GiB (torch {code.torch})", facts(phases))
 

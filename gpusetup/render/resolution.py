@@ -1,6 +1,5 @@
 """Shows the result of `resolve` as text: the build, the commands, and why other builds were not
-chosen.
-"""
+chosen."""
 
 from __future__ import annotations
 
@@ -107,8 +106,7 @@ def _not_chosen(rejections: Sequence[Rejection], count_of_all: int) -> Iterator[
 
 def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
     """Yields the verdict and the facts about the chosen build, or about the machine if no build
-    fits.
-    """
+    fits."""
     if not answer.torch:
         yield verdict(NO, "No torch build fits")
         yield from facts(_machine_facts(snapshot))
@@ -143,8 +141,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
 
 def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
     """Maps labels to the facts about the machine that decide which builds fit; shown if no build
-    fits.
-    """
+    fits."""
     system = snapshot.os
     gpus = []
     for gpu in visible_gpus(snapshot):
@@ -212,8 +209,7 @@ OF_CPU = "is a CPU build"
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     """The rejections that explain why neither the newest torch nor another CUDA build of the chosen
-    torch was taken.
-    """
+    torch was taken."""
     candidates = []
     for rejection in answer.rejections:
         if not rejection.reason.startswith(NO_QUESTION):
@@ -233,8 +229,7 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
     """Yields each reason with the builds of the newest release that it rejects. The reasons for CPU
-    builds come last.
-    """
+    builds come last."""
     by_reason: dict[str, list[Rejection]] = {}
     for rejection in rejections:
         by_reason.setdefault(rejection.reason, []).append(rejection)
@@ -253,8 +248,7 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
 
 def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
     """The names of torch's packages among these packages; all of torch's family if the list is
-    empty.
-    """
+    empty."""
     if not packages:
         return FAMILY
     names = {package.name for package in packages}

@@ -47,8 +47,7 @@ WIDEST = 120
 """The most columns that prose uses on a wide terminal, because longer lines are hard to follow."""
 NARROWEST = 24
 """The least number of columns, even on a narrower terminal, because otherwise each word would take
-a line.
-"""
+a line."""
 UNBROKEN = 10**6
 """The number of columns if no line should be broken."""
 
@@ -70,8 +69,7 @@ def plain(text: str) -> str:
 
 def _is_harmless(char: str) -> bool:
     """Whether a terminal simply displays this character, so that it can neither control the
-    terminal nor change the text direction.
-    """
+    terminal nor change the text direction."""
     if char in "\n\t":
         return True
     # Characters that change the text direction (embeddings, overrides, isolates) could reverse the
@@ -154,8 +152,7 @@ class Screen(str):
 
     def on(self, stream: TextIO, *, colour: bool = True) -> str:
         """The text for this stream. Lines are broken only on a terminal, and colours are used only
-        if the stream supports them.
-        """
+        if the stream supports them."""
         width = None
         if stream.isatty():
             width = get_terminal_size().columns
@@ -251,8 +248,7 @@ def table(
 
 def _column_width(grid: Sequence[Sequence[Part]], column: int) -> int:
     """The width of a table's column, which is the number of terminal columns that its widest text
-    takes.
-    """
+    takes."""
     widths = []
     for cells in grid:
         text, _role = cells[column]
@@ -338,8 +334,7 @@ REMARK_ROLES = {
 
 def remark(word: str, text: str) -> ScreenLine:
     """A line such as `error: …`, `warning: …`, `hint: …`, `advice: …` or `note: …`. Line breaks in
-    the text are kept.
-    """
+    the text are kept."""
     label = (word, REMARK_ROLES[word])
     return ScreenLine(label, f": {text}", hang=2, many=True)
 
@@ -443,8 +438,7 @@ OF_ANOTHER_MACHINE = ("--from", "--report", "--os")
 """Options for another machine, where programs can only be called by their names."""
 TYPED: dict[str, str] = {}
 """Maps a program's name to the words that start it on this machine; empty if the result is for
-another machine.
-"""
+another machine."""
 
 
 def set_program(words: Sequence[str]) -> None:
@@ -469,8 +463,7 @@ def set_program(words: Sequence[str]) -> None:
 
 def as_typed(line: str) -> str:
     """A command line in which gpusetup or uv is replaced by the words that start it on this
-    machine.
-    """
+    machine."""
     program, space, arguments = line.partition(" ")
     typed_program = TYPED.get(program, program)
     return typed_program + space + arguments

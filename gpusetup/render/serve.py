@@ -20,8 +20,7 @@ from gpusetup.render.screen import (
 
 def serve_text(plan: ServePlan) -> Screen:
     """The screen of a serving plan: the verdict, the limits, where the memory goes, and the
-    command.
-    """
+    command."""
     size = f"{plan.parameters / 1e9:.3g}B parameters"
     engine = f"{plan.weights}, {plan.engine}"
     question = f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}"
@@ -57,8 +56,7 @@ def _serve_verdict(plan: ServePlan, job: str) -> ScreenLine:
 
 def _serve_memory(plan: ServePlan) -> dict[str, str]:
     """Maps labels to the parts of a GPU's memory in GiB, and to the cache per token in KiB, as
-    text.
-    """
+    text."""
     parts_gib = {
         "weights": plan.weights_gib,
         "cache": plan.cache_gib,

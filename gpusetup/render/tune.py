@@ -1,6 +1,5 @@
 """The screens of `tune`: the diff of a config with its reasons, the trials, the comparison table
-and the presets.
-"""
+and the presets."""
 
 from __future__ import annotations
 
@@ -86,8 +85,7 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
 
 def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
     """Yields the diff of a config with the reason for each change, or a line that says that nothing
-    changes.
-    """
+    changes."""
     if answer.changes:
         yield from section(f"Changes of {config}", diff_lines(answer.diff))
         reasons: list[str] = []

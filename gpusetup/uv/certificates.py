@@ -1,6 +1,5 @@
 """Finds the certificates for gpusetup's own requests to an index, so that these requests trust the
-same certificates as uv.
-"""
+same certificates as uv."""
 
 from __future__ import annotations
 

@@ -56,8 +56,7 @@ LISTS = {
     "UV_EXCLUDE": ("exclude-files", r"\s+"),
 }
 """Maps each variable to the name of its setting and the separator of its items
-(https://docs.astral.sh/uv/reference/environment/).
-"""
+(https://docs.astral.sh/uv/reference/environment/)."""
 
 HONOURED = frozenset(
     (
@@ -71,8 +70,7 @@ HONOURED = frozenset(
     )
 )
 """The settings that gpusetup applies. It ignores all others, and mentions those that matter for
-packages.
-"""
+packages."""
 
 NOT_ABOUT_PACKAGES = re.compile(
     r"UV_(UV|CACHE_DIR|NO_CACHE|PYTHON(?!_PLATFORM|_VERSION).*|(NO_)?MANAGED_PYTHON|TOOL_.*|PROJECT.*|WORKING_DIR|VENV_.*"
@@ -102,8 +100,7 @@ class SettingsSource(Frozen):
 
 def sources_of_settings() -> tuple[SettingsSource, ...]:
     """All variables and files whose settings apply, in uv's order. If several have a setting, the
-    first one wins.
-    """
+    first one wins."""
     sources = list(_of_variables())
     # Variables come before files, and the user's file before the system's.
     for path in _files_that_count():
@@ -216,8 +213,7 @@ def _of_file(path: Path) -> SettingsSource:
 
 def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
     """Yields sentences about package settings that gpusetup ignores: one for each file, and one for
-    all variables.
-    """
+    all variables."""
     for source in sources:
         unused = source.values.keys() - HONOURED
         keys = sorted(key for key in unused if _is_about_packages(key))
@@ -272,8 +268,7 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
 
 def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
     """The path of the configuration that uv itself would find in this folder or its parents, and
-    the package settings in it; None if there is none.
-    """
+    the package settings in it; None if there is none."""
     for parent in (folder, *folder.parents):
         for path in (parent / "uv.toml", parent / "pyproject.toml"):
             if not path.is_file():

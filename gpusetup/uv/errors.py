@@ -97,15 +97,13 @@ def names_not_found(message: str) -> tuple[str, ...]:
 
 def is_torchs_own(url: str) -> bool:
     """Whether an index is torch's own, which returns status 403 for a package that it does not
-    have.
-    """
+    have."""
     return url.startswith(INDEX_ROOT)
 
 
 def hint_for(kind: type[GpuSetupError], message: str) -> str:
     """The hint for this kind of error. It only mentions the network or the disk if uv's message
-    does.
-    """
+    does."""
     # Only this kind of error has many causes; the other messages already say what to change.
     if issubclass(kind, Unreached):
         # Check for a full disk first: uv reports it as a failed download, which would match below
@@ -121,8 +119,7 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
 
 def said_by(output: Output) -> str:
     """The text that the program printed, without logins. If it printed nothing, a text that says
-    how it ended.
-    """
+    how it ended."""
     text = output.stderr or output.stdout
     message = sentence(text)
     if not message:

@@ -35,8 +35,7 @@ class Gateway:
 
     def __init__(self, allowed: AllowedHosts, proxies: Mapping[str, str]) -> None:
         """Start a proxy that allows these hosts. `proxies` maps each scheme to the user's own
-        proxy, and `no` to the hosts that are reached directly.
-        """
+        proxy, and `no` to the hosts that are reached directly."""
         self.allowed = allowed
         self.proxies = proxies
         self.refused: list[HostAddress] = []
@@ -88,8 +87,7 @@ class Gateway:
 
     def _answer(self, client: socket.socket, head: list[str], rest: bytes) -> str | None:
         """Connect uv to the requested host. Returns None or, if the request is refused, an HTTP
-        status.
-        """
+        status."""
         if not self._is_uv(head):
             return "407 Proxy Authentication Required"
         method, target, _ = head[0].split(" ", 2)
@@ -140,8 +138,7 @@ class Gateway:
 @contextmanager
 def gateway(allowed: AllowedHosts, environment: Mapping[str, str]) -> Iterator[Gateway]:
     """Run a proxy that allows these hosts during the block; `environment` contains the user's own
-    proxy settings.
-    """
+    proxy settings."""
     way_out = Gateway(allowed, proxies_of(environment))
     try:
         yield way_out

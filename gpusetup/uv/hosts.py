@@ -39,8 +39,7 @@ FILE_HOSTS = (
     ("github.com", "objects.githubusercontent.com"),
 )
 """Pairs of an index's host and a host where its operator keeps the files, according to their
-documentation; `*` matches any text.
-"""
+documentation; `*` matches any text."""
 
 
 class HostAddress(NamedTuple):
@@ -99,8 +98,7 @@ class AllowedHosts:
 
     def __init__(self, addresses: Iterable[str]) -> None:
         """Allow the hosts of these addresses, which are the indexes and wheel pages in the plan,
-        and the hosts that the user named.
-        """
+        and the hosts that the user named."""
         hosts: list[HostAddress] = []
         folders: list[str] = []
         for address in addresses:
@@ -121,8 +119,7 @@ class AllowedHosts:
 
     def allows(self, host: HostAddress | None) -> bool:
         """Whether a host is allowed, because it is one of the hosts or a documented file host of
-        one of them.
-        """
+        one of them."""
         if host is None:
             return False
         if host in self.hosts:

@@ -25,12 +25,10 @@ MOST_BYTES = 1 << 20
 """The maximum size of a constraints file."""
 GUARD = "/gpusetup-constraints.txt"
 """The end of the name of a file that `gpusetup guard` wrote. Such a file only restrains other
-installers.
-"""
+installers."""
 KINDS = {"constraint": "constraints", "override": "overrides", "exclude": "exclusions"}
 """Maps the beginning of a setting's name, as in `constraint-dependencies`, to the kind of limits
-that it contains.
-"""
+that it contains."""
 
 
 class Limits(Frozen):
@@ -44,8 +42,7 @@ class Limits(Frozen):
 
 def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
     """The limits from all variables and files with settings, with a note for each source that
-    contributes.
-    """
+    contributes."""
     lines: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
     notes: list[str] = []
     for source in sources:
@@ -68,8 +65,7 @@ def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
 
 def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
     """Yields the lines of one source: those that it contains itself, and those in the files that it
-    names.
-    """
+    names."""
     written = source.values.get(f"{prefix}-dependencies")
     if isinstance(written, list):
         yield from map(str, written)
@@ -85,8 +81,7 @@ def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
 
 def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
     """Yields the lines of a file without comments. A URL instead of a file is yielded unchanged.
-    Raises BadInput if the file cannot be read.
-    """
+    Raises BadInput if the file cannot be read."""
     parts = urlsplit(name)
     if parts.scheme in ("http", "https"):
         yield name

@@ -32,15 +32,13 @@ WHOLE_SECONDS = 30.0
 """The time limit in seconds for the whole page, in case a server sends it very slowly."""
 MOST_BYTES = 32 << 20
 """The maximum size of the page. torch's page with all wheels, for every backend since 2016, has a
-few megabytes.
-"""
+few megabytes."""
 MOST_WHEELS = 50_000
 """The maximum number of wheels read from a page; torch's own page has a few thousand."""
 LINK = re.compile(r"<a\b(?P<attributes>[^<>]{0,2000})>", re.IGNORECASE)
 WHEEL = re.compile(r"""href\s*=\s*["']?(?P<path>[^"'#<>=\s]{1,1000}\.whl)""", re.IGNORECASE)
 """Both patterns stop at a character that may begin another match. Otherwise a page that consists
-only of such beginnings would take quadratic time.
-"""
+only of such beginnings would take quadratic time."""
 
 
 class LiveIndex(Frozen):

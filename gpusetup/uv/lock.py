@@ -1,6 +1,5 @@
 """Reads from uv's lock which files to download, and writes a lock with which uv downloads exactly
-these files.
-"""
+these files."""
 
 from __future__ import annotations
 

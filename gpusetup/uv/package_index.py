@@ -40,8 +40,7 @@ class PersonIndex:
         before: Callable[[Choice, tuple[str, ...]], None],
     ) -> None:
         """Prepare the indexes for a machine. `before` is called before the first question, and if
-        it raises an error, the choice ends.
-        """
+        it raises an error, the choice ends."""
         self.root, self.settings, self.begin = root, settings, before
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
@@ -77,8 +76,7 @@ class PersonIndex:
 
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
         """The newest release of each package that has a wheel for the machine. If one of the
-        packages has none, the result is empty.
-        """
+        packages has none, the result is empty."""
         requirements = Requirements(family=(), index=self.root, others=names)
         try:
             locked = lock_of(self._question(requirements), self.settings, with_dependencies=False)
@@ -108,8 +106,7 @@ class PersonIndex:
 
 def released(row: Mapping[str, Any]) -> Released:
     """A package in uv's lock as a release, with the earliest upload date of its wheels; the date is
-    None if none is stated.
-    """
+    None if none is stated."""
     times = []
     for wheel in row.get("wheels", ()):
         time = wheel.get("upload-time")

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 MOST_REDIRECTS = 5
 """The maximum number of redirects. An index needs one or two: for a slash at the end, and to the
-host of a file.
-"""
+host of a file."""
 Login = tuple[str, str]
 
 

@@ -18,16 +18,14 @@ from gpusetup.uv.certificates import has_system_store
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
 """uv's timeout in seconds and number of retries for a question, so that an unreachable host is
-reported within 15 s.
-"""
+reported within 15 s."""
 ASK_SECONDS = 30.0
 """The time limit in seconds for a question that needs no network."""
 ALONE = ("--no-config",)
 """Keeps uv from reading any configuration file, in any folder."""
 LEFTOVER_SECONDS = 86_400.0
 """One day, in seconds. A private folder that is older was left by a run that was killed, because a
-question only takes minutes.
-"""
+question only takes minutes."""
 
 PASSED_ON = (
     # The paths of programs, certificates and the user's login files.
@@ -60,8 +58,7 @@ def uv_program() -> str:
 
 def own_cache() -> Path:
     """The folder of gpusetup's own uv cache. The user's cache is not used, because it is not
-    trusted.
-    """
+    trusted."""
     return own_folder("uv")
 
 

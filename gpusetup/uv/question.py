@@ -39,8 +39,7 @@ PROJECT = "pyproject.toml"
 MAKE_ROOM = "nothing was changed; make room there"
 MOST_ROUNDS = 5
 """How often uv is asked again with the pre-releases of its last answer forbidden; each round may
-find new ones.
-"""
+find new ones."""
 Disallowed = frozenset[str]
 """The packages whose pre-releases uv must not use."""
 Rows = dict[str, Mapping[str, Any]]
@@ -49,8 +48,7 @@ Rows = dict[str, Mapping[str, Any]]
 
 class Requirements(Frozen):
     """The request to uv: torch and its companions from one index, other packages from the user's
-    indexes.
-    """
+    indexes."""
 
     family: tuple[str, ...]
     """The requirements for torch and its companions, such as `torch==2.9.1+cu128`."""
@@ -127,8 +125,7 @@ class Question(Frozen):
     @property
     def addresses(self) -> tuple[str, ...] | None:
         """The URL of torch's index, which is used in addition to the user's indexes; None if no
-        index is used.
-        """
+        index is used."""
         if self.wheels_folder:
             return None
         return (split_login(self.requirements.index)[0],)
@@ -136,8 +133,7 @@ class Question(Frozen):
     @property
     def options(self) -> tuple[str, ...]:
         """uv's command-line options. They forbid building, because building a source distribution
-        runs its author's code.
-        """
+        runs its author's code."""
         options = ["--no-build", "--python", self.python]
         if self.platform:
             options += ["--python-platform", self.platform, "--python-version", self.python_version]
@@ -247,8 +243,7 @@ def lock_file_removed(python: str) -> Iterator[None]:
 
 def _planned(output: Output) -> Rows:
     """The versions of the packages that a dry run of uv would install, by name. Raises ToolFailed
-    if its output cannot be read.
-    """
+    if its output cannot be read."""
     try:
         changes = json.loads(output.stdout)["changes"]
         # A package that is only removed does not count; a replaced package is also listed as
@@ -303,8 +298,7 @@ def _ask(
 
 def _offline(settings: PersonSettings, output: Output) -> Blocked:
     """The error for a request that uv could not answer from its cache. The user's settings forbid
-    the network.
-    """
+    the network."""
     source = settings.source_of("offline")
     return Blocked(
         f"No index may be asked, because {source} sets offline, and uv's cache does not have all "
@@ -326,8 +320,7 @@ def _no_index(settings: PersonSettings) -> Blocked:
 
 def _environment(question: Question, settings: PersonSettings) -> dict[str, str]:
     """The environment variables for a request: the user's, those of the question, and the login for
-    torch's index.
-    """
+    torch's index."""
     variables = dict(question.environment)
     _, login = split_login(question.requirements.index)
     if login:

@@ -19,8 +19,7 @@ HOP_BY_HOP = ("connection", "proxy-connection", "proxy-authorization", "keep-ali
 
 def read_head(connection: socket.socket) -> tuple[list[str], bytes]:
     """The lines of an HTTP header, and the bytes that were received after it. Raises ValueError if
-    the header does not end.
-    """
+    the header does not end."""
     data = b""
     while b"\r\n\r\n" not in data:
         part = connection.recv(1 << 14)

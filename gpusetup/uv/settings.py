@@ -42,12 +42,10 @@ PASSED_TO_UV = (
 """Settings that are passed to uv unchanged."""
 SAFE_LINK_MODES = ("clone", "copy", "hardlink")
 """The allowed ways for uv to put files from its cache into an environment. `symlink` is not used,
-because the environment would break as soon as the cache is cleaned.
-"""
+because the environment would break as soon as the cache is cleaned."""
 NEVER_CHANGES = "max-age=365000000, immutable"
 """The caching header for files of uv's default index, where a file name is never used twice. If a
-proxy drops the index's own header, uv would otherwise check each file again with every question.
-"""
+proxy drops the index's own header, uv would otherwise check each file again with every question."""
 PROXIES = {"http-proxy": "HTTP_PROXY", "https-proxy": "HTTPS_PROXY", "no-proxy": "NO_PROXY"}
 
 
@@ -58,8 +56,7 @@ class PersonSettings:
         self, sources: tuple[SettingsSource, ...], pip: Mapping[str, str], prefix: str | None = None
     ) -> None:
         """Read the settings from these sources. `prefix` is an environment whose own pip.conf is
-        not read; a note mentions it.
-        """
+        not read; a note mentions it."""
         self.sources = sources
         self.pip = pip
         self.prefix = prefix
@@ -67,8 +64,7 @@ class PersonSettings:
     @cached_property
     def indexes(self) -> tuple[Index, ...]:
         """The user's indexes: extra ones in uv's order, the default one last. torch's own index is
-        not among them.
-        """
+        not among them."""
         indexes = indexes_of(self.sources)
         # uv's own settings win: pip's are only used if uv has no index at all.
         if not indexes:
@@ -132,8 +128,7 @@ class PersonSettings:
     @property
     def link_mode(self) -> str | None:
         """How uv puts files from its cache into an environment (`clone`, `copy` or `hardlink`);
-        None if the user chose none of these.
-        """
+        None if the user chose none of these."""
         mode = self.single("link-mode")
         if mode in SAFE_LINK_MODES:
             return str(mode)
@@ -150,8 +145,7 @@ class PersonSettings:
     @cached_property
     def file_hosts(self) -> tuple[str, ...]:
         """The hosts where uv's default index keeps its files; empty if the user does not use that
-        index.
-        """
+        index."""
         hosts: list[str] = []
         for index in self.indexes:
             if is_usual_default(index):
@@ -194,8 +188,7 @@ class PersonSettings:
 
     def notes_on_places(self, torch_index: str) -> tuple[str, ...]:
         """Notes for a user whose package was not found: which indexes are asked, and which files
-        may name another index but are not read.
-        """
+        may name another index but are not read."""
         asked = ", ".join((torch_index, *self.shown_indexes))
         return f"asked: {asked}", *self._files_not_read()
 
@@ -254,8 +247,7 @@ class PersonSettings:
 
     def _from_pip(self) -> dict[str, Any]:
         """The settings for uv that follow from pip's settings, as far as uv's own settings do not
-        contain them.
-        """
+        contain them."""
         settings: dict[str, Any] = {}
         # uv's own setting wins, even if it is `disabled`.
         has_provider = self.single("keyring-provider") is not None
@@ -296,8 +288,7 @@ class PersonSettings:
 
     def environment(self, variables: Mapping[str, str] = {}) -> dict[str, str]:
         """The environment variables for uv: logins, proxies and certificates from the settings, and
-        `variables`.
-        """
+        `variables`."""
         environment = clean_environment(keyring=self.uses_keyring)
         # A user who switches the system's certificates off has a reason.
         refuses_system_store = False in (self.single("system-certs"), self.single("native-tls"))
@@ -319,8 +310,7 @@ class PersonSettings:
 
 def person_settings(prefix: str | None = None) -> PersonSettings:
     """The settings of the user who runs gpusetup. Raises BadInput if a configuration file is
-    invalid.
-    """
+    invalid."""
     for_uv = sources_of_settings()
     for_pip = pip_settings()
     return PersonSettings(for_uv, for_pip, prefix)

@@ -1,6 +1,5 @@
 """The isolated surroundings for a run of uv: a private folder, environment variables, and one proxy
-to the network.
-"""
+to the network."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ CONFIGURATION = "uv.toml"
 
 class World:
     """The surroundings of a uv run: its folder, its environment variables, and the proxy to the
-    network (None if it must not use the network).
-    """
+    network (None if it must not use the network)."""
 
     def __init__(self, folder: Path, environment: dict[str, str], way_out: Gateway | None) -> None:
         self.folder = folder

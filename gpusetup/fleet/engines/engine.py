@@ -1,6 +1,5 @@
 """The interface of an engine for `fleet run`. An engine lists the nodes, runs work on each of them,
-and cleans up at the end.
-"""
+and cleans up at the end."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ from gpusetup.system.processes import Output, end_children
 
 MOST_CHILDREN = 32
 """How many nodes are contacted at the same time. Each needs an srun, ssh or kubectl process on this
-machine, which is often a login node.
-"""
+machine, which is often a login node."""
 MOST_NODES_IN_HINT = 50
 START_GAP_SECONDS = 0.1
 """The average time between two starts, so that a scheduler never receives several requests at once.
@@ -42,8 +40,7 @@ class Engine:
     title = ""
     extra_seconds = 0.0
     """How many seconds longer than the work's own limit we wait for a node, so that it can start
-    and finish.
-    """
+    and finish."""
 
     def __init__(self, request: FleetRequest, states: Mapping[str, str], where: str) -> None:
         """`states` maps each node to the reason why it gets no work ("" if it is idle); `where`
@@ -83,8 +80,7 @@ class Engine:
 
     def plan(self) -> str:
         """Text that shows what the run would submit for the first node, followed by the list of all
-        nodes.
-        """
+        nodes."""
         first_node = self.nodes[0]
         first_plan = self.plan_for(first_node)
         all_nodes = slurm_list(self.nodes)
@@ -98,14 +94,12 @@ class Engine:
 
     def ask(self, node: str) -> Output:
         """Run the work on a node, wait until it ends, and return its output. A problem with the
-        node is reported in the output and raises no exception.
-        """
+        node is reported in the output and raises no exception."""
         raise NotImplementedError
 
     def why_busy(self, output: Output) -> str:
         """Why the work could not start on a node, for example because another job took the node
-        first; "" if the work ran.
-        """
+        first; "" if the work ran."""
         del output
         return ""
 

@@ -20,8 +20,7 @@ SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--"
 """`BatchMode` keeps ssh from asking for a password."""
 CONNECT_SECONDS = 30.0
 """How many seconds longer than the work's own limit we wait for a host, so that it can connect and
-disconnect.
-"""
+disconnect."""
 
 
 class Hosts(Engine):
@@ -52,8 +51,7 @@ class Hosts(Engine):
 
     def _words(self, node: str) -> tuple[str, ...]:
         """The words of the ssh command for one host; the work is a single argument for the host's
-        login shell.
-        """
+        login shell."""
         command = self.command
         # `--` ends the options, because a host name could look like an option.
         return (*SSH, node, command)

@@ -133,8 +133,7 @@ class Kubernetes(Engine):
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
     """The number of GPUs of each node, and the reason why a node is not idle ("" if it is idle).
-    Raises Blocked if kubectl cannot list the nodes.
-    """
+    Raises Blocked if kubectl cannot list the nodes."""
     output = _columns("nodes", NODE_COLUMNS)
     if not output.ok:
         raise Blocked(
@@ -167,8 +166,7 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
 
 def _gpus_in_use() -> dict[str, int]:
     """Maps each node to the number of GPUs that its running pods use; empty if we may not list the
-    pods.
-    """
+    pods."""
     live = f"--field-selector={LIVE_PODS}"
     pods = _columns("pods", POD_COLUMNS, "--all-namespaces", live)
     if not pods.ok:
@@ -208,8 +206,7 @@ def manifest(setting: ClusterSetting, **values: object) -> str:
 
 LONGEST_PART = 30
 """How many characters of the node's name the Job's name contains; a DNS label has at most 63
-characters.
-"""
+characters."""
 
 
 def job_name(run_name: str, node: str) -> str:

@@ -23,8 +23,7 @@ from gpusetup.system.processes import Output, no_answer_in, run
 
 START_SECONDS = 60.0
 """How many seconds an idle node may take to start a worker. If a node takes longer, its GPUs are in
-use.
-"""
+use."""
 BEHIND_SECONDS = 15.0
 """How many seconds after the work's own time limit its result may still arrive."""
 BUSY = "no worker started: its GPUs are in use, or the node is stuck"
@@ -45,8 +44,7 @@ SHORT_ID = 12
 
 def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
     """Maps names to the live nodes from `ray.nodes()`. A name is the node name or host name; Ray's
-    id replaces a name that is not unique or not safe.
-    """
+    id replaces a name that is not unique or not safe."""
     alive = [row for row in rows if row.get("Alive")]
     names = [_ray_name(row) for row in alive]
     name_counts = Counter(names)
@@ -78,8 +76,7 @@ class OnNode:
 
     def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
         """Run the node's work in this worker. Returns the fields of an `Output` as plain values, so
-        that the worker may have another version of gpusetup.
-        """
+        that the worker may have another version of gpusetup."""
         environment = dict(os.environ)
         for variable in ACTOR_VARIABLES:
             environment.pop(variable, None)
@@ -119,8 +116,7 @@ class Ray(Engine):
 
     def ask(self, node: str) -> Output:
         """Run the work in an actor on the node; any exception that Ray raises becomes the output's
-        problem.
-        """
+        problem."""
         began = time.monotonic()
         output = Output(argv=("ray", node), exit=None)
         try:
@@ -194,8 +190,7 @@ LONGEST_REASON = 300
 
 def _last_line(problem: BaseException) -> str:
     """The last line of an exception's message, without the tracebacks of other processes; the class
-    name if there is no message.
-    """
+    name if there is no message."""
     stripped_lines = [line.strip() for line in str(problem).splitlines()]
     lines = [line for line in stripped_lines if line]
     if not lines:

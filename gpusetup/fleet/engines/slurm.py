@@ -22,8 +22,7 @@ SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%c|%G|%E")
 SINFO_SECONDS = 30.0
 START_SECONDS = 60.0
 """How many seconds an idle node may take from its allocation to the first output (prolog, launch,
-mounts).
-"""
+mounts)."""
 BUSY = ("Immediate execution impossible", "Requested nodes are busy")
 """srun's messages if another job took the node after we had listed it."""
 NO_SUCH_RESOURCES = "Requested node configuration is not available"
@@ -40,8 +39,7 @@ class Slurm(Engine):
         self, request: FleetRequest, partition: str | None, srun_options: Sequence[str] = ()
     ) -> None:
         """`partition` limits the run to one partition (None means all); `srun_options` are added to
-        every srun command.
-        """
+        every srun command."""
         require_program("sinfo")
         self.srun_options = tuple(srun_options)
         output = run(SINFO, timeout=SINFO_SECONDS)
@@ -216,8 +214,7 @@ def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
 
 def outside_a_job(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without the variables of the current Slurm job, because they would make srun
-    start a step of that job.
-    """
+    start a step of that job."""
     if "SLURM_JOB_ID" not in environment:
         return dict(environment)
     return {

@@ -1,3 +1,2 @@
 """Finds slow, broken and unresponsive ranks, nodes and network paths by running collectives on
-pairs of ranks.
-"""
+pairs of ranks."""

@@ -73,8 +73,7 @@ class Level(Frozen):
     """In GB/s."""
     sees_below: float
     """A rank slower than this fraction of the median would have been reported; 0 if there are too
-    few ranks to compare.
-    """
+    few ranks to compare."""
 
 
 class SweepAnswer(Frozen):
@@ -96,8 +95,7 @@ def answer(
     sweep: Sweep, absent: Mapping[int, str], hosts: Mapping[int, str], seconds: float
 ) -> SweepAnswer:
     """Judge a sweep. `absent` maps each rank that did not start to the reason; `hosts` maps each
-    rank to its host.
-    """
+    rank to its host."""
     absent_faults = [NamedFault(fault="absent", ranks=(rank,)) for rank in sorted(absent)]
     faults = (*absent_faults, *sweep.faults())
     backend_problems = [result.problem for result in sweep.results if result.problem]
@@ -129,8 +127,7 @@ def _groups_of_host(
     faults: Sequence[NamedFault], hosts: Mapping[int, str]
 ) -> Iterable[list[NamedFault]]:
     """The faults in groups: equal faults of several ranks on one host form a group; any other fault
-    is a group by itself.
-    """
+    is a group by itself."""
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
         # A fault between two ranks does not belong to one host, so its number gives it a separate

@@ -27,8 +27,7 @@ LIBRARY_NOISE = re.compile(
     r"\s|$|(?:\[rank\d+\]: ?)?(?:\[[WI]\d*[] ]|[WI]\d{4} )|(?:.*\W)?(?i:\w*warn(?:ing)?)\b"
 )
 """Matches a library's warning or a line of its source code, which does not explain why a worker
-died.
-"""
+died."""
 Message = dict[str, Any]
 
 
@@ -93,8 +92,7 @@ def message_in(line: str) -> Message:
 
 def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
     """Carry out the leader's requests until it ends the sweep. Returns the leader's last message,
-    which is empty if the connection was lost.
-    """
+    which is empty if the connection was lost."""
     follower = Follower(worker, lambda message: spoke.say({"told": message}))
     try:
         while (message := spoke.hear()) and "exit" not in message:

@@ -56,8 +56,7 @@ class Leader:
 
     def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
         """`worker` is the command of this rank's worker; `store` is the command that starts the
-        store through which pairs connect.
-        """
+        store through which pairs connect."""
         self.rank = rank
         self.store = StreamingChild(store)
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
@@ -78,8 +77,7 @@ class Leader:
 
     def meet(self) -> None:
         """Wait until every rank is ready or the time is over. Ranks that are not ready by then are
-        recorded as absent.
-        """
+        recorded as absent."""
         pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             self._welcome(number, message)
@@ -100,8 +98,7 @@ class Leader:
 
     def _welcome(self, number: int, message: Message) -> None:
         """Process a rank's message before the first round: the rank is ready, has connected to the
-        store, or has died.
-        """
+        store, or has died."""
         said = message["said"]
         if said == "ready":
             self._send(number, {"do": "join", **self.store_address})
@@ -113,8 +110,7 @@ class Leader:
 
     def _unit(self, number: int, message: Message) -> Unit:
         """The record of a rank that is ready. Texts from the rank are shortened, because it may
-        send anything.
-        """
+        send anything."""
         host = self.host(number)
         local = int(message.get("local", 0))
         device = str(message.get("device"))
@@ -151,8 +147,7 @@ class Leader:
 
     def sweep(self, limit: float) -> Sweep:
         """Run all rounds of a sweep and return their results. `limit` is the time limit for one
-        round in seconds.
-        """
+        round in seconds."""
         sweep = Sweep(self.units)
         for round in sweep.rounds():
             # The next round is planned from the results so far.

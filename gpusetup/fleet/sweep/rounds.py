@@ -34,8 +34,7 @@ SECOND_TURNS = 4
 
 class Plane(Frozen):
     """Groups of ranks that are connected in the same way: the ranks on each host, or one rank from
-    each host.
-    """
+    each host."""
 
     stage: Stage
     members: tuple[Ranks, ...]
@@ -43,8 +42,7 @@ class Plane(Frozen):
     @property
     def turn_count(self) -> int:
         """The number of rounds in which the ranks exchange data, each time with another partner if
-        possible.
-        """
+        possible."""
         sizes = [len(group) for group in self.members]
         # All groups measure at the same time.
         turns_of_largest = turn_count(max(sizes))
@@ -146,8 +144,7 @@ class Sweep:
 
     def rounds(self) -> Iterator[Round]:
         """Yields the rounds in order. The caller must append each result to `results` before it
-        requests the next round.
-        """
+        requests the next round."""
         for plane in self.planes:
             for turn in range(plane.turn_count):
                 # A dead link would use up the whole time limit of each round.
@@ -210,8 +207,7 @@ class Sweep:
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
         """The pairs for a repeated round: suspects with healthy ranks, and all others among
-        themselves. The first turn also repeats broken pairs and tries silent ranks again.
-        """
+        themselves. The first turn also repeats broken pairs and tries silent ranks again."""
         silent = self.silent
         is_first_turn = turn == 0
         # The first turn tries the silent ranks once more.

@@ -20,8 +20,7 @@ LOSS = 0.2
 """The least relative loss of speed that is reported."""
 LOSS_AMONG_FEW = 1 / 3
 """The least relative loss that is reported if fewer than eight ranks are compared, because so few
-do not show how much healthy ranks vary.
-"""
+do not show how much healthy ranks vary."""
 LEAST_COMPARED, FEW = 3, 8
 
 Ranks = tuple[int, ...]
@@ -103,8 +102,7 @@ class Scores(Frozen):
     @property
     def dead(self) -> Ranks:
         """The slow ranks that could not exchange data with any of several partners; measuring them
-        again would take the whole time limit.
-        """
+        again would take the whole time limit."""
         dead = []
         for rank in self.slow:
             has_failed = self.by_rank[rank] == 0
@@ -117,8 +115,7 @@ class Scores(Frozen):
     @property
     def second_limit(self) -> float:
         """The limit for the second series of rounds, lowered if the healthy ranks were slower
-        there; 0 if nothing can be compared.
-        """
+        there; 0 if nothing can be compared."""
         suspects = set(self.slow)
         for pair in self.broken:
             suspects.update(pair)
@@ -146,8 +143,7 @@ class RateTable:
 
     def add(self, pair: Pair, rate: float, *, again: bool) -> None:
         """Record a pair's rate in bytes per second; `again` means that it belongs to the second
-        series.
-        """
+        series."""
         earlier_best = self.best_rates.get(pair, 0.0)
         self.best_rates[pair] = max(rate, earlier_best)
         series = self.again if again else self.first
@@ -211,8 +207,7 @@ def _limit(scores: Sequence[float]) -> float:
 
 class NamedFault(Frozen):
     """A fault with the ranks that it affects: one rank, the two ends of a path, or all ranks of a
-    stage.
-    """
+    stage."""
 
     fault: Fault
     ranks: Ranks
@@ -224,8 +219,7 @@ class NamedFault(Frozen):
 
 def faults_in(scores: Scores) -> Iterator[NamedFault]:
     """The confirmed faults of one stage. If a slow rank had only one partner, the pair is reported,
-    because either of the two may be at fault.
-    """
+    because either of the two may be at fault."""
     stage = scores.stage
     middle = scores.middle
     if scores.by_rank and not middle:
@@ -251,8 +245,7 @@ def faults_in(scores: Scores) -> Iterator[NamedFault]:
 
 def _fault_of(ranks: Ranks, rate: float) -> Fault:
     """The name of the fault for a slow rank or pair; a rate of 0 means that the link or path is
-    broken.
-    """
+    broken."""
     is_one_rank = len(ranks) == 1
     # A rate of 0 means that no exchange succeeded.
     if not rate:

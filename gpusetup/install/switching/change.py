@@ -59,8 +59,7 @@ VENV_ENTRIES = (
     *("pyvenv.cfg", ".lock", ".gitignore", "CACHEDIR.TAG"),
 )
 """The entries that uv, venv and virtualenv create in an environment's folder. If a new environment
-is taken back, only these are deleted.
-"""
+is taken back, only these are deleted."""
 
 
 def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> InstallOutcome:
@@ -108,8 +107,7 @@ def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
     """Raise Blocked if another program has changed the environment, or begun to change it, since
-    the plan was made.
-    """
+    the plan was made."""
     if target.venv is None:
         is_same = target.installed.items() >= plan.before.items()
     else:
@@ -358,8 +356,7 @@ def _is_folder(path: str) -> bool:
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
     """The existing bytecode files for these source files, such as `__pycache__/x.cpython-311.pyc`
-    for `x.py`.
-    """
+    for `x.py`."""
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
@@ -398,8 +395,7 @@ def keeps_torch(store: Path) -> bool:
 
 def files_in(former: Path) -> dict[str, tuple[int, int]]:
     """Maps the name of each kept file or link to its size in bytes and its modification time in
-    whole seconds.
-    """
+    whole seconds."""
     files: dict[str, tuple[int, int]] = {}
     with os.scandir(former) as entries:
         for entry in entries:
@@ -410,8 +406,7 @@ def files_in(former: Path) -> dict[str, tuple[int, int]]:
 
 def drop_leftovers(store: Path) -> None:
     """Delete everything from the store that is in no journal. If the store is then empty, delete it
-    too.
-    """
+    too."""
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
         is_kept = undo is not None and folder.name == undo.former

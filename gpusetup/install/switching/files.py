@@ -14,8 +14,7 @@ from pathlib import Path
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
 """How often, and with how many seconds in between, gpusetup tries to remove a folder into which
-another process still writes.
-"""
+another process still writes."""
 
 
 def write_safely(path: Path, text: str) -> None:

@@ -42,8 +42,7 @@ JOURNAL_BYTES = 32 << 20
 """The maximum size of a journal that is written; one with thirty thousand paths has 4 MB."""
 STATE_BYTES = 3 * JOURNAL_BYTES
 """The maximum size of a file that is read. An undo also lists the size and time of each kept file,
-which takes at most twice as much space as its path.
-"""
+which takes at most twice as much space as its path."""
 YOURS = "nothing was changed; see what it is, and delete it yourself if it is not needed"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 PYTHONS_OWN = re.compile(
@@ -54,15 +53,13 @@ PYTHONS_OWN = re.compile(
     r"|Lib/(?!site-packages/).*|DLLs/.*|python\w*\.(exe|dll)"
 )
 """Files that belong to the environment itself, as paths below its prefix. No wheel may contain or
-replace them.
-"""
+replace them."""
 Phase = Literal["making", "staging", "moving", "installing", "verifying", "keeping"]
 
 
 class Journal(Frozen):
     """All changes to an environment that are in progress or done, so that they can be completed or
-    rolled back. The paths are relative to the environment, because it may be moved.
-    """
+    rolled back. The paths are relative to the environment, because it may be moved."""
 
     schema: Literal["gpusetup.journal/2"] = "gpusetup.journal/2"
     gpusetup: str = __version__
@@ -78,8 +75,7 @@ class Journal(Frozen):
     after: Mapping[str, str] = {}
     venv: bool = False
     """Whether this change creates the whole environment, so that reverting it removes the
-    environment.
-    """
+    environment."""
     keep: bool = True
     """Whether the old files are kept for `--undo`."""
     undoes: bool = False
@@ -154,8 +150,7 @@ def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
 
 def require_followable(store: Path, journal: Journal) -> None:
     """Raise `Blocked` for a journal that `read_journal` would refuse, because the change could then
-    be neither completed nor reverted.
-    """
+    be neither completed nor reverted."""
     objection = _objection_to(journal, store)
     if objection:
         raise _unusable(store / JOURNAL, objection)
@@ -229,8 +224,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 def _objection_to_folders(journal: Journal, store: Path) -> str | None:
     """The reason why an unfinished change must not be followed. A change only creates files, so a
-    folder with the same path is not gpusetup's.
-    """
+    folder with the same path is not gpusetup's."""
     folder = first_folder(paths_in(store, journal.made))
     if folder is None:
         return None
@@ -264,8 +258,7 @@ def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
 
 def _making_note(journal: Journal) -> Path:
     """The path of gpusetup's note that it is creating an environment. The path is unique, because
-    the journal's `former` is random.
-    """
+    the journal's `former` is random."""
     return own_folder(MAKING) / journal.former
 
 
@@ -295,8 +288,7 @@ def forget_making(journal: Journal) -> None:
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
     """The first path that is unsafe to touch, because it is outside the environment
-    (`store.parent`), behind a symbolic link, or in the store itself. None if all paths are safe.
-    """
+    (`store.parent`), behind a symbolic link, or in the store itself. None if all paths are safe."""
     prefix = str(store.parent)
     is_safe = {prefix: True, str(store): False}
     for path in paths:
@@ -370,8 +362,7 @@ def checked_status(path: Path) -> os.stat_result | None:
 
 def read_state(path: Path) -> bytes | None:
     """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is too
-    large, not a regular file, or not ours.
-    """
+    large, not a regular file, or not ours."""
     # None means that the store or the file does not exist; a file with another owner would have
     # raised an error.
     store_status = checked_status(path.parent)
@@ -392,8 +383,7 @@ def read_state(path: Path) -> bytes | None:
 
 def require_lock(path: Path) -> None:
     """Raise Blocked if a lock file exists but is not an empty file of a trusted owner, because
-    opening it could change another file.
-    """
+    opening it could change another file."""
     status = checked_status(path)
     if status is None:
         return

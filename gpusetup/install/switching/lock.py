@@ -1,6 +1,5 @@
 """The two locks of an environment: gpusetup holds one, and the installer holds the other while it
-writes.
-"""
+writes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The receipt of an installation, kept in the environment: the packages before and after, and their
-sources.
-"""
+sources."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _package_folder(source: str) -> str | None:
     """The package folder directly below the library folder that contains a file; None if the file
-    is not in such a folder.
-    """
+    is not in such a folder."""
     for library in LIBRARIES:
         start = source.find(f"{os.sep}{library}{os.sep}")
         if start >= 0:

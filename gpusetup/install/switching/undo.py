@@ -162,8 +162,7 @@ def _beside_what_came_since(
 
 def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[str]:
     """The companions that were installed after the torch that the undo removes, and that are
-    removed together with it.
-    """
+    removed together with it."""
     # An older journal does not list the companions. An undo without torch removes no other package.
     if undo.beside is None or "torch" not in undo.after:
         return set()
@@ -193,8 +192,7 @@ def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
 
 def _previous_files(store: Path, undo: Journal, updated: set[str]) -> set[str]:
     """The kept files of packages that were updated since then. Restoring these would mix parts of
-    two releases.
-    """
+    two releases."""
     files: set[str] = set()
     for path, kept in Change(store, undo).aside.items():
         info, name = os.path.split(path)

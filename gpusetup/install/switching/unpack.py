@@ -77,8 +77,7 @@ def stage_of(prefix: str) -> str:
 
 def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     """Maps each unpacked file to its place in the environment, after checking every file. If a
-    check fails, the cache is cleared and the download is repeated once.
-    """
+    check fails, the cache is cleared and the download is repeated once."""
     try:
         return _unpack(job, plan, layout)
     except Differs:
@@ -90,8 +89,7 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 
 def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     """Run uv in the staging folder, check the unpacked files, and return each with its place in the
-    environment.
-    """
+    environment."""
     folder = Path(layout.prefix, STORE, STAGING)
     remove(folder)
     (folder / "tmp").mkdir(parents=True)
@@ -128,8 +126,7 @@ def differs(message: str) -> Differs:
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
     """Maps each unpacked file to its place in the environment. Raises Differs if a file is not as
-    its wheel's list states.
-    """
+    its wheel's list states."""
     names = {wheel.name for wheel in wheels}
     unpacked_files = frozenset(files_below(str(root)))
     for path in unpacked_files:
@@ -159,8 +156,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
 
 def _promises_of(records: Iterable[str]) -> dict[str, list[Promise]]:
     """Maps each unpacked file to the digests that the lists state for it, each with the path of
-    that list.
-    """
+    that list."""
     promises: dict[str, list[Promise]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
@@ -210,8 +206,7 @@ def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
 
 def _digest(path: str) -> str:
     """The digest of a file in the form that a RECORD uses
-    (https://packaging.python.org/specifications/recording-installed-packages/).
-    """
+    (https://packaging.python.org/specifications/recording-installed-packages/)."""
     digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path)))
     return f"sha256={digest.decode().rstrip('=')}"
 
@@ -224,8 +219,7 @@ def _project_of(record: str) -> str:
 
 def _is_record(path: str) -> bool:
     """Whether a path is the RECORD of an unpacked wheel, and not that of a package inside another
-    package.
-    """
+    package."""
     if not path.endswith(f".dist-info{os.sep}RECORD"):
         return False
     library = os.path.dirname(os.path.dirname(path))
@@ -266,8 +260,7 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
 
 def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
     """Raise `Blocked` if a wheel contains a file of the environment's own Python, even one that
-    does not exist yet: the journal of such a change would be rejected.
-    """
+    does not exist yet: the journal of such a change would be rejected."""
     for path, place in coming.items():
         pythons_own = first_of_python(layout.prefix, [place])
         if pythons_own is not None:
@@ -307,8 +300,7 @@ def _taken_places(
     coming: Mapping[str, str], names: set[str], layout: Layout
 ) -> Iterator[tuple[str, str]]:
     """Yields each unpacked file that would overwrite a different file of a package that stays, with
-    that package's name.
-    """
+    that package's name."""
     leaving = files_of_all(names, layout)[1]
     owners: dict[str, str] = {}
     for package in distributions(layout):

@@ -26,8 +26,7 @@ class Target(Frozen):
 
     layout: Layout
     """The folders of the target. If the environment does not exist yet, these are the base
-    interpreter's.
-    """
+    interpreter's."""
     venv: str | None = None
 
     @property
@@ -64,8 +63,7 @@ POSSIBLE = "nothing was changed; name another folder: `--venv DIR`"
 
 def must_create_venv(folder: str) -> bool:
     """Whether the environment of `--venv DIR` must be created. Raises UsageError if DIR exists but
-    is not an environment.
-    """
+    is not an environment."""
     path = Path(folder)
     if (path / "pyvenv.cfg").is_file():
         return False
@@ -83,8 +81,7 @@ def must_create_venv(folder: str) -> bool:
 
 def layout_of(python: str) -> Layout:
     """The folders into which a Python interpreter installs. The interpreter is run to find them.
-    Raises Blocked if it does not run.
-    """
+    Raises Blocked if it does not run."""
     answer = ask_python(System(), python, timeout=30)
     if "problem" in answer:
         raise Blocked(
@@ -106,8 +103,7 @@ def layout_of(python: str) -> Layout:
 
 def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
     """Raise Blocked if an environment must not be changed or cannot be written. The hint names
-    `command`, which creates another one.
-    """
+    `command`, which creates another one."""
     hint = f"use your own environment: `{command}`"
     if layout.externally_managed:
         raise Blocked(
@@ -139,8 +135,7 @@ def require_utf_8(folder: str) -> None:
 
 def read_target(python: str | None, venv: str | None) -> Target:
     """The environment of an interpreter, or the one that will be created from this interpreter in
-    the folder `venv`.
-    """
+    the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     require_utf_8(venv or python)
@@ -156,8 +151,7 @@ def read_target(python: str | None, venv: str | None) -> Target:
 
 def check_importable(layout: Layout, family: Iterable[str]) -> None:
     """Raise Blocked if Python would never import newly installed packages, because a folder earlier
-    in the import path contains them too.
-    """
+    in the import path contains them too."""
     for folder in layout.ahead:
         hiding = [name for name in family if Path(folder, name, "__init__.py").is_file()]
         if hiding:

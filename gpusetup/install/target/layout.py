@@ -23,8 +23,7 @@ LIBRARIES = ("site-packages", "dist-packages")
 
 def real_below(prefix: str, folder: str) -> str:
     """The real path of a folder if it is inside the prefix, such as `lib` for Fedora's link
-    `lib64`. Otherwise the folder is returned unchanged.
-    """
+    `lib64`. Otherwise the folder is returned unchanged."""
     real_folder = os.path.realpath(folder)
     real_prefix = os.path.realpath(prefix)
     if not real_folder.startswith(f"{real_prefix}{os.sep}"):
@@ -48,18 +47,15 @@ class Layout(Frozen):
     free_threaded: bool = False
     externally_managed: str | None = None
     """The marker file which says that the operating system manages this Python; None in an
-    environment.
-    """
+    environment."""
     ahead: tuple[str, ...] = ()
     """The folders that Python searches before the libraries, such as PYTHONPATH's and the user's
-    site-packages.
-    """
+    site-packages."""
 
     @property
     def libraries(self) -> tuple[str, ...]:
         """The folders from which packages are imported: one, or two if compiled packages have a
-        separate folder.
-        """
+        separate folder."""
         if self.purelib == self.platlib:
             return (self.purelib,)
         return (self.purelib, self.platlib)
@@ -88,8 +84,7 @@ def distributions(layout: Layout) -> tuple[Distribution, ...]:
 
 def distributions_in(library: str) -> Iterator[Distribution]:
     """Yields the distributions in one library folder, according to the names of their metadata
-    folders.
-    """
+    folders."""
     try:
         entries = sorted(os.listdir(library))
     except OSError:

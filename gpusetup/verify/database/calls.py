@@ -32,8 +32,7 @@ class Answer(NamedTuple):
     """The tensors among the arguments, as they are after the call, which may write to them."""
     gradients: List[Any]
     """One gradient for each argument that requires one; None if the outputs do not depend on that
-    argument.
-    """
+    argument."""
 
 
 def tensors_of(torch: Any, arguments: Any) -> List[Any]:
@@ -73,8 +72,7 @@ def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
 
 def in_exact_formats(torch: Any, call: Call, dtype: str) -> Call:
     """Returns the call with its arguments in float64, complex128 or int64, depending on the kind of
-    `dtype`.
-    """
+    `dtype`."""
     wide_formats = {}
     # Complex numbers get two float64 parts (complex128).
     for narrow_name, wide_name in WIDE.items():
@@ -104,8 +102,7 @@ def in_exact_formats(torch: Any, call: Call, dtype: str) -> Call:
 
 def copied(x: Any, learns: bool) -> Any:
     """Returns a tensor with the same numbers and strides. It requires a gradient if `learns` is
-    True. Memory is copied only if the tensor is contiguous.
-    """
+    True. Memory is copied only if the tensor is contiguous."""
     is_strided = repr(x.layout) == "torch.strided"
     y = x.detach()
     # Clone only contiguous tensors, because a clone would remove the gaps in a sample's memory.
@@ -139,8 +136,7 @@ def placed(torch: Any, x: Any, device: str) -> Any:
 
 def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call:
     """Returns the call with copies of all tensors, so that it cannot change the arguments of other
-    calls. `layout` changes the strides of the copies.
-    """
+    calls. `layout` changes the strides of the copies."""
 
     def copy(x: Any) -> Any:
         y = placed(torch, x.detach(), device)
@@ -170,8 +166,7 @@ def detached(torch: Any, call: Call) -> Call:
 ALIGNED_BYTES = 16
 """Torch's allocator aligns every tensor to a multiple of this, and its fused kernels load this many
 bytes at once. On an H100, attention over tensors that began 4 bytes later ended the process with
-"misaligned address". Real programs do not have such tensors.
-"""
+"misaligned address". Real programs do not have such tensors."""
 ODD_GAP = 3
 """The number of elements between two rows. It is odd, so that no vector width divides it."""
 
@@ -189,8 +184,7 @@ def gap_elements(x: Any, fewest: int) -> int:
 
 def laid_out(torch: Any, x: Any, layout: str) -> Any:
     """Returns a copy of the tensor in this memory layout, or a contiguous tensor if it cannot have
-    that layout.
-    """
+    that layout."""
     axis_count = x.dim()
     if layout in ("transposed", "front") and axis_count >= 2:
         # In memory, swap the last axis with its neighbour or with the first axis.
@@ -303,8 +297,7 @@ def dense(torch: Any, x: Any) -> Any:
 
 def plain(torch: Any, returned: Any) -> List[Any]:
     """Returns all tensors in a returned value. Sparse tensors are made dense, and Python numbers
-    become tensors.
-    """
+    become tensors."""
     if isinstance(returned, torch.Tensor):
         return [dense(torch, returned)]
     if isinstance(returned, (bool, int)):
@@ -333,8 +326,7 @@ def in_float64(torch: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def exact_products(torch: Any) -> Iterator[None]:
     """Inside the `with` block, torch does not use TF32 for float32 products, and does not keep sums
-    of 16-bit numbers in 16 bits.
-    """
+    of 16-bit numbers in 16 bits."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     switches = [(cudnn, "allow_tf32"), (matmul, "allow_tf32")]
     reductions = (

@@ -48,8 +48,7 @@ NO_WAY = (
     "to be true, but got false",
 )
 """Parts of torch's error messages for an operator that cannot be called in this way, or not with
-such strides.
-"""
+such strides."""
 THREADED_ROOM = 4.0
 """The factor for the allowed error if each thread rounds its part of a sum."""
 
@@ -99,15 +98,13 @@ class Comparison:
             raise NotAsked(first_line(problem)) from problem
         self.least_size = 0.0
         """The rounding error allowed in a result is computed as if the result were at least this
-        large.
-        """
+        large."""
         if matches(entry.name, SCALE_OF_ARGUMENTS):
             self.least_size = 20 * max(map(greatest, arguments + self.upstream), default=1.0)
         fractions = [x for x in self.exact.outputs if kind_of(x) != "whole"]
         self.output_size = max(map(greatest, fractions), default=0.0)
         """The largest absolute value in the outputs. Some gradients are computed from its cube,
-        which may overflow float16.
-        """
+        which may overflow float16."""
 
     def _set_roundings(self, entry: Any, arguments: List[Any]) -> None:
         """Set the factors that depend on how often, and in which format, the operator may round."""
@@ -124,13 +121,11 @@ class Comparison:
         count = self._most_summed(entry, arguments)
         self.roundings_of_sums = 2.0 * (1 + sqrt(count) / 8) if count else 1.0
         """The factor for the error allowed because numbers are summed. The error of a sum of n
-        numbers grows with the square root of n.
-        """
+        numbers grows with the square root of n."""
 
     def _most_summed(self, entry: Any, arguments: List[Any]) -> int:
         """The largest number of terms in a sum that is rounded after each addition; 0 if there is
-        no such sum.
-        """
+        no such sum."""
         # An entry with `sums=False` computes each element separately.
         if not getattr(entry, "sums", True):
             return 1
@@ -173,8 +168,7 @@ class Comparison:
 
     def _widened(self, answer: Answer) -> Answer:
         """Returns the exact result. It takes whole numbers from a float64 call if int64 would round
-        intermediate results.
-        """
+        intermediate results."""
         if not self.float64_decides:
             return answer
         fractional_outputs = self._outputs_of_fractions()
@@ -188,8 +182,7 @@ class Comparison:
 
     def _outputs_of_fractions(self) -> List[Any]:
         """The outputs if whole numbers are passed as float64; empty if the operator does not accept
-        float64.
-        """
+        float64."""
         torch = self.torch
 
         def as_fraction(x: Any) -> Any:
@@ -203,8 +196,7 @@ class Comparison:
 
     def _more_exact(self, whole: Any, fractional: Any) -> Any:
         """The float64 output where it is a whole number that the format can hold, otherwise the
-        int64 output.
-        """
+        int64 output."""
         torch = self.torch
         format = torch.iinfo(getattr(torch, self.dtype))
         # Flags are results of comparisons, which are exact in float64.
@@ -288,8 +280,7 @@ class Comparison:
 
     def _all_moved(self) -> List[Answer]:
         """Compute up to three exact results for moved arguments. Returns an empty list if the
-        result is whole numbers that do not change with the rounding of arguments.
-        """
+        result is whole numbers that do not change with the rounding of arguments."""
         all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
         # Whole results of whole arguments do not depend on rounding.
         if self.dtype in WHOLE and all_whole:
@@ -478,8 +469,7 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
 
 def ends_question(problem: Exception) -> bool:
     """Whether the error affects every way to make the call, because the device is lost or torch
-    does not have the operator.
-    """
+    does not have the operator."""
     lacks_operator = isinstance(problem, (AttributeError, NotImplementedError))
     return lacks_operator or sticky(problem)
 

@@ -1,7 +1,6 @@
 """How a question gets its call. A question is one call of an operator, and `turn` is its running
 number. The turn determines the call's form: its lengths, the kind of its numbers, their memory
-layout, and the way to make the call.
-"""
+layout, and the way to make the call."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ TURNS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place
 
 class CallForm(NamedTuple):
     """The form of a call: which lengths and numbers it has, in which memory layout, and in which
-    way it is made. The form depends only on the turn.
-    """
+    way it is made. The form depends only on the turn."""
 
     lengths: Tuple[int, ...]
     numbers: str
@@ -92,8 +90,7 @@ MOST = 2**17
 """The largest number of elements in a tensor."""
 ODD_SIZES = (64, 65, 130)
 """Additional lengths for further axes: the width of a kernel's tile (64), one more, and two more
-than two tiles.
-"""
+than two tiles."""
 
 
 def up_to(most: int, lengths: Tuple[int, ...]) -> List[int]:
@@ -129,8 +126,7 @@ class Draw:
 
     def length(self, most: int = MOST) -> int:
         """Returns a random length from the question's lengths, or from the default lengths if none
-        is at most `most`.
-        """
+        is at most `most`."""
         lengths = up_to(most, self.lengths)
         if not lengths:
             lengths = up_to(most, LENGTHS[1] + SMALL)
@@ -138,8 +134,7 @@ class Draw:
 
     def shape(self, count: int, most: int = MOST) -> List[int]:
         """Returns a shape with `count` axes in random order. One has a length of the question, and
-        the others are short.
-        """
+        the others are short."""
         lengths = [self.length(most)]
         while len(lengths) < count:
             # Keep the number of elements below the limit.
@@ -179,8 +174,7 @@ class Own(NamedTuple):
     @property
     def often(self) -> int:
         """A factor for the number of questions that the entry gets. It is 6, because programs use
-        these operations most.
-        """
+        these operations most."""
         return 6
 
     @property
@@ -223,8 +217,7 @@ class Own(NamedTuple):
 
     def kind_of_numbers(self, draw: Draw, device: str, dtype: str) -> str:
         """Returns the kind of numbers in the question's form, or an empty string (normal random
-        numbers) if this entry cannot be judged with that kind.
-        """
+        numbers) if this entry cannot be judged with that kind."""
         kind = draw.form.numbers
         # float16 would overflow, and layers may return anything for NaN and infinity.
         if dtype == "float16" or kind == "special":
@@ -325,8 +318,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
 
 def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
     """Returns random whole numbers of all sizes that the format holds. In int64 they stay below
-    2**51, so that float64 holds them.
-    """
+    2**51, so that float64 holds them."""
     format = draw.torch.iinfo(x.dtype)
     # float64 holds every whole number up to 2**53.
     bits = min(format.bits, 52)
@@ -341,8 +333,7 @@ def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
 
 def smaller_numbers(draw: Draw, x: Any) -> Any:
     """Returns `x` with each number reduced by a random part of up to a third, so that equal numbers
-    become different.
-    """
+    become different."""
     torch = draw.torch
     # torch's database replaces zeros in divisors with the smallest number. Quotients by that number
     # are too large to compare, so replace it with 1.

@@ -19,8 +19,7 @@ MOST = 2**14
 """The largest number of elements in a tensor."""
 LONGEST, SHORTEST = 2**20, 2**8
 """The largest number of elements for a reduction, which gets longer rows, and for a reduction in 16
-bits, where some add the numbers one after the other.
-"""
+bits, where some add the numbers one after the other."""
 TURNS = (
     *("float32", "bfloat16", "complex64", "float32", "float16", "int64", "float32", "int32"),
     *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
@@ -28,8 +27,7 @@ TURNS = (
 """The order in which the formats are used. Formats that programs use more occur more often."""
 COMPARED_WITH_CPU = "test_compare_cpu"
 """The name of torch's own test that compares an operator's results on a device with those on the
-CPU.
-"""
+CPU."""
 SELDOM = ("linalg", "fft", "masked", "sparse", "jiterator")
 """First words of operator names that training seldom uses."""
 RARE = ("special", "signal")
@@ -38,8 +36,7 @@ OFTEN, USUAL, LATE, LAST = 1, 2, 3, 4
 """The values of `rarity`, from operators that programs use often to those they hardly use."""
 CACHED_SAMPLES = 16
 """The number of sample lists that are cached. A few are enough, because the turns of an entry
-follow each other.
-"""
+follow each other."""
 
 
 class SampleKey(NamedTuple):
@@ -68,16 +65,14 @@ class Entry(NamedTuple):
     """The names of torch's own tests that skip this operator."""
     unique: bool = True
     """Whether all outputs are unique. If not (for example the signs of eigenvectors), only the part
-    that torch's own gradient tests use is compared.
-    """
+    that torch's own gradient tests use is compared."""
     listed: bool = False
     """Whether the operator takes lists of tensors."""
 
     @property
     def varies(self) -> bool:
         """Whether the operator is elementwise or a reduction, so that any lengths and numbers are
-        possible.
-        """
+        possible."""
         is_reduction = self.kind_of_info == "ReductionOpInfo"
         return self.of_single_numbers or is_reduction
 
@@ -108,8 +103,7 @@ class Entry(NamedTuple):
     def must_avoid_large_wholes(self, torch: Any, call: Call) -> bool:
         """Whether the operator must not get large whole numbers, because a number may be a count of
         steps, or because it returns floating-point numbers, which do not hold large numbers
-        exactly.
-        """
+        exactly."""
         if not self.of_single_numbers:
             return True
         # If the call fails, we do not know what the operator returns, so avoid large numbers.
@@ -123,8 +117,7 @@ class Entry(NamedTuple):
         """Whether an intermediate result may leave the range of the format, so that the result
         depends on the order of the steps. To find out, the operator is called with the absolute
         values of its numbers, once with all numbers below 1 raised to 1, and once with all above 1
-        lowered to 1.
-        """
+        lowered to 1."""
         if self.of_single_numbers or not dtype.endswith(("float16", "float32")):
             return False
 
@@ -164,8 +157,7 @@ class Entry(NamedTuple):
 
     def within(self, torch: Any, call: Call) -> Call:
         """Returns the call with its numbers limited to the operator's domain, if torch's database
-        gives one.
-        """
+        gives one."""
         low, high = getattr(self.info, "domain", (None, None))
         if low is None and high is None:
             return call
@@ -180,8 +172,7 @@ class Entry(NamedTuple):
     @property
     def over_itself(self) -> Any:
         """The in-place form of the operator, which overwrites its first argument; None if there is
-        none.
-        """
+        none."""
         if self.info.inplace_variant:
             return self.info.inplace_variant
         code = getattr(self.run, "__code__", None)
@@ -191,8 +182,7 @@ class Entry(NamedTuple):
     @property
     def often(self) -> int:
         """A factor for the number of questions: 3 if the operator takes any lengths and numbers,
-        otherwise 1.
-        """
+        otherwise 1."""
         return 3 if self.varies else 1
 
     @property
@@ -217,8 +207,7 @@ class Entry(NamedTuple):
     @property
     def is_core(self) -> bool:
         """Whether this is one of the core operators, into which torch's compiler decomposes all
-        others.
-        """
+        others."""
         import torch
 
         # Older torch releases do not have this tag.
@@ -271,8 +260,7 @@ class Entry(NamedTuple):
 
     def on(self, device: str) -> Entry:
         """Returns the entry for this device. For an internal step on a GPU, only the first result
-        is compared.
-        """
+        is compared."""
         if device == "cpu" or not self.is_internal:
             return self
         return self._replace(run=functools.partial(answer_of, self.run))
@@ -303,8 +291,7 @@ class Entry(NamedTuple):
 
     def calls(self, torch: Any, learns: bool, dtype: str, seed: int) -> Iterator[Call]:
         """Yields torch's samples for this operator, made on the CPU. The same seed gives the same
-        samples.
-        """
+        samples."""
         with kept_chance(torch):
             seeded(torch, seed)
             # Do not use `sample_inputs`, because it sets the same seed before each sample.
@@ -350,8 +337,7 @@ class Entry(NamedTuple):
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
         """Returns the question of this turn; None if torch has no samples for it. Its call has the
-        form of the turn, as far as the operator supports that.
-        """
+        form of the turn, as far as the operator supports that."""
         formats = self.formats(torch, device)
         if not formats:
             return None
@@ -381,8 +367,7 @@ class Entry(NamedTuple):
 
     def varied(self, draw: Draw, call: Call, dtype: str) -> Call:
         """Returns the call with the lengths and numbers of its form, if its result stays within the
-        range of the format.
-        """
+        range of the format."""
         torch = draw.torch
         # A long sum in 16 bits loses digits.
         most = SHORTEST if dtype in HALVES else LONGEST
@@ -432,8 +417,7 @@ class Entry(NamedTuple):
 
 def bounded(torch: Any, call: Call, bound: Callable[[Any], Any]) -> Call:
     """Returns the call with the absolute values of its floating-point numbers, in float64, limited
-    by `bound`.
-    """
+    by `bound`."""
 
     def change(x: Any) -> Any:
         if not x.is_floating_point():
@@ -453,8 +437,7 @@ def answer_of(run: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse", "hermitian")
 """Options that must keep their value, because switching them leaves an order undefined, draws
-random numbers, writes to an argument, or makes a false promise about one.
-"""
+random numbers, writes to an argument, or makes a false promise about one."""
 
 
 def otherwise(draw: Draw, call: Call) -> Call:
@@ -492,8 +475,7 @@ def otherwise(draw: Draw, call: Call) -> Call:
 
 def with_repeated_lists(torch: Any, call: Call, times: int) -> Call:
     """Returns the call with its lists repeated `times` times, so that they can have more tensors
-    than one kernel processes.
-    """
+    than one kernel processes."""
     list_length = len(call.args[0])
 
     def repeat(argument: Any) -> Any:

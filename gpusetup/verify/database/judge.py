@@ -1,6 +1,5 @@
 """Compare each tensor in a result with the exact one: the error allowed in each element, and the
-elements that are not judged.
-"""
+elements that are not judged."""
 
 from __future__ import annotations
 
@@ -14,15 +13,13 @@ from .rules import SLOPE_WITHOUT_SPREAD
 
 STEPS = (1.0, 1.3, 0.7)
 """The distances, in roundoffs, by which arguments are moved to see how the exact result changes.
-Each element moves up or down at random.
-"""
+Each element moves up or down at random."""
 FURTHER_STEPS = (2.0, 1.0, 3.0)
 """More distances of the same kind, for a result that is still wrong after the first ones."""
 OPPOSITE_STEPS = (1.5, -1.5)
 """Distances by which all elements of one argument move up, and those of the next one down. If a
 result has many quotients, each may jump from one whole number to the next, and random moves miss
-some of these jumps.
-"""
+some of these jumps."""
 
 
 class ComparedTensor(NamedTuple):
@@ -42,8 +39,7 @@ class ComparedTensor(NamedTuple):
 
 def kind_of(x: Any) -> str:
     """Returns the kind of a tensor's numbers: `whole` (integers and booleans), `float` or
-    `complex`.
-    """
+    `complex`."""
     if x.is_complex():
         return "complex"
     return "float" if x.is_floating_point() else "whole"
@@ -51,8 +47,7 @@ def kind_of(x: Any) -> str:
 
 def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
     """Yields a ComparedTensor for each tensor in a result, and a (wrong) Part for tensors that
-    cannot be paired with exact ones.
-    """
+    cannot be paired with exact ones."""
     yield from paired(label, "outputs", answer, exact)
     if answer.gradients:
         yield from paired(f"{label} gradient".strip(), "gradients", answer, exact)
@@ -61,8 +56,7 @@ def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Itera
 
 def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[Any]:
     """Yields the tensors in one field of a result, each with its exact counterpart. Yields a wrong
-    Part if the numbers of tensors differ, or if only one tensor of a pair is missing.
-    """
+    Part if the numbers of tensors differ, or if only one tensor of a pair is missing."""
     computed_tensors, exact_tensors = getattr(answer, field), getattr(exact, field)
     count = len(exact_tensors)
     # If the counts differ, the tensors cannot be paired.
@@ -81,8 +75,7 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
 
 def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
     """Returns a function that picks the tensor at this place in a field of a result. It returns
-    None if the field does not have `count` tensors.
-    """
+    None if the field does not have `count` tensors."""
 
     def pick(answer: Answer) -> Any:
         tensors = getattr(answer, field)
@@ -95,8 +88,7 @@ def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
 
 def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
     """Yields each argument that the call writes to, with its exact counterpart. Yields a wrong Part
-    if an argument that the call should only read has changed.
-    """
+    if an argument that the call should only read has changed."""
     torch = comparison.torch
     arguments = tensors_of_call(torch, comparison.call)
     wide_arguments = tensors_of_call(torch, comparison.wide)
@@ -126,22 +118,18 @@ ROUNDOFFS_OF_ANSWER = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0, "comp
 """
 MOVE_FACTOR = 16.0
 """The error allowed in a result, as a multiple of its change if the arguments are moved by about a
-roundoff.
-"""
+roundoff."""
 MEAN_MOVE_SHARE = 0.05
 """The fraction of the elements' average change that is added to each element's own change."""
 UPSTREAM_SHARE = 0.25
 """A gradient is judged as if it were at least this fraction of the upstream gradient's size,
-because it is often computed from a rounded result.
-"""
+because it is often computed from a rounded result."""
 SMALLEST = {"float16": 2.0**-24}
 """Smaller numbers count as equal, because kernels may flush them to zero. For float16 this is its
-smallest subnormal number; for all other formats it is the smallest normal number.
-"""
+smallest subnormal number; for all other formats it is the smallest normal number."""
 FAULT_FACTOR = 8.0
 """The factor by which most limits are widened. Errors of a fault are larger than that, while
-smaller errors may come from another order of the same steps.
-"""
+smaller errors may come from another order of the same steps."""
 ROUNDED_ONCE = 2.0
 """The error allowed in a result that is rounded only once, in unit roundoffs."""
 
@@ -162,8 +150,7 @@ class Moves(NamedTuple):
     """The largest change of each element."""
     unsure: Any
     """Flags of the elements that change between finite and infinite or NaN, and so cannot be
-    judged.
-    """
+    judged."""
 
     @property
     def mean_change(self) -> float:
@@ -307,8 +294,7 @@ def judged(comparison: Any, target: ComparedTensor) -> Part:
 
 def add_further_moves(comparison: Any) -> None:
     """Add exact results for further moves of the arguments. This happens only once for all tensors
-    of a call.
-    """
+    of a call."""
     has_further_moves = len(comparison.answers_to_moves) > len(STEPS)
     if has_further_moves:
         return
@@ -368,8 +354,7 @@ def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
 
 def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
     """Whether the result consists of indices that differ from the exact ones but refer to equal
-    numbers, which is allowed on a GPU.
-    """
+    numbers, which is allowed on a GPU."""
     # On a CPU the indices must be the same, because the exact result is computed on the CPU too.
     if comparison.device == "cpu":
         return False
@@ -382,14 +367,12 @@ def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
 
 STEPS_OF_WHOLE = (1.3, -0.9)
 """The distances, in roundoffs, by which arguments are moved for a result of whole numbers. Equal
-numbers stay equal, because otherwise comparisons of them would change.
-"""
+numbers stay equal, because otherwise comparisons of them would change."""
 
 
 def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
     """Compare whole numbers or booleans, which must be equal. Numbers that rounding could change
-    are not judged.
-    """
+    are not judged."""
     torch = comparison.torch
     right_part = Part(target.label, 0.0, 0.0)
     computed, exact = target.computed.to(torch.int64), target.exact.to(torch.int64)
@@ -418,8 +401,7 @@ def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
 
 def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[Any]) -> Part:
     """Compare floating-point or complex numbers, within the error that the format and the moved
-    arguments allow.
-    """
+    arguments allow."""
     torch = comparison.torch
     exact = target.exact
     computed = target.computed.to(exact.dtype)
@@ -444,8 +426,7 @@ def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[An
 
 def part_of(target: ComparedTensor, is_wrong: Any, worst: float, allowed: float) -> Part:
     """Returns the comparison of a tensor. `worst` is its largest error divided by the limit, and
-    `allowed` the largest limit.
-    """
+    `allowed` the largest limit."""
     if bool(is_wrong.any()):
         tensors = Wrong(target.computed, target.exact, is_wrong)
         return wrong_part(target.label, worst, allowed, tensors)

@@ -17,8 +17,7 @@ Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
 
 def draw_attention(d: Draw, kind: str = "") -> Arguments:
     """Draw queries, keys and values, with or without a mask. `kind` is `decoding` for a single
-    query, or `packed` for queries, keys and values that are views of one tensor.
-    """
+    query, or `packed` for queries, keys and values that are views of one tensor."""
     heads = d.choice((1, 2, 3))
     groups = d.choice((1, 1, 2))
     width = d.choice((8, 16, 33, 64, 64, 128))
@@ -68,8 +67,7 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
 
 def draw_attention_mask(d: Draw, queries: int, keys: int) -> Any:
     """Draw a mask that allows each query about two of three keys, as flags (True: allowed) or as
-    numbers that are added to the scores.
-    """
+    numbers that are added to the scores."""
     t = d.torch
     shape = d.choice(((queries, keys), (1, 1, queries, keys), (1, keys)))
     is_seen = d.whole(0, 3, *shape) > 0
@@ -91,8 +89,7 @@ def attended(
     q: Any, k: Any, v: Any, mask: Any, causal: bool, grouped: bool, backend: Any, **scale: Any
 ) -> Any:
     """Compute attention with this backend or, if it does not support the call, with one that torch
-    chooses.
-    """
+    chooses."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -115,8 +112,7 @@ def attended(
 
 def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
     """Returns a function that draws the input, the initial state and the weights of a recurrent
-    network with this number of gates.
-    """
+    network with this number of gates."""
 
     def draw(d: Draw) -> Arguments:
         steps = d.choice((1, 3, 7))
@@ -150,8 +146,7 @@ def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
 
 def run_net(name: str) -> Callable[..., Any]:
     """Returns torch's recurrent network with this name (`lstm` or `gru`) as a function of its
-    weights.
-    """
+    weights."""
 
     def run(
         x: Any, start: List[Any], weights: List[Any], layers: int, both: bool, first: bool
@@ -205,8 +200,7 @@ def draw_transformer(d: Draw) -> Arguments:
 
 def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, gelu: bool) -> Any:
     """Compute the output of the encoder layer in `eval` mode, in which torch has a fast path if no
-    gradient is needed.
-    """
+    gradient is needed."""
     import torch
 
     # `weights[5]` is the bias of the first linear layer after the attention, so it has this width.
@@ -284,8 +278,7 @@ def draw_linear(d: Draw) -> Arguments:
 
 def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
     """Returns a function that draws the input, weight and options of a convolution over 1 to 3
-    axes.
-    """
+    axes."""
 
     def draw(d: Draw) -> Arguments:
         axes = d.choice((1, 2, 2, 2, 3))
@@ -326,8 +319,7 @@ def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
 
 def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
     """Compute a convolution over all axes except batch and channels. It is a transposed convolution
-    if `output_padding` is given.
-    """
+    if `output_padding` is given."""
     import torch
 
     is_transposed = "output_padding" in options
@@ -393,8 +385,7 @@ def draw_group_norm(d: Draw) -> Arguments:
 
 def draw_layer_norm(d: Draw) -> Arguments:
     """Draw rows with a mean of about 0 or 3 for a layer norm, with either weight and bias or
-    neither.
-    """
+    neither."""
     # With fewer than eight numbers, the variance may be almost 0, which magnifies errors.
     length = max(d.length(2**15), 8)
     rows = d.choice((2, 3, 5))

@@ -24,8 +24,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple
 HOME = "torch.testing._internal."
 STANDING_IN = ("expecttest", "yaml", "numpy", "numpy.typing")
 """Packages that the database imports and that a user's environment may lack. `expecttest` and
-`yaml` are only needed to develop torch; `numpy` provides references that are not used here.
-"""
+`yaml` are only needed to develop torch; `numpy` provides references that are not used here."""
 
 
 class NoDatabase(Exception):
@@ -88,8 +87,7 @@ class StandIn(types.ModuleType):
 @contextlib.contextmanager
 def standing_in() -> Iterator[List[str]]:
     """Inside the `with` block, provide stand-ins for missing packages. Yields the names of these
-    packages.
-    """
+    packages."""
     missing: List[str] = []
     for name in STANDING_IN:
         package = name.partition(".")[0]
@@ -113,8 +111,7 @@ def standing_in() -> Iterator[List[str]]:
 @contextlib.contextmanager
 def as_before(torch: Any) -> Iterator[None]:
     """After the `with` block, undo what importing torch's tests changes: program arguments,
-    environment variables, random states and frozen backend flags.
-    """
+    environment variables, random states and frozen backend flags."""
     arguments, variables = list(sys.argv), dict(os.environ)
     default_dtype = torch.get_default_dtype()
     # The import freezes the flags of torch's backends, and torch has no function to unfreeze them.
@@ -146,8 +143,7 @@ def restore(variables: Dict[str, str]) -> None:
 @contextlib.contextmanager
 def kept_chance(torch: Any) -> Iterator[None]:
     """Restore the states of all global random generators after the `with` block, including numpy's
-    if it is loaded.
-    """
+    if it is loaded."""
     state_of_python, state_of_torch = random.getstate(), torch.get_rng_state()
     numpy_random = loaded_numpy_random()
     state_of_numpy = numpy_random.get_state() if numpy_random else None
@@ -162,8 +158,7 @@ def kept_chance(torch: Any) -> Iterator[None]:
 
 def loaded_numpy_random() -> Any:
     """Returns the module `numpy.random` if the real numpy (not a stand-in) is loaded, otherwise
-    None.
-    """
+    None."""
     numpy = sys.modules.get("numpy")
     is_numpy = hasattr(numpy, "ndarray")
     return getattr(numpy, "random", None) if is_numpy else None
@@ -181,8 +176,7 @@ def seeded(torch: Any, seed: int) -> None:
 
 SIZES = {"XS": 7, "S": 17, "M": 18, "L": 65}
 """Lengths for larger samples, which replace the database's lengths 3, 5, 10 and 20. Most of them
-are not multiples of a kernel's vector.
-"""
+are not multiples of a kernel's vector."""
 
 
 @contextlib.contextmanager

@@ -24,16 +24,14 @@ MISSING = 3
 """The step (counted from 0) in which one parameter has no gradient."""
 SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 """Shapes of the parameters: lengths close to the widths of vectors, a long one, and a matrix, which
-is stored transposed.
-"""
+is stored transposed."""
 MANY = 75
 """A number of parameters that is larger than what one foreach kernel can process."""
 RIGHT_FUSED_SGD = (2, 15)
 """The first torch release whose fused SGD updates every 16-bit parameter on a CPU."""
 SIZE = 0.01
 """The standard deviation of the parameters. It is small, so that rounding them does not hide a
-step.
-"""
+step."""
 
 
 class OptimizerEntry(NamedTuple):
@@ -45,8 +43,7 @@ class OptimizerEntry(NamedTuple):
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
         """Returns the question of this turn: a combination of options, with a few parameters of
-        several shapes or many short ones.
-        """
+        several shapes or many short ones."""
         draw = Draw(torch, self.name, seed, turn)
         dtype = FORMATS[turn // 2 % len(FORMATS)]
         working_format = getattr(torch, dtype)
@@ -76,8 +73,7 @@ class OptimizerEntry(NamedTuple):
 
     def forms(self, torch: Any, kind: str, dtype: str) -> Tuple[str, ...]:
         """The implementations of this optimizer on this kind of device, besides the plain one:
-        `foreach`, `fused`, `capturable`.
-        """
+        `foreach`, `fused`, `capturable`."""
         supported = self.info.supported_impls
         has_fused = "fused" in supported and kind in self.info.supports_fused_on
         # Before RIGHT_FUSED_SGD, the fused SGD on a CPU skips whole vectors of 16-bit numbers: of
@@ -105,8 +101,7 @@ class OptimizerCase(NamedTuple):
     """The implementations of this optimizer on the device, such as `fused`."""
     sums: bool = False
     """Whether results are sums over many elements. They are not, because each number is trained
-    separately.
-    """
+    separately."""
 
     def run(self, *args: Any, **options: Any) -> List[Any]:
         """Train with the plain implementation, which updates one parameter after the other."""

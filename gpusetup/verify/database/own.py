@@ -64,8 +64,7 @@ def draw_ties(d: Draw) -> Any:
 
 def draw_distinct(d: Draw) -> Any:
     """Draw distinct numbers (in half of the calls with NaN and infinities), a count `k`, an axis,
-    and a direction.
-    """
+    and a direction."""
     axis_count = d.choice((1, 2, 2))
     shape = d.shape(axis_count, 2**16)
     count = math.prod(shape)
@@ -172,8 +171,7 @@ def draw_gather(d: Draw) -> Any:
 
 def draw_sparse(d: Draw) -> Any:
     """Draw the indices and values of a sparse matrix, and a factor. Like gradients, the matrix has
-    repeated entries.
-    """
+    repeated entries."""
     rows = d.length(300)
     columns = d.choice((1, 3, 17))
     count = d.length(2**10)
@@ -207,8 +205,7 @@ def draw_int8_product(d: Draw) -> Any:
 
 def int8_product(a: Any, b: Any) -> Any:
     """Returns the int8 product in int32. For the exact result, whose arguments are int64, it is
-    computed in float64, which holds every such sum exactly.
-    """
+    computed in float64, which holds every such sum exactly."""
     import torch
 
     if a.dtype == torch.int8:
@@ -249,8 +246,7 @@ def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
 
 def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
     """Returns the table after rows are added to it, once for each of the three functions that do
-    that.
-    """
+    that."""
     index_of_each_value = indices[:, None].expand_as(values)
     return (
         x.index_add(0, indices, values),
@@ -261,8 +257,7 @@ def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
 
 def gather_and_scatter(x: Any, axis: int, indices: Any, values: Any) -> Tuple[Any, Any]:
     """Returns the numbers at these indices along an axis, and the tensor after values are added
-    there.
-    """
+    there."""
     gathered = x.gather(axis, indices)
     scattered = x.scatter_add(axis, indices, values)
     return gathered, scattered

@@ -13,8 +13,7 @@ from typing import Any, Dict, NamedTuple, Tuple
 
 SINCE = (2, 5)
 """The first release whose database is used. In 1.13.1, a dozen of the samples have wrong results
-(distances and remainders of 16-bit numbers, `masked_select`'s gradient, norms of one number).
-"""
+(distances and remainders of 16-bit numbers, `masked_select`'s gradient, norms of one number)."""
 HALVES = ("bfloat16", "float16")
 WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 BYTES = ("int8", "uint8")
@@ -34,8 +33,7 @@ def release(torch: Any) -> Tuple[int, ...]:
 
 class Rule(NamedTuple):
     """Entries that are skipped, by name and format, with the reason. A `*` at the end of a name
-    matches anything.
-    """
+    matches anything."""
 
     reason: str
     names: Tuple[str, ...]
@@ -115,12 +113,10 @@ NO_GRADIENT: Tuple[Rule, ...] = (
     ),
 )
 """Entries whose gradients are not compared, because computing them loses more digits than a
-roundoff of the arguments explains.
-"""
+roundoff of the arguments explains."""
 BY_SIGN = ("symeig", "linalg.eigh", "linalg.svd", "svd", "linalg.qr", "qr")
 """Entries that return vectors whose sign is arbitrary. Only the part that is unique according to
-torch's database is compared.
-"""
+torch's database is compared."""
 SCALE_OF_ARGUMENTS = (
     *("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit"),
     *("_batch_norm_with_update", "special.ndtr", "nn.functional.batch_norm*"),
@@ -132,13 +128,11 @@ SCALE_OF_ARGUMENTS = (
 )
 """Entries whose allowed error depends on the size of their arguments, because their result is a
 small difference of large numbers: a number minus the mean of its row, 1 minus a probability, or a
-logit minus the logarithm of its sigmoid. For windows the size is 1.
-"""
+logit minus the logarithm of its sigmoid. For windows the size is 1."""
 SLOPE_WITHOUT_SPREAD = 16.0
 """The slope of a norm if all numbers in a row are equal: 1 / sqrt(eps) for the usual eps, divided
 by the factor 20 in `Comparison.least_size`. Such a gradient is a small difference of numbers of
-that size.
-"""
+that size."""
 ROOM: Dict[str, float] = {
     "nn.functional.ctc_loss": 100.0,
     "nn.functional.scaled_dot_product_attention": 10.0,
@@ -147,8 +141,7 @@ ROOM: Dict[str, float] = {
     "transformer-layer": 8.0,
 }
 """Factors for the error allowed in entries whose steps lose more digits than a roundoff of the
-arguments explains.
-"""
+arguments explains."""
 
 
 def matches(name: str, patterns: Tuple[str, ...]) -> bool:

@@ -11,8 +11,7 @@ from .calls import Answer, Call, overlaps, tensors_of_call
 
 class Asking(NamedTuple):
     """A call with copies of its arguments, which a way may overwrite, and the function that
-    computes its result.
-    """
+    computes its result."""
 
     run: Callable[..., Any]
     call: Call
@@ -128,8 +127,7 @@ def shapes_and_formats(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
 
 def in_place(run: Callable[..., Any]) -> Way:
     """Returns a way that writes the result over the first argument. The way raises NoWay if the
-    result does not fit there.
-    """
+    result does not fit there."""
 
     def way(torch: Any, asking: Asking) -> Answer:
         first = asking.call.args[0]

@@ -28,8 +28,7 @@ _VERSION = re.compile(
 )
 BEFORE, FINAL, AFTER = range(3)
 """The stages of a version, in order: before the release (`2.6.0a0`, `2.6.0.dev20250101`), the
-release itself (`2.6.0`), and after it (`2.6.0.post1`).
-"""
+release itself (`2.6.0`), and after it (`2.6.0.post1`)."""
 
 
 class Expectation(NamedTuple):
@@ -109,8 +108,7 @@ class ExpectedName(NamedTuple):
     """The checks that must run to find the actual value."""
     of: Callable[[Row], List[Any]]
     """Returns the actual values as text. Values of one device end with ` on DEVICE`. Empty if the
-    value is unknown.
-    """
+    value is unknown."""
 
 
 def gpu_counts(facts: Row) -> List[Any]:
@@ -190,8 +188,7 @@ def parse(text: str) -> Expectation:
 
 def judge(expectation: Expectation, facts: Row) -> Outcome:
     """Returns the outcome of an expectation: passed if the facts meet it, failed if they do not or
-    if they are unknown.
-    """
+    if they are unknown."""
     text, name = expectation.text, expectation.name
     values = NAMES[name].of(facts)
     shown_values = [value for value in values if value]

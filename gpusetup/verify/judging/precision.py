@@ -13,30 +13,26 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 
 UNIT_ROUNDOFF = {"ieee": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
 """For each format to which the factors of a product may be rounded (24, 11 or 8 significant bits),
-its unit roundoff: half the distance from 1 to the next number.
-"""
+its unit roundoff: half the distance from 1 to the next number."""
 TF32_FROM = (8, 0)
 """The first compute capability whose tensor cores support TF32."""
 BFLOAT16_FROM = (8, 0)
 """The first compute capability that supports bfloat16 in hardware. GPUs from 7.0 on emulate it with
-float32 almost everywhere; older GPUs do not.
-"""
+float32 almost everywhere; older GPUs do not."""
 ONEDNN_MODES = {"BF16": "bf16", "F16": "bf16", "TF32": "tf32", "ANY": "bf16"}
 """Maps the value of a variable in ONEDNN to the coarsest format that it permits."""
 ONEDNN = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 """oneDNN's environment variable, by its current and by its earlier name."""
 COARSE = {"True": "tf32", "tf32": "tf32", "bf16": "bf16", "high": "tf32", "medium": "bf16"}
 """Maps the value of a torch setting to the format that it permits, if that is not IEEE. `high`
-permits TF32 (or three bf16 products), and `medium` permits one bf16 product.
-"""
+permits TF32 (or three bf16 products), and `medium` permits one bf16 product."""
 MATMUL = "get_float32_matmul_precision"
 SETTINGS = {
     "cuda": ("backends.cuda.matmul.fp32_precision", "backends.cuda.matmul.allow_tf32", MATMUL),
     "cpu": ("backends.mkldnn.matmul.fp32_precision", MATMUL),
 }
 """For each kind of device, the torch settings that determine the precision. `fp32_precision` exists
-in torch 2.9 and later.
-"""
+in torch 2.9 and later."""
 
 
 class Precision(NamedTuple):
@@ -64,8 +60,7 @@ def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:
 TF32_TARGETS = ("gfx94", "gfx95")
 """The AMD targets whose matrix cores support TF32: the Instinct MI300 and MI350 series. All others
 multiply in full float32 even with `allow_tf32` (ROCm documentation, "Precision support"). The
-compute capability that torch reports for AMD GPUs does not show this.
-"""
+compute capability that torch reports for AMD GPUs does not show this."""
 
 
 def amd_target(torch: Any, device: str) -> str:
@@ -79,16 +74,14 @@ def amd_target(torch: Any, device: str) -> str:
 
 def has_bfloat16(torch: Any, device: str) -> bool:
     """Whether the device computes in bfloat16 without emulating it: CUDA GPUs from compute
-    capability 8.0 on, and all other devices.
-    """
+    capability 8.0 on, and all other devices."""
     capability = capability_of(torch, device)
     return capability is None or capability >= BFLOAT16_FROM
 
 
 def read_precision(torch: Any, device: str) -> Precision:
     """Returns the effective precision of float32 products on a device, which is the coarsest one
-    that is permitted.
-    """
+    that is permitted."""
     capability = capability_of(torch, device)
     target = amd_target(torch, device)
     # AMD's other GPUs do not support TF32.

@@ -15,12 +15,10 @@ WORDS = (
     "Could not run 'aten::",
 )
 """Parts of error messages from torch and its libraries for an unsupported operation. The last four
-come from Apple's and Intel's backends. The device is still usable after such an error.
-"""
+come from Apple's and Intel's backends. The device is still usable after such an error."""
 NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could not run")
 """Words that occur in torch's error messages if an optimizer's implementation is not supported.
-Each message contains at least one of them.
-"""
+Each message contains at least one of them."""
 
 
 FAULTS = (

@@ -23,8 +23,7 @@ class Part(NamedTuple):
     label: str
     worst: float
     """The largest error, divided by the error allowed in that element. Infinite if a value that
-    must be exact is wrong.
-    """
+    must be exact is wrong."""
     allowed: float
     """The largest absolute error allowed; 0 if every bit must be right."""
     wrong: int = 0
@@ -42,8 +41,7 @@ class Part(NamedTuple):
 
 def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
     """Returns normally distributed random numbers on the CPU. They depend on the seed of this run
-    and on `salt`.
-    """
+    and on `salt`."""
     generator = source(torch, salt)
     return torch.randn(*shape, generator=generator)
 
@@ -102,8 +100,7 @@ def same(label: str, computed: Any, exact: Any) -> Part:
 
 def holds(label: str, is_true: bool, problem: str = "") -> Part:
     """Returns the result of a yes-or-no test: right if `is_true`, otherwise wrong, with `problem`
-    as the explanation.
-    """
+    as the explanation."""
     if is_true:
         return Part(label, 0.0, 0.0)
     return Part(label, inf, 0.0, wrong=1, elements=1, first=problem)
@@ -111,8 +108,7 @@ def holds(label: str, is_true: bool, problem: str = "") -> Part:
 
 def real_numbers(torch: Any, tensor: Any) -> Any:
     """Returns the numbers of a tensor in float64 on the CPU. A complex number becomes two real
-    numbers.
-    """
+    numbers."""
     tensor = tensor.detach().to("cpu")
     if tensor.is_complex():
         # Compute the conjugate if torch has only marked the tensor as conjugated.
@@ -132,8 +128,7 @@ class Wrong(NamedTuple):
 
 def wrong_part(label: str, worst: float, allowed: float, tensors: Wrong) -> Part:
     """Returns a comparison with wrong elements. It contains their number and describes the first
-    one.
-    """
+    one."""
     computed, exact, is_wrong = tensors
     # A tensor without axes has one element and an empty index.
     index: List[int] = []
@@ -153,8 +148,7 @@ def wrong_part(label: str, worst: float, allowed: float, tensors: Wrong) -> Part
 
 def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> Outcome:
     """Returns the outcome of all comparisons. Its detail describes the wrong comparisons or, if
-    there are none, the one closest to its limit.
-    """
+    there are none, the one closest to its limit."""
     wrong_parts = [part for part in parts if not part.is_right]
     # Comparisons that allow no error have no limit, so they have nothing to report here.
     numeric_parts = [part for part in parts if part.allowed]

@@ -19,26 +19,22 @@ from .number_lists import Number, joined, repeated
 
 SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Significant binary digits in each format, including the implicit leading 1 (IEEE 754; bfloat16
-has 8).
-"""
+has 8)."""
 HALVES = ("float16", "bfloat16")
 """The 16-bit formats, which have half as many bits as float32."""
 LEAST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126}
 """Kernels may flush numbers below these to zero. They are the smallest normal numbers of each
-format, except for float16, where it is the smallest subnormal number.
-"""
+format, except for float16, where it is the smallest subnormal number."""
 LARGEST_FLOAT16 = 65_504
 """The largest finite float16. Larger numbers become infinite."""
 Question = Callable[[str], Iterator[Part]]
 """Takes a device and yields the comparisons on it. Nothing is computed before the first comparison
-is requested.
-"""
+is requested."""
 
 
 class Limit(NamedTuple):
     """The largest error allowed for an element. It has a part that is relative to the exact value,
-    and an absolute part.
-    """
+    and an absolute part."""
 
     relative: float = 0.0
     absolute: float = 0.0
@@ -85,8 +81,7 @@ def dice(salt: str) -> random.Random:
 
 def formats_on(device: str) -> Tuple[str, ...]:
     """The floating-point formats that the device can compute in. bfloat16 is included only if the
-    device supports it.
-    """
+    device supports it."""
     names = ("float64", "float32", "float16", "bfloat16")
     if has_bfloat16(torch, device):
         return names
@@ -105,16 +100,14 @@ def dtype_name_of(tensor: Any) -> str:
 
 def in_both_layouts(images: Any) -> List[Tuple[str, Any]]:
     """Returns the images in the plain layout (NCHW) and in channels-last (NHWC), each with the
-    layout's name.
-    """
+    layout's name."""
     channels_last = images.contiguous(memory_format=torch.channels_last)
     return [("plain", images), ("channels last", channels_last)]
 
 
 def tensor_of(values: Sequence[Number], dtype_name: str, device: str, *shape: int) -> Any:
     """Make a tensor on the device from these numbers, with this format and shape. Without a shape,
-    the tensor is one row.
-    """
+    the tensor is one row."""
     tensor = torch.tensor(list(values), dtype=dtype_of(dtype_name))
     if not shape:
         shape = (len(values),)
@@ -287,8 +280,7 @@ def index_of(position: int, shape: Tuple[int, ...]) -> List[int]:
 
 def ask_all(device: str, questions: Sequence[Question], against: str) -> Outcome:
     """Run all questions and judge their comparisons together. A question that raises an error
-    counts as wrong, unless the error says that the device does not support the operation.
-    """
+    counts as wrong, unless the error says that the device does not support the operation."""
     parts: List[Part] = []
     for question in questions:
         try:

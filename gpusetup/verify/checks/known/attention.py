@@ -11,8 +11,7 @@ from .masks import attentions, elements_that_masks_pick
 
 def masks(device: str) -> Outcome:
     """Check that attention uses exactly the keys that its mask allows, and that masks select the
-    right elements.
-    """
+    right elements."""
     questions = (
         attentions,
         few_queries_and_padding,

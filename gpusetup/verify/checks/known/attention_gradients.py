@@ -39,27 +39,23 @@ SHAPES = (
     AttentionShape(2, 1025, 32),
 )
 """Fewer and smaller shapes than in `masks.py`, because Python has to compute three gradients for
-each.
-"""
+each."""
 
 
 class HeadGradients(NamedTuple):
     """The exact gradients of the queries, keys and values for one pair of a query head and a key
-    head.
-    """
+    head."""
 
     queries: List[float]
     keys: List[float]
     values: List[float]
     """For each key, the gradient of column 0 of its value. Column c has 1 + c % 2 times that
-    gradient.
-    """
+    gradient."""
 
 
 def upstream_of(query: int) -> float:
     """The upstream gradient of column 0 of a query's output. Column c has 1 + c % 2 times that
-    gradient.
-    """
+    gradient."""
     return float(query % 3 - 1)
 
 
@@ -88,8 +84,7 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
 
 def live_queries(shape: AttentionShape) -> List[int]:
     """The queries that get an upstream gradient. Queries whose mask may allow no key get a zero
-    gradient, because their result differs between torch releases.
-    """
+    gradient, because their result differs between torch releases."""
     queries = range(shape.queries)
     if shape.mask in ("flags", "numbers"):
         return [query for query in queries if query % 3 != 2]
@@ -141,8 +136,7 @@ def judged_gradients(
     label: str, gradients: Sequence[Any], shape: AttentionShape, heads: Sequence[HeadGradients]
 ) -> Iterator[Part]:
     """Compare the gradients of queries, keys and values with Python's. For queries that see no key,
-    0 and NaN are both accepted.
-    """
+    0 and NaN are both accepted."""
     dtype_name = dtype_name_of(gradients[0])
     queries: List[float] = []
     keys: List[float] = []
@@ -170,8 +164,7 @@ def judged_gradients(
 
 def unit_of(dtype_name: str, shape: AttentionShape) -> float:
     """The relative error allowed in an attention weight. In 16-bit formats a weight is rounded
-    once; in the others the error grows with the number of keys that are summed.
-    """
+    once; in the others the error grows with the number of keys that are summed."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return 2 * unit

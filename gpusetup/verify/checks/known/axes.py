@@ -58,8 +58,7 @@ def numbers_of(shape: Shape) -> List[float]:
 
 def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
     """For each line along an axis, the positions of its elements in memory. The lines come in the
-    order in which a reduction returns them.
-    """
+    order in which a reduction returns them."""
     plane_size = shape[1] * shape[2]
     # Elements along the last axis follow each other in memory.
     strides = [plane_size, shape[2], 1]
@@ -154,8 +153,7 @@ def reductions_of(
     inputs: Any, axis: int, exact: Dict[str, List[float]], label: str
 ) -> Iterator[Part]:
     """Compare each reduction of a tensor, and of the same tensor with a different axis contiguous
-    in memory.
-    """
+    in memory."""
     turned = inputs.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     for method, reduction in REDUCTIONS.items():
         computed = offered(functools.partial(reduction.run, inputs, axis))
@@ -173,8 +171,7 @@ def reductions_of(
 
 def sums_over_several_axes(device: str) -> Iterator[Part]:
     """Catches a sum over two axes that leaves out one of them. The bias gradient of a convolution
-    is such a sum.
-    """
+    is such a sum."""
     for shape in SHAPES:
         # Use only zeros and ones, so that even long sums fit into float16.
         values = [value % 2 for value in numbers_of(shape)]
@@ -325,8 +322,7 @@ class Scattered(NamedTuple):
 
     def targets(self) -> List[int]:
         """The target index of each element of a line. Most targets occur several times, so that
-        several elements are added there.
-        """
+        several elements are added there."""
         length = self.shape[self.axis]
         # Every format holds a sum of up to 40 elements exactly, because none of them is larger than
         # 3.
@@ -386,8 +382,7 @@ def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
     """Compare matrix products without rows or with inner length 0, and joining or selecting no
-    rows.
-    """
+    rows."""
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])
@@ -489,8 +484,7 @@ def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
 
 def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
     """Compare a row repeated with `repeat` and `repeat_interleave`, its differences, and an outer
-    product.
-    """
+    product."""
     computed = inputs.repeat(2, 3)
     yield exactly(f"repeat {label}", computed, values * 6)
 

@@ -12,8 +12,7 @@ from .number_lists import elements_at, joined, scaled, sums_of_pairs
 
 SIZES = ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9))
 """The rows and columns of each table, and the number of bags. 70,001 rows need more than 16-bit
-indices.
-"""
+indices."""
 
 
 class Bags(NamedTuple):
@@ -121,8 +120,7 @@ class BagTensors(NamedTuple):
 
 def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
     """Put the bags into tensors: a table that requires a gradient, all row indices in one list, and
-    the offset of each bag in that list.
-    """
+    the offset of each bag in that list."""
     numbers = joined(bags.table)
     table = tensor_of(numbers, dtype_name, device, len(bags.table), bags.width)
     table.requires_grad_()
@@ -134,8 +132,7 @@ def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
 
 def sums_of_bags(device: str) -> Iterator[Part]:
     """Catches an embedding bag that leaves out its last row, gives an empty bag numbers, or divides
-    by the wrong count.
-    """
+    by the wrong count."""
     for row_count, width, bag_count in SIZES:
         bags = bags_of(row_count, width, bag_count)
         for dtype_name in formats_on(device):
@@ -162,8 +159,7 @@ def sums_and_gradients(bags: Bags, tensors: BagTensors, label: str) -> Iterator[
 
 MEAN_ROUNDOFFS = 4
 """The error allowed in a mean, in unit roundoffs. The sum is exact, and a division rounds once, but
-kernels that multiply by a rounded reciprocal round twice. Twice that error is allowed.
-"""
+kernels that multiply by a rounded reciprocal round twice. Twice that error is allowed."""
 
 
 def means_maxima_and_weighted_sums(bags: Bags, tensors: BagTensors, label: str) -> Iterator[Part]:

@@ -29,8 +29,7 @@ from .number_lists import joined
 Matrix = List[List[int]]
 ONES = 24
 """The largest number of nonzero elements drawn for a row of the left factor. The sum of 24 products
-of at most 2 * 4 stays below 256.
-"""
+of at most 2 * 4 stays below 256."""
 Shape = Tuple[int, int, int]
 """Rows, inner length and columns."""
 SHAPES: Tuple[Shape, ...] = (
@@ -60,8 +59,7 @@ class Product(NamedTuple):
 
 def batches(device: str) -> Outcome:
     """Check that matrix products are exact: in batches, with vectors, with an expanded operand and
-    with a scaled bias.
-    """
+    with a scaled bias."""
     questions = (
         single_products,
         spread_operands,
@@ -74,8 +72,7 @@ def batches(device: str) -> Outcome:
 
 def product_of(shape: Shape, salt: int = 0) -> Product:
     """Make two random integer matrices and their product. The last inner elements are never zero,
-    so that a kernel that leaves them out gets a wrong result.
-    """
+    so that a kernel that leaves them out gets a wrong result."""
     rows, inner, columns = shape
     chance = dice(f"product {shape} {salt}")
     first: Matrix = []
@@ -188,8 +185,7 @@ def products_of_spread(
     factors: FactorsOnDevice, count: int, exact: List[int], label: str
 ) -> Iterator[Part]:
     """Compare a batch of `count` equal products, with the left, the right or both operands
-    expanded.
-    """
+    expanded."""
     many_left = factors.first.expand(count, -1, -1)
     many_right = factors.second.expand(count, -1, -1)
     copied_left = many_left.clone()
@@ -224,8 +220,7 @@ def products_of_batch(
     products: List[Product], dtype_name: str, device: str, label: str
 ) -> Iterator[Part]:
     """Compare all products of one batch, with bmm, bmm of column-major matrices, and baddbmm with
-    beta=0.
-    """
+    beta=0."""
     exact: List[int] = []
     all_factors: List[FactorsOnDevice] = []
     for product in products:
@@ -250,14 +245,12 @@ MANY = 65_537
 TINY_SHAPE = (2, 3, 2)
 PERIOD = 7
 """The number of different products. Since 65,537 is not a multiple of it, a batch index that wraps
-around finds a different product.
-"""
+around finds a different product."""
 
 
 def very_many_products(device: str) -> Iterator[Part]:
     """Catches a batched product that leaves out the products after the 65,535th, or computes them
-    from the first matrices.
-    """
+    from the first matrices."""
     products = [product_of(TINY_SHAPE, salt) for salt in range(PERIOD)]
     exact = joined(joined(product.exact) for product in products)
     repeats = MANY // PERIOD + 1
@@ -285,14 +278,12 @@ class Scaling(NamedTuple):
 
 SCALINGS = (Scaling(1, 1), Scaling(2, 1), Scaling(0, 1))
 """The bias counts once, twice, or not at all. With beta=0 the bias must be ignored even if it is
-NaN.
-"""
+NaN."""
 
 
 def scaled_sums(device: str) -> Iterator[Part]:
     """Catches a bias that is not added, that is reused from an earlier call, or that is added
-    although beta is 0.
-    """
+    although beta is 0."""
     for shape in SHAPES:
         product = product_of(shape)
         # The second call has a different bias, so a bias that is kept from the first call shows.
@@ -315,8 +306,7 @@ def scaled_sums(device: str) -> Iterator[Part]:
 
 def scaled_sum(factors: FactorsOnDevice, bias: Any, scaling: Scaling) -> Any:
     """Returns the result of torch's `addmm`. If beta is 0, the bias is replaced with NaN, which
-    `addmm` must ignore.
-    """
+    `addmm` must ignore."""
     if not scaling.beta:
         bias = torch.full_like(bias, nan)
     return torch.addmm(bias, *factors, beta=scaling.beta, alpha=scaling.alpha)

@@ -21,19 +21,16 @@ from .number_lists import Number, elements_at, repeated
 Shape = Tuple[int, ...]
 SHAPES: Tuple[Shape, ...] = ((5,), (3, 33), (3, 2, 17), (2, 3, 2, 5))
 """Shapes of the results, with one to four axes. Neighbouring axes differ in length, and some rows
-are shorter and some longer than a kernel's vector.
-"""
+are shorter and some longer than a kernel's vector."""
 LONG_SHAPE: Shape = (2, 3, 2, 130)
 """A shape with rows of more than 128 elements. It is only used for add and mul, which models
-broadcast most often.
-"""
+broadcast most often."""
 FLAGS = (True, False, False, True, False, True, True)
 DIVISORS = (1, -2, 4, -1, 2, 0.5, -4)
 """Seven powers of two, so that quotients are exact. No axis has length seven, so a wrong row shows.
 """
 NUMBERS = (*range(-7, 9), 0, 11, -9)
-"""Nineteen numbers. No axis has that length either, so no row begins like the row before it.
-"""
+"""Nineteen numbers. No axis has that length either, so no row begins like the row before it."""
 
 
 class Operation(NamedTuple):
@@ -48,8 +45,7 @@ class Operation(NamedTuple):
 
 def operations() -> Tuple[Operation, ...]:
     """Arithmetic, maximum, minimum and comparisons. All results are exact for the numbers used
-    here.
-    """
+    here."""
     return (
         Operation("add", torch.add, operator.add),
         Operation("mul", torch.mul, operator.mul),
@@ -65,8 +61,7 @@ def operations() -> Tuple[Operation, ...]:
 
 def add_twice(first: Any, second: Any) -> Any:
     """Returns first + 2 * second, with torch's argument `alpha`, which the kernel handles
-    separately.
-    """
+    separately."""
     return torch.add(first, second, alpha=2)
 
 
@@ -106,8 +101,7 @@ def forms_of(shape: Shape) -> List[Shape]:
 
 def pairs_of_forms(shape: Shape) -> Iterator[Tuple[Shape, Shape]]:
     """Yields each pair of such shapes that broadcast to `shape`. No axis is 1 in both, unless
-    `shape` itself has length 1 there.
-    """
+    `shape` itself has length 1 there."""
     forms = forms_of(shape)
     for first, second in itertools.product(forms, forms):
         if tuple(map(max, first, second)) == shape:
@@ -136,8 +130,7 @@ def with_gaps(tensor: Any) -> Any:
 
 def without_first_axes(tensor: Any) -> Any:
     """The same tensor without its leading axes of length 1. A tensor of one element loses all its
-    axes.
-    """
+    axes."""
     while tensor.dim() and tensor.shape[0] == 1:
         tensor = tensor[0]
     return tensor
@@ -164,8 +157,7 @@ LAYOUTS: Tuple[Callable[[Any], Any], ...] = (
 
 def spread_pairs(device: str) -> Iterator[Part]:
     """Catches an operation that uses only the first row, channel or image of an operand, as if it
-    were broadcast.
-    """
+    were broadcast."""
     all_operations = operations()
     for shape in SHAPES:
         yield from operations_of_shape(all_operations, shape, device)
@@ -182,8 +174,7 @@ def operations_of_shape(
     some_operations: Tuple[Operation, ...], shape: Shape, device: str
 ) -> Iterator[Part]:
     """Compare these operations for every pair of forms, with a different pair of memory layouts
-    each time.
-    """
+    each time."""
     # The first layout changes in each turn and the second in every fifth turn, so that all pairs of
     # the five layouts occur.
     turns = itertools.count()
@@ -247,8 +238,7 @@ def chosen(flags: List[Number], first: List[Number], second: List[Number]) -> Li
 
 def layout_of_flags(layout: Callable[[Any], Any], condition: Any) -> Any:
     """Returns a condition in another memory layout. `with_gaps` fills gaps with the number plus 1,
-    which booleans do not support, so here the gaps contain the opposite flag.
-    """
+    which booleans do not support, so here the gaps contain the opposite flag."""
     if layout is with_gaps:
         pairs = torch.stack([condition, ~condition], -1)
         return pairs[..., 0]

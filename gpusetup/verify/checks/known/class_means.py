@@ -31,8 +31,7 @@ def log_softmax(logits: List[float]) -> List[float]:
 
 class Table(NamedTuple):
     """The sizes of a tensor of logits (rows x classes x pixels), and which of its targets are
-    ignored.
-    """
+    ignored."""
 
     rows: int
     classes: int
@@ -47,8 +46,7 @@ class Table(NamedTuple):
 
     def targets(self) -> List[int]:
         """The target class of each pixel. The classes of two neighbouring pixels are 3 apart,
-        modulo the number of classes.
-        """
+        modulo the number of classes."""
         targets: List[int] = []
         for position in range(self.rows * self.pixels):
             is_ignored = self.ignore_every and position % self.ignore_every == 0
@@ -86,8 +84,7 @@ TABLES = (
 
 def class_means(device: str) -> Iterator[Part]:
     """Catches a mean that counts ignored targets, and label smoothing over the wrong number of
-    classes.
-    """
+    classes."""
     for table in TABLES:
         exact_losses = [losses_of_pixels(table, smoothing) for smoothing in SMOOTHINGS]
         for dtype_name in formats_on(device):
@@ -139,8 +136,7 @@ def losses_of_pixels(table: Table, smoothing: float) -> List[float]:
 
 def reduced(losses: List[float], counted: int, reduction: str) -> List[float]:
     """The losses after the reduction. A mean is divided by the number of targets that are not
-    ignored.
-    """
+    ignored."""
     if reduction == "none":
         return losses
     total = fsum(losses)
@@ -151,8 +147,7 @@ def reduced(losses: List[float], counted: int, reduction: str) -> List[float]:
 
 def limit_of(table: Table, reduction: str, dtype_name: str) -> Limit:
     """The error allowed in a loss, which is below 16 and rounded a few times. A sum is rounded once
-    for each loss in it.
-    """
+    for each loss in it."""
     unit = roundoff(dtype_name)
     # 16-bit losses are computed in float32 and rounded only at the end.
     absolute = 32 * unit if dtype_name in HALVES else 64 * unit

@@ -28,8 +28,7 @@ from .number_lists import repeated, scaled
 
 PERIOD: Tuple[int, ...] = (3, -1, 0, 2, -3, 1, 1, -2, 2, 0, -1, 3, -2)
 """Thirteen numbers. Since 13 is a prime, consecutive chunks or vectors begin at different places in
-the period.
-"""
+the period."""
 LISTS: Tuple[Tuple[int, ...], ...] = (
     (1,),
     (65_536,),
@@ -40,8 +39,7 @@ LISTS: Tuple[Tuple[int, ...], ...] = (
 )
 """The lengths of the tensors in each list. A foreach kernel works in chunks of 65,536 elements: the
 longest tensors have one chunk, one element more, and more than two chunks. The last list has more
-than the 110 tensors that one launch of the kernel can take.
-"""
+than the 110 tensors that one launch of the kernel can take."""
 RARE_ORDERS = (1.0, inf)
 """The other norms for which these kernels have a separate path."""
 MAX_NORM = 0.5
@@ -50,8 +48,7 @@ MAX_NORM = 0.5
 
 def gradient_norms(device: str) -> Iterator[Part]:
     """Catches a norm of only the first chunk or the first tensors, and gradients that are clipped
-    wrongly.
-    """
+    wrongly."""
     if not hasattr(torch, "_foreach_norm"):
         # Before 1.13 torch had no `_foreach_norm`, and only one form of clipping.
         return
@@ -76,8 +73,7 @@ def gradient_norms(device: str) -> Iterator[Part]:
 
 def label_of(gradients: List[Any], order: float) -> str:
     """The label of a norm in the report. It names the norm, the number of tensors and the length of
-    the longest tensor.
-    """
+    the longest tensor."""
     longest = max(len(gradient) for gradient in gradients)
     dtype_name = dtype_name_of(gradients[0])
     return f"{order:g}-norm of {len(gradients)} tensors of up to {longest} {dtype_name} numbers"
@@ -105,8 +101,7 @@ def norm_of(lengths: Sequence[int], order: float) -> float:
 
 def limit_of(gradients: List[Any]) -> Limit:
     """The error allowed in a norm. The sum of squares is exact, so only its root is rounded;
-    combining the norms of the tensors adds about one rounding each time the list doubles.
-    """
+    combining the norms of the tensors adds about one rounding each time the list doubles."""
     dtype_name = dtype_name_of(gradients[0])
     return Limit(relative=16 * roundoff(dtype_name))
 

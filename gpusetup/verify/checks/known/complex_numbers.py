@@ -22,8 +22,7 @@ LENGTHS = (1, 17, 1025, 70_001)
 """
 SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
 """Powers of two, products of small primes, and primes. An FFT library has a different algorithm for
-each.
-"""
+each."""
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
 """Maps each real format to the complex format whose parts have that format."""
 
@@ -69,15 +68,13 @@ def parts_of(values: Sequence[complex]) -> List[float]:
 
 def in_parts(computed: Any) -> Any:
     """The real and imaginary parts of a complex tensor, as a real tensor. This also works for a
-    lazily conjugated tensor.
-    """
+    lazily conjugated tensor."""
     return torch.view_as_real(computed.resolve_conj())
 
 
 def complex_products(device: str) -> Iterator[Part]:
     """Catches a complex product with a wrong sign, without its last element or without the
-    conjugation.
-    """
+    conjugation."""
     for dtype_name in COMPLEX:
         for length in LENGTHS:
             yield from products_of_length(length, dtype_name, device)
@@ -182,8 +179,7 @@ def rotated_pairs(device: str) -> Iterator[Part]:
 
 def fourier_limit(dtype_name: str, length: int) -> Limit:
     """The error allowed in a Fourier transform: an absolute limit that grows with the square root
-    of the length.
-    """
+    of the length."""
     growth = sqrt(length)
     return Limit(absolute=64 * growth * roundoff(dtype_name))
 

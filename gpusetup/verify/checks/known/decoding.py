@@ -29,16 +29,14 @@ class CachedAttention(NamedTuple):
     width: int
     differs_along: str = ""
     """The axes along which the mask differs: b(atch), h(ead) and q(uery). If empty, there is no
-    mask.
-    """
+    mask."""
     groups: int = 1
     """The number of query heads that share one key head."""
 
     @property
     def mask_shape(self) -> List[int]:
         """The mask's shape: batch, heads, queries and keys. An axis along which the mask does not
-        differ has length 1.
-        """
+        differ has length 1."""
         lengths = {"b": self.batch, "h": self.heads * self.groups, "q": self.queries}
         shape = [lengths[axis] if axis in self.differs_along else 1 for axis in "bhq"]
         return [*shape, self.keys]
@@ -60,20 +58,16 @@ ATTENTIONS = (
     CachedAttention(3, 1, 2, 257, 64, "b", groups=3),
 )
 """First more than 1,024, 2,048 and 4,096 keys, because from there on kernels split the keys into
-more parts. Then fewer keys, with masks that differ along several combinations of axes.
-"""
+more parts. Then fewer keys, with masks that differ along several combinations of axes."""
 CACHE_SCALE = 0.25
 """The factor of the scores. Its square root is a power of two too, so torch can multiply both
-queries and keys by that root without rounding.
-"""
+queries and keys by that root without rounding."""
 QUERIES = (4.0, -4.0, 2.0, -2.0)
 """The numbers of the queries, in turn. Multiplied by the scale they are 1 or 1/2 with either sign,
-so a weight's exponent is the key or half the key.
-"""
+so a weight's exponent is the key or half the key."""
 END_KEY = 9.0
 """The number of the last key; the first key is its negative. For a query of 4 or -4, one of the two
-has a weight of e**9 = 8,103, about as much as 4,096 other keys together.
-"""
+has a weight of e**9 = 8,103, about as much as 4,096 other keys together."""
 
 
 class Cache(NamedTuple):
@@ -108,8 +102,7 @@ def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
 
 def query_of(query: int, query_head: int) -> float:
     """Returns the number of a query. Queries use `QUERIES` in turn, and each head starts one place
-    later.
-    """
+    later."""
     return QUERIES[(query + query_head) % len(QUERIES)]
 
 
@@ -151,8 +144,7 @@ def mask_row_of(attention: CachedAttention, batch: int, head: int, query: int) -
 
 def exact_answers(attention: CachedAttention) -> List[float]:
     """The exact result of each query, computed in Python: the weighted mean of the values that its
-    mask allows.
-    """
+    mask allows."""
     rows = mask_rows(attention) if attention.differs_along else None
     answers: List[float] = []
     query_heads = attention.heads * attention.groups
@@ -213,8 +205,7 @@ def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> C
 
 def cache_masks(attention: CachedAttention, dtype_name: str, device: str) -> Iterator[Any]:
     """Yields the mask as flags, in its own shape, and then as numbers to add to the scores,
-    expanded to the full shape. Without a mask, yields None.
-    """
+    expanded to the full shape. Without a mask, yields None."""
     if not attention.differs_along:
         yield None
         return
@@ -228,8 +219,7 @@ def cache_masks(attention: CachedAttention, dtype_name: str, device: str) -> Ite
 
 def few_queries_and_padding(device: str) -> Iterator[Part]:
     """Catches partial results that are combined without their weights, a missing part or last key,
-    and a mask that is taken from another batch row, head or query.
-    """
+    and a mask that is taken from another batch row, head or query."""
     for number, attention in enumerate(ATTENTIONS):
         factors = value_factors_of(attention.width)
         exact = joined(scaled(factors, answer) for answer in exact_answers(attention))
@@ -246,8 +236,7 @@ def few_queries_and_padding(device: str) -> Iterator[Part]:
 def cache_limit(dtype_name: str, keys: int) -> Limit:
     """The error allowed here: twice the absolute limit of the other attention tests. The first and
     last values differ by twice the largest value, so an error in their weights moves the mean twice
-    as far.
-    """
+    as far."""
     limit = attention_limit(dtype_name, keys)
     return Limit(limit.relative, 2 * limit.absolute)
 

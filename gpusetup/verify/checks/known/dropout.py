@@ -21,24 +21,20 @@ COUNT = 2**17
 """The number of elements in each tensor whose lanes are counted."""
 LANES = (3, 8, 32, 100, 256, 1000)
 """Possible widths of a kernel's vectors, blocks and rows. For each width, elements at the same
-place in a vector (the same lane) are counted together.
-"""
+place in a vector (the same lane) are counted together."""
 DRAWS, POSITIONS = 256, 1027
 """The number of random masks, and the number of positions in each."""
 VECTOR_LENGTH = 16
 """The number of lanes in the widest vector; vectors of 2, 4 and 8 lanes repeat within it."""
 DISTANCES = (1, 2, 3, 4, 8, 16)
 """Distances from a lane to another lane that may wrongly use the same random number. At distance 16
-is the same lane of the next vector.
-"""
+is the same lane of the next vector."""
 SIGMAS = 6.5
 """The largest deviation allowed in a count, in standard deviations. A correct generator exceeds it
-about once in ten billion counts.
-"""
+about once in ten billion counts."""
 DROPPED = 0.3
 """The dropout rate. It is not a multiple of 1/2, 1/4 or 1/8, so a kernel that rounds it to such a
-fraction drops a different share.
-"""
+fraction drops a different share."""
 SMALL_SIZES = (1, 2, 7, 15, 16, 17, 33, 1025)
 """Sizes of small draws. Kernels draw fewer than 16 numbers one by one, and more of them in vectors.
 """
@@ -48,8 +44,7 @@ SEED_LIMIT = 2**63
 
 def dropout(device: str) -> Outcome:
     """Check that dropout drops each lane and position at the requested rate, and that no random
-    draw repeats the previous one.
-    """
+    draw repeats the previous one."""
     torch.manual_seed((asked().seed + 271) % SEED_LIMIT)
     questions = (
         lanes,
@@ -110,8 +105,7 @@ def lanes(device: str) -> Iterator[Part]:
 
 def independent_lanes(device: str) -> Iterator[Part]:
     """Catches a lane that repeats another lane's mask. Counting single lanes does not show that,
-    because each is dropped at the right rate.
-    """
+    because each is dropped at the right rate."""
     for dtype_name in formats_on(device):
         computed = torch.nn.functional.dropout(ones(device, dtype_name, COUNT), DROPPED)
         flags = kept_flags(computed)
@@ -139,8 +133,7 @@ def agree_by_chance(label: str, lane: List[bool], other_lane: List[bool]) -> Par
 
 def positions(device: str) -> Iterator[Part]:
     """Catches a position that is kept or dropped too often, for example the last element of a row
-    that is kept in every draw.
-    """
+    that is kept in every draw."""
     counts = [0] * POSITIONS
     inputs = ones(device, "float32", POSITIONS)
     for _ in range(DRAWS):
@@ -225,8 +218,7 @@ LEAST_NUMBERS = 40
 
 def draws_that_move_on(device: str) -> Iterator[Part]:
     """Catches a random generator that does not advance after small or large draws. Tests a new
-    generator and the default one.
-    """
+    generator and the default one."""
     for method, draw in DRAWERS.items():
         for size in SMALL_SIZES:
             empty = torch.zeros(size, device=device)
@@ -264,8 +256,7 @@ def drawn(draw: Draw, empty: Any, generator: Any, calls: int) -> List[Sequence[f
 
 def states_that_are_kept(device: str) -> Iterator[Part]:
     """Catches a generator that gives different numbers after its state is restored, or the same
-    numbers for two seeds.
-    """
+    numbers for two seeds."""
     for method, draw in DRAWERS.items():
         for size in (7, 1025):
             empty = torch.zeros(size, device=device)

@@ -20,15 +20,13 @@ from .number_lists import Number, repeated
 
 PERIOD = 59
 """Parameters and gradients repeat after this many elements. It is a prime, so it differs from the
-length of any kernel's vector.
-"""
+length of any kernel's vector."""
 RATE, MOMENTUM = 0.25, 0.5
 """The learning rate and the momentum. They are powers of two, so that each step is exact."""
 STEPS = 3
 LENGTHS = (1, 17, 1025, 70_003)
 """Lengths of the parameters. The last one fills one chunk of a fused kernel (65,536 elements on a
-GPU) and part of a second one.
-"""
+GPU) and part of a second one."""
 FORMS: Dict[str, Dict[str, bool]] = {
     "plain": {"foreach": False},
     "foreach": {"foreach": True},
@@ -124,8 +122,7 @@ def matrix_by_columns(period: List[Number], dtype_name: str, device: str) -> Any
 
 def give_gradients(parameters: Parameters, number: int) -> None:
     """Set the gradients for one step. The matrix's gradient is in column-major order, like the
-    matrix; `no_gradient` gets no gradient.
-    """
+    matrix; `no_gradient` gets no gradient."""
     dtype_name = dtype_name_of(parameters.zero_rate)
     device = str(parameters.zero_rate.device)
     period: List[Number] = []
@@ -189,8 +186,7 @@ def sgd_of(parameters: Parameters, options: Dict[str, bool]) -> Any:
 
 class Case(NamedTuple):
     """A test case: the function that trains with torch, and the rates for the exact steps in
-    Python.
-    """
+    Python."""
 
     label: str
     train: Train
@@ -233,8 +229,7 @@ def exact_steps(device: str) -> Iterator[Part]:
 
 def is_missing_form(problem: Exception) -> bool:
     """Whether the error means that this torch or device lacks this implementation of the optimizer,
-    such as the fused one in older releases.
-    """
+    such as the fused one in older releases."""
     has_no_option = "unexpected keyword" in str(problem)
     return has_no_option or lacks_form(problem) or refuses(problem)
 
@@ -243,8 +238,7 @@ def parameters_after_steps(
     parameters: Parameters, period: List[float], label: str
 ) -> Iterator[Part]:
     """Compare the trained parameters with the exact results, and the two other parameters with
-    their initial values.
-    """
+    their initial values."""
     for tensor in parameters.learning:
         length = len(tensor)
         yield exactly(f"{label}, {length} numbers", tensor, repeated(period, length))

@@ -43,20 +43,16 @@ LARGEST: Dict[str, float] = {
     "bfloat16": 3.3895313892515355e38,
 }
 """The largest number of each format; anything larger is infinite. No expected result in this file
-is close to that border.
-"""
+is close to that border."""
 GROWING = (2.0, 5.5, 9.0, 10.5, 12.0, 30.0, 80.0, 87.0, 90.0, 100.0, 105.0, 600.0, 720.0, 1e4, 1e30)
 """Arguments for exponentials, tested with both signs. Their results are inside, close to and beyond
-the range of each format.
-"""
+the range of each format."""
 TINY = (2.0**-149, 2.0**-133, 2.0**-126, 2.0**-100, 2.0**-24, 2.0**-14, 2.0**-12)
 """The smallest numbers of float32, bfloat16 and float16, and larger ones. They are tested with both
-signs.
-"""
+signs."""
 POSITIVE = (2.0**-126, 1e-30, 2.0**-24, 2.0**-14, 1 - 2.0**-8, 1 + 2.0**-7, 6e4, 1e10, 1e30, 3e38)
 """Arguments for logarithms: both ends of the formats, and both sides of 1, where a logarithm easily
-loses digits.
-"""
+loses digits."""
 
 
 class FarFunction(NamedTuple):
@@ -120,8 +116,7 @@ def torch_softplus(x: float) -> float:
 
 def positive_functions() -> Tuple[FarFunction, ...]:
     """The functions that are only tested with zero and positive numbers, most of them because they
-    are not defined elsewhere.
-    """
+    are not defined elsewhere."""
     numbers = (0.0, *POSITIVE, inf)
     tiny_numbers = (0.0, *TINY, *POSITIVE, inf)
     return (
@@ -141,8 +136,7 @@ def at_zero(function: Callable[[float], float], limit: float) -> Callable[[float
 
 def far_numbers(device: str) -> Iterator[Part]:
     """Catches a function that is only right near zero, because its other paths are wrong or not
-    used where they should be.
-    """
+    used where they should be."""
     for dtype_name in formats_on(device):
         for function in far_functions():
             numbers = [*function.numbers, *(-number for number in function.numbers)]
@@ -155,8 +149,7 @@ def values_of(
     function: FarFunction, numbers: Sequence[float], dtype_name: str, device: str
 ) -> Iterator[Part]:
     """Compare one function, for the numbers as the format stores them (large numbers are infinite
-    in float16).
-    """
+    in float16)."""
     stored = flat_list(torch.tensor(list(numbers), dtype=dtype_of(dtype_name)))
     # Keep numbers that became infinite only if the function has a limit at infinity.
     if inf not in numbers:
@@ -174,8 +167,7 @@ def values_of(
 
 def within_format(function: Callable[..., float], x: float, dtype_name: str) -> float:
     """Returns the function's value, or infinity if the value is too large for the format or for
-    Python.
-    """
+    Python."""
     try:
         value = function(x)
     except OverflowError:
@@ -217,8 +209,7 @@ PAIRS = tuple(product(BASES, EXPONENTS))
 
 def power(base: float, exponent: float) -> float:
     """The power as C defines it: NaN for a negative base with a fractional exponent, infinity for a
-    base of zero with a negative exponent.
-    """
+    base of zero with a negative exponent."""
     if base == 0.0 and exponent < 0:
         return inf
     if base < 0 and exponent != math.floor(exponent):
@@ -228,8 +219,7 @@ def power(base: float, exponent: float) -> float:
 
 def powers(device: str) -> Iterator[Part]:
     """Catches a power function that is wrong for negative bases (by taking their logarithm) or at
-    zero.
-    """
+    zero."""
     for dtype_name in formats_on(device):
         yield from powers_of_pairs(dtype_name, device)
         yield from powers_by_numbers(dtype_name, device)
@@ -238,8 +228,7 @@ def powers(device: str) -> Iterator[Part]:
 
 def power_limit(dtype_name: str) -> Limit:
     """The error allowed in a power. It is 16 roundoffs, because CUDA's manual promises 8 units in
-    the last place for float32.
-    """
+    the last place for float32."""
     return Limit(relative=16 * roundoff(dtype_name), absolute=LEAST[dtype_name])
 
 
@@ -251,8 +240,7 @@ def exact_powers(pairs: Sequence[Tuple[float, float]], dtype_name: str) -> List[
 
 def powers_of_pairs(dtype_name: str, device: str) -> Iterator[Part]:
     """Compare `pow` of two tensors: element by element, and broadcast, so that each base meets each
-    exponent.
-    """
+    exponent."""
     exact = exact_powers(PAIRS, dtype_name)
     limit = power_limit(dtype_name)
     bases = [base for base, _ in PAIRS]
@@ -273,8 +261,7 @@ def powers_of_pairs(dtype_name: str, device: str) -> Iterator[Part]:
 
 def powers_by_numbers(dtype_name: str, device: str) -> Iterator[Part]:
     """Compare powers in which the base or the exponent is a Python number. A whole exponent is
-    tested as a float and as an integer.
-    """
+    tested as a float and as an integer."""
     limit = power_limit(dtype_name)
     bases = tensor_of(repeated(BASES, 33), dtype_name, device)
     for exponent in EXPONENTS:

@@ -144,8 +144,7 @@ class Function(NamedTuple):
     has_both_signs: bool = True
     slack: float = 0.0
     """An additional absolute error that is allowed, in unit roundoffs, because the value is a
-    difference of numbers near 1.
-    """
+    difference of numbers near 1."""
 
 
 def functions() -> Tuple[Function, ...]:
@@ -236,8 +235,7 @@ def growing_functions() -> Tuple[Function, ...]:
 
 def functions_of_digits() -> Tuple[Function, ...]:
     """Functions that round a number, cut it or change its sign, and small powers. All results
-    except the powers are exact.
-    """
+    except the powers are exact."""
     return (
         Function("sign", torch.sign, sign),
         Function("trunc", torch.trunc, lambda x: float(math.trunc(x))),

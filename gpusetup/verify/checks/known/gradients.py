@@ -85,8 +85,7 @@ SPREAD_PAIRS = (
     SpreadPair((33, 65), (33, 1)),
     SpreadPair((2, 1026), ()),
 )
-"""Pairs of shapes in which a row is broadcast, both operands, a column, and a single number.
-"""
+"""Pairs of shapes in which a row is broadcast, both operands, a column, and a single number."""
 
 
 def gradients_of_spread_operands(device: str) -> Iterator[Part]:
@@ -117,8 +116,7 @@ def whole_leaf(shape: Sequence[int], dtype_name: str, device: str) -> Any:
 
 def product_gradients(operands: Sequence[List[float]], pair: SpreadPair) -> List[List[float]]:
     """The exact gradients of the sum of a broadcast product. The gradient of an element is the sum
-    of all factors that it is multiplied by.
-    """
+    of all factors that it is multiplied by."""
     first_shape, second_shape = pair.padded()
     spread_shape = list(map(max, first_shape, second_shape))
     first_gradient = [0.0] * len(operands[0])
@@ -190,8 +188,7 @@ def gradients_of_products(device: str) -> Iterator[Part]:
 
 def gradients_of_linear(layer: Linear, label: str) -> Iterator[Part]:
     """Compare a linear layer's gradients. For an input X, weight W and upstream gradient G, they
-    are G W for the input, G' X for the weight, and the column sums of G for the bias.
-    """
+    are G W for the input, G' X for the weight, and the column sums of G for the bias."""
     leaves = (layer.inputs, layer.weight, layer.bias)
     outputs = torch.nn.functional.linear(*leaves)
     computed = torch.autograd.grad(outputs, leaves, layer.arriving)
@@ -211,8 +208,7 @@ def gradients_of_linear(layer: Linear, label: str) -> Iterator[Part]:
 
 def gradient_of_batch(layer: Linear, label: str) -> Part:
     """Compare the weight's gradient if a batch contains the same product twice: it must be twice as
-    large.
-    """
+    large."""
     inputs = layer.inputs.expand(2, -1, -1)
     columns = layer.weight.t().expand(2, -1, -1)
     arriving = layer.arriving.expand(2, -1, -1)
@@ -228,8 +224,7 @@ def gradient_of_batch(layer: Linear, label: str) -> Part:
 
 def product_limit(tensor: Any) -> Limit:
     """The relative error allowed in gradients of products. It is two roundoffs, because bfloat16
-    rounds long sums.
-    """
+    rounds long sums."""
     dtype_name = dtype_name_of(tensor)
     return Limit(2 * roundoff(dtype_name))
 
@@ -310,8 +305,7 @@ def gradients_of_largest(leaf: Any, order: List[int], label: str) -> Iterator[Pa
 
 def gradients_of_sorted(leaf: Any, order: List[int], label: str) -> Iterator[Part]:
     """Compare the gradients of sort and topk. Each upstream value must reach the element that was
-    sorted to its position.
-    """
+    sorted to its position."""
     length = len(order)
     weights = sawtooth(length, period=7)
     arriving = leaf.new_tensor(weights)
@@ -351,8 +345,7 @@ def gradients_along_rows(device: str) -> Iterator[Part]:
 
 def gradient_of_running_sums(leaf: Any, label: str) -> Part:
     """Compare the gradient of cumsum. An element is part of the running sum at its own position and
-    of all later ones.
-    """
+    of all later ones."""
     weights = sawtooth(leaf.numel(), period=3)
     arriving = leaf.new_tensor(weights).reshape(leaf.shape)
     running_sums = leaf.cumsum(1)
@@ -389,8 +382,7 @@ def gradient_of_norm(leaf: Any, label: str, limit: Limit) -> Part:
 
 def gradient_of_variance(leaf: Any, label: str, unit: float) -> Part:
     """Compare the gradient of the variance, which is twice the distance from the mean, divided by n
-    - 1.
-    """
+    - 1."""
     variance = leaf.var()
     (computed,) = torch.autograd.grad(variance, leaf)
     values = flat_list(leaf)
@@ -429,8 +421,7 @@ COPIES: Dict[str, Callable[[Any], Any]] = {
     "a written copy": lambda x: torch.zeros_like(x).copy_(x),
 }
 """Operations that return the same matrix, so the gradient of the leaf must equal the upstream
-gradient.
-"""
+gradient."""
 
 
 def gradients_of_copies(device: str) -> Iterator[Part]:
@@ -452,8 +443,7 @@ def gradients_of_copies(device: str) -> Iterator[Part]:
 
 def gradients_of_checkpoints(device: str) -> Iterator[Part]:
     """Catches activation checkpointing that recomputes a part with different inputs from those of
-    the forward pass.
-    """
+    the forward pass."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             leaf = whole_leaf((length,), dtype_name, device)

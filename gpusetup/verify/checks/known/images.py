@@ -51,8 +51,7 @@ class ConvolutionLayer(NamedTuple):
 
     def output_length(self, axis: int) -> int:
         """The output's height (axis 0) or width (axis 1), which is the number of kernel positions
-        along that axis.
-        """
+        along that axis."""
         # The number of pixels that the dilated kernel spans.
         reach = along(self.dilation, axis) * (along(self.kernel, axis) - 1) + 1
         length = (self.height, self.width)[axis]
@@ -116,14 +115,12 @@ LAYERS = (
     ConvolutionLayer(1, 3, 5, 1, 33, (1, 2), (1, 2), (0, 1), dilation=(1, 5)),
 )
 """Layers for every option, also with different values along height and width, with odd sizes, with
-few and many channels, and with one group or several.
-"""
+few and many channels, and with one group or several."""
 
 
 class Contribution(NamedTuple):
     """One product in a convolution, as positions in memory: `output` is the sum to which the
-    product of `input` and `weight` is added.
-    """
+    product of `input` and `weight` is added."""
 
     output: int
     input: int
@@ -132,8 +129,7 @@ class Contribution(NamedTuple):
 
 def images(device: str) -> Outcome:
     """Check that convolution and its gradients, pooling, padding and upsampling are right at each
-    pixel.
-    """
+    pixel."""
     questions = (
         convolutions,
         convolutions_of_rows,
@@ -179,8 +175,7 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
 
 class Convolved(NamedTuple):
     """The exact inputs, outputs and gradients of a convolution. `upstream` is the gradient of the
-    output.
-    """
+    output."""
 
     input: List[int]
     weight: List[int]
@@ -240,8 +235,7 @@ LAYOUTS = (torch.contiguous_format, torch.channels_last)
 
 def convolutions(device: str) -> Iterator[Part]:
     """Catches a convolution that leaves out filters, kernel elements, images or borders. Tests the
-    forward and the backward pass in both memory layouts.
-    """
+    forward and the backward pass in both memory layouts."""
     for layer in LAYERS:
         for dtype_name in formats_on(device):
             for layout_number in range(len(LAYOUTS)):
@@ -278,8 +272,7 @@ def convolution(
 
 def convolutions_of_rows(device: str) -> Iterator[Part]:
     """Catches a `conv1d` that applies an option, such as the stride, to the wrong axis, in its
-    output or its gradients.
-    """
+    output or its gradients."""
     for layer in LAYERS:
         if layer.height > 1:
             continue
@@ -337,8 +330,7 @@ BORDER = 2
 """The number of pixels that padding adds on each side."""
 SourceOf = Callable[[int, int], int]
 """Takes a position along a padded axis and the image's length along it, and returns the position of
-the source pixel.
-"""
+the source pixel."""
 
 
 def padded_and_enlarged(device: str) -> Iterator[Part]:
@@ -350,8 +342,7 @@ def padded_and_enlarged(device: str) -> Iterator[Part]:
 
 def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare reflection padding, replication padding and nearest-neighbor upsampling for images of
-    one shape.
-    """
+    one shape."""
     functional = torch.nn.functional
     inputs = tensor_of(numbers_of(shape, "pad"), dtype_name, device, *shape)
     label = f"of {shape} {dtype_name}"

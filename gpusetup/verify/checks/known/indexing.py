@@ -85,8 +85,7 @@ def indexing(device: str) -> Outcome:
 
 def table_of(row_count: int, width: int, place_count: int) -> Table:
     """Make a table of numbers from 0 to 60 and random row indices, many of them repeated. The first
-    and the last index refer to the last row.
-    """
+    and the last index refer to the last row."""
     chance = dice(f"table {row_count} {width} {place_count}")
     rows: List[List[float]] = []
     for row in range(row_count):
@@ -108,8 +107,7 @@ def table_of(row_count: int, width: int, place_count: int) -> Table:
 
 def tables() -> Iterator[Table]:
     """Yields two tables for each number of rows, with different widths and different numbers of
-    indices.
-    """
+    indices."""
     for number, row_count in enumerate(ROWS * 2):
         widths = LARGE_WIDTHS if row_count > LARGE_TABLE else WIDTHS
         # 0 for the first table of a size and 1 for the second, so that the two have different
@@ -148,8 +146,7 @@ def tensors_of(table: Table, dtype_name: str, device: str) -> TableTensors:
 
 def formats_for(table: Table, device: str) -> List[str]:
     """The formats to test with this table. A large table is tested only in float32 and two random
-    formats, which depend on the seed.
-    """
+    formats, which depend on the seed."""
     dtype_names = [*formats_on(device), "int64", "int32"]
     row_count = len(table.rows)
     if row_count < LARGE_TABLE:
@@ -168,8 +165,7 @@ def label_of(table: Table, dtype_name: str) -> str:
 
 def rows_that_are_picked(device: str) -> Iterator[Part]:
     """Catches indices that wrap around at 16 bits, negative indices that are read as 0, and missing
-    rows.
-    """
+    rows."""
     for table in tables():
         # In Python a negative index counts from the end too.
         picked_rows = elements_at(table.positions, table.rows)
@@ -214,8 +210,7 @@ def last_column_picked(inputs: TableTensors, exact: List[float], label: str) -> 
 
 def rows_that_are_written(device: str) -> Iterator[Part]:
     """Catches a negative index that writes to row 0, and a scalar that is written to the wrong
-    rows.
-    """
+    rows."""
     for table in tables():
         # Every write to a row writes the same numbers, so their order does not matter.
         rows = table.row_copies()
@@ -377,8 +372,7 @@ def gradients_of_one_row(device: str) -> Iterator[Part]:
 
 def joined_and_cut_tensors(device: str) -> Iterator[Part]:
     """Catches a cat or stack that leaves out or mixes up some of many tensors, and a split at the
-    wrong place.
-    """
+    wrong place."""
     for dtype_name in ("float32", "float16", "int64", "uint8"):
         for count in (2, 31, 129, 300):
             label = f"of {count} {dtype_name} tensors"

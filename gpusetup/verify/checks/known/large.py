@@ -29,8 +29,7 @@ HEIGHT, WIDTH = 65_537, 32_769
 
 def large(device: str) -> Outcome:
     """Check that elements after the 2**31st are read, written, copied and summed correctly. The
-    check is skipped if there is not enough memory.
-    """
+    check is skipped if there is not enough memory."""
     if free_bytes(device) < NEEDED_BYTES:
         gigabytes = NEEDED_BYTES >> 30
         return Outcome(SKIPPED, f"a tensor of 2**31 elements needs {gigabytes} GiB of free memory")
@@ -53,18 +52,15 @@ ACROSS = 16
 """How many elements before the 2**31st are tested too."""
 FAR = (0, ACROSS - 1, ACROSS, ACROSS + 1, 1000, BEYOND + ACROSS - 1)
 """Positions on both sides of the 2**31st element and at the end, counted from `ACROSS` elements
-before it.
-"""
+before it."""
 UNTOUCHED = 255
 """The number at the start of the tensor. An index that loses its upper bits would read it or
-overwrite it.
-"""
+overwrite it."""
 
 
 def far_elements(device: str) -> Iterator[Part]:
     """Catches an index that loses its upper bits and so reads or writes near the start of the
-    tensor.
-    """
+    tensor."""
     row = torch.empty(PAST + BEYOND, dtype=torch.uint8, device=device)
     start = PAST - ACROSS
     numbers = [position % 251 for position in range(BEYOND + ACROSS)]
@@ -100,8 +96,7 @@ def far_elements_read(row: Any, positions: Any, numbers: List[int]) -> Iterator[
 
 def far_elements_written(row: Any, positions: Any, numbers: List[int]) -> Iterator[Part]:
     """Compare each way to write single elements after the 2**31st. All other elements must stay
-    unchanged.
-    """
+    unchanged."""
     start = PAST - ACROSS
     written = list(numbers)
     for position in FAR:
@@ -144,8 +139,7 @@ def overlapping_rows(device: str) -> Iterator[Part]:
 
 def spread_rows(device: str) -> Iterator[Part]:
     """Catches a sum, maximum or index over an expanded row that leaves out the elements after the
-    2**31st.
-    """
+    2**31st."""
     line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
     line[-1] = 1.0
     # All rows of the view share the same memory, so 2**31 elements need hardly any.

@@ -17,8 +17,7 @@ from .spectra import spectra
 Matrix = List[List[float]]
 SIZES = (1, 3, 17, 33, 65)
 """Matrix sizes: a single number, a few, and one more than 16, 32 and 64, which are sizes of a
-kernel's blocks.
-"""
+kernel's blocks."""
 
 
 def linalg(device: str) -> Outcome:
@@ -42,14 +41,12 @@ EINSUMS: Dict[str, Dict[str, int]] = {
     "bik,bjk->ji": {"b": 3, "i": 4, "j": 5, "k": 9},
 }
 """Equations for products, batches, attention and reordered axes, with the length of each letter's
-axis.
-"""
+axis."""
 
 
 class Operand(NamedTuple):
     """An operand of an einsum: its letters (one per axis), their lengths, and its elements in
-    memory order.
-    """
+    memory order."""
 
     letters: str
     lengths: Dict[str, int]
@@ -67,8 +64,7 @@ class Operand(NamedTuple):
 
 def position_of(letters: str, index: Dict[str, int], lengths: Dict[str, int]) -> int:
     """The position in memory of the element at this index. `index` maps each letter to the position
-    along its axis.
-    """
+    along its axis."""
     position = 0
     for letter in letters:
         position = position * lengths[letter] + index[letter]
@@ -119,8 +115,7 @@ def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) ->
 
 def lower_triangle(size: int) -> Matrix:
     """A lower triangular matrix. The diagonal alternates between 1 and 2. In each row, up to four
-    elements before it are -1/4, 0 or 1/4, and all others are zero.
-    """
+    elements before it are -1/4, 0 or 1/4, and all others are zero."""
     chance = dice(f"triangle {size}")
     rows: Matrix = []
     for number in range(size):
@@ -151,16 +146,14 @@ def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
 
 def limit_of(dtype_name: str, size: int) -> Limit:
     """The error allowed for systems of this size. The matrices are well conditioned, so it only
-    grows with the length of the sums.
-    """
+    grows with the length of the sums."""
     unit = (64 + 16 * size) * roundoff(dtype_name)
     return Limit(unit, unit)
 
 
 def solved_systems(device: str) -> Iterator[Part]:
     """Catches a solver that exchanges rows wrongly, or reads elements above the diagonal of a lower
-    triangle.
-    """
+    triangle."""
     for dtype_name in ("float32", "float64"):
         for size in SIZES:
             yield from solved_system(size, dtype_name, device)
@@ -178,8 +171,7 @@ def solution_of(size: int) -> Matrix:
 
 def solved_system(size: int, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare solve, inverse and determinant for one size. The right-hand sides are computed from a
-    known solution.
-    """
+    known solution."""
     lower = lower_triangle(size)
     solution = solution_of(size)
     right = multiplied(lower, solution)
@@ -220,8 +212,7 @@ def decompositions(device: str) -> Iterator[Part]:
 
 def decomposed(size: int, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare the decompositions of a symmetric positive definite matrix, which is a triangle times
-    its transpose.
-    """
+    its transpose."""
     lower = lower_triangle(size)
     square = multiplied(lower, columns_of(lower))
     inputs = matrix_tensor(square, dtype_name, device)

@@ -31,8 +31,7 @@ NUMBERS = (0.25, -1.5, 3.0, -0.125, 2.25, -4.0, 0.625)
 """Inputs. They are binary fractions, which every format holds exactly."""
 TARGETS = (1.0625, -1.1875, 0.4375, 1.8125, -3.3125)
 """Targets. None of them is exactly 0, 1 or 2 away from an input, because some losses have no unique
-slope at these distances.
-"""
+slope at these distances."""
 SHARES = (0.25, 0.5, 0.75, 0.375, 0.625)
 """Numbers between 0 and 1, for probabilities."""
 SIGNS = (1.0, -1.0, -1.0)
@@ -41,8 +40,7 @@ FLAGS = (1.0, 0.0, 0.0, 1.0)
 """Targets that are true (1) or false (0)."""
 HUBER_DELTA = 2.0
 """The `delta` of the Huber loss. It differs from the default, 1, so that a kernel that ignores it
-is caught.
-"""
+is caught."""
 POSITIVE_WEIGHT = 3.0
 
 
@@ -67,8 +65,7 @@ def smooth_l1(x: float, target: float) -> float:
 
 def huber(x: float, target: float) -> float:
     """Huber loss: half the squared distance if the distance is below 2 (torch's `delta`), otherwise
-    linear.
-    """
+    linear."""
     distance = abs(x - target)
     if distance < HUBER_DELTA:
         return distance**2 / 2
@@ -81,8 +78,7 @@ def soft_margin(x: float, sign: float) -> float:
 
 def hinge_embedding(x: float, sign: float) -> float:
     """Hinge embedding loss: x for similar pairs; for dissimilar pairs 1 - x (1 is the margin), but
-    at least 0.
-    """
+    at least 0."""
     if sign > 0:
         return x
     return max(0.0, 1 - x)
@@ -200,14 +196,12 @@ class LossReduction(NamedTuple):
     @property
     def divisor(self) -> int:
         """The number by which the sum of all losses is divided: the number of pairs for `mean`,
-        otherwise 1.
-        """
+        otherwise 1."""
         return self.length if self.method == "mean" else 1
 
     def of(self, pair_losses: List[float]) -> List[float]:
         """The reduced loss as torch returns it: one number per pair for `none`, otherwise a single
-        number.
-        """
+        number."""
         if self.method == "none":
             return pair_losses
         return [fsum(pair_losses) / self.divisor]
@@ -215,8 +209,7 @@ class LossReduction(NamedTuple):
 
 def element_losses(device: str) -> Iterator[Part]:
     """Catches a mean that divides by the wrong count, a loss that leaves out the end of the tensor
-    or takes a wrong branch, and an unscaled gradient.
-    """
+    or takes a wrong branch, and an unscaled gradient."""
     for dtype_name in formats_on(device):
         for loss in losses_of_pairs():
             for length in LENGTHS:
@@ -259,8 +252,7 @@ def element_loss(
 
 def loss_limit(reduction: LossReduction, dtype_name: str) -> Limit:
     """The error allowed in a loss, for a few operations on numbers below 64. For a sum it grows
-    with the length.
-    """
+    with the length."""
     unit = roundoff(dtype_name)
     absolute = 64 * unit
     if reduction.method == "sum":
@@ -272,8 +264,7 @@ def loss_limit(reduction: LossReduction, dtype_name: str) -> Limit:
 
 def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
     """The error allowed in a loss's gradient. For a mean it is divided by the number of pairs, like
-    the gradient.
-    """
+    the gradient."""
     unit = roundoff(dtype_name)
     # 2**-32 is more than the error of the slopes in Python, which are computed numerically.
     absolute = 32 * unit / reduction.divisor + 2.0**-32
@@ -288,8 +279,7 @@ def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
 
 class ClassTable(NamedTuple):
     """The sizes of a table of inputs for `nll_loss`: rows x classes x pixels. It contains whole
-    numbers instead of log-probabilities.
-    """
+    numbers instead of log-probabilities."""
 
     rows: int
     classes: int
@@ -306,8 +296,7 @@ class ClassTable(NamedTuple):
 
     def targets(self) -> List[int]:
         """The target class of each pixel. The classes of two neighbouring pixels are 3 apart,
-        modulo the number of classes.
-        """
+        modulo the number of classes."""
         targets: List[int] = []
         for position in range(self.rows * self.pixels):
             target = (3 * position + 1) % self.classes
@@ -343,8 +332,7 @@ class ExpectedClassLoss(NamedTuple):
 
 def expected_class_loss(table: ClassTable, ignored: int) -> ExpectedClassLoss:
     """The exact loss: minus the weighted mean of the numbers at the targets. Targets of the ignored
-    class do not count.
-    """
+    class do not count."""
     values = table.values()
     weights = table.class_weights()
     total = 0.0
@@ -401,8 +389,7 @@ def losses_of_rows(device: str) -> Iterator[Part]:
 
 def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare cosine similarity, distances, triplet loss and normalization for three rows: an
-    anchor, a positive and a negative.
-    """
+    anchor, a positive and a negative."""
     functional = torch.nn.functional
     anchor, positive, negative = (row_number(number, length) for number in range(3))
     x = tensor_of(anchor, dtype_name, device, 1, length)

@@ -31,16 +31,14 @@ from .number_lists import joined, products_of_pairs, random_wholes, sawtooth, sc
 
 class AttentionShape(NamedTuple):
     """The sizes of one attention call, its kind of mask, and the number of query heads per key
-    head.
-    """
+    head."""
 
     queries: int
     keys: int
     width: int
     mask: str = ""
     """`flags` (booleans), `numbers` (0 and minus infinity, which are added to the scores),
-    `causal`, or empty for no mask.
-    """
+    `causal`, or empty for no mask."""
     groups: int = 1
     """The number of query heads that share one key head."""
 
@@ -59,8 +57,7 @@ SHAPES = (
     AttentionShape(66, 4, 64, "flags"),
 )
 """Lengths below and above 64 and 128, the sizes of the blocks into which attention kernels split
-queries and keys.
-"""
+queries and keys."""
 HEADS = 2
 SCALE = 0.5
 """The factor of the scores. It is a power of two, so that each score is exact."""
@@ -81,8 +78,7 @@ class Numbers(NamedTuple):
 
 def numbers_of(shape: AttentionShape, head: int) -> Numbers:
     """Random whole numbers for one head. Queries and keys are at most 3, because their products
-    become exponents.
-    """
+    become exponents."""
     chance = dice(f"attention {shape} {head}")
     queries = random_wholes(chance, shape.queries, -2, 2)
     keys = random_wholes(chance, shape.keys, -2, 2)
@@ -96,8 +92,7 @@ def numbers_of(shape: AttentionShape, head: int) -> Numbers:
 
 def allowed_keys(shape: AttentionShape) -> List[List[bool]]:
     """For each query, which keys its mask allows. `flags` and `numbers` allow every third query no
-    key at all.
-    """
+    key at all."""
     chance = dice(f"mask {shape}")
     rows: List[List[bool]] = []
     for query in range(shape.queries):
@@ -148,8 +143,7 @@ def heads_of(shape: AttentionShape) -> Heads:
 
 def backends_for(number: int) -> Sequence[Optional[str]]:
     """The backends to test: None, which lets torch choose, and one named backend, which depends on
-    `number`.
-    """
+    `number`."""
     backend = BACKENDS[number % len(BACKENDS)]
     return (None, backend)
 
@@ -172,8 +166,7 @@ def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str
 
 def attentions(device: str) -> Iterator[Part]:
     """Catches masks that leak, wrong results for fully masked queries, missing keys and mixed-up
-    heads.
-    """
+    heads."""
     for dtype_name in formats_on(device):
         for number, shape in enumerate(SHAPES):
             heads = heads_of(shape)
@@ -186,8 +179,7 @@ def attentions(device: str) -> Iterator[Part]:
 
 def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
     """The queries, keys and values as tensors. In queries and keys, all columns except the first
-    are zero.
-    """
+    are zero."""
     shape = heads.shape
     zeros = [0.0] * (shape.width - 1)
     factors = value_factors(shape)
@@ -232,8 +224,7 @@ def mask_of(heads: Heads, dtype_name: str, device: str) -> Any:
 
 def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
     """Compare each row of the output with the exact result. A fully masked query's row must be zero
-    or NaN.
-    """
+    or NaN."""
     shape = heads.shape
     elements = flat_list(computed)
     exact: List[float] = []
@@ -256,8 +247,7 @@ def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
 
 def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbers]]:
     """For each row of the output, in order, yields the weights of its query (None for a fully
-    masked query) and its head.
-    """
+    masked query) and its head."""
     for head in heads.heads:
         for _ in range(heads.shape.groups):
             for query in range(heads.shape.queries):
@@ -266,8 +256,7 @@ def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbe
 
 def is_dead(row: Sequence[float]) -> bool:
     """Whether a row contains only zeros or NaN. For a fully masked query, torch 2.5 and later
-    return zero and older releases return NaN.
-    """
+    return zero and older releases return NaN."""
     for value in row:
         has_number = not isnan(value) and value != 0.0
         if has_number:
@@ -277,8 +266,7 @@ def is_dead(row: Sequence[float]) -> bool:
 
 def attention_limit(dtype_name: str, keys: int) -> Limit:
     """The error allowed in an attention output: a relative part, and an absolute part in proportion
-    to the largest value, because the weights are rounded.
-    """
+    to the largest value, because the weights are rounded."""
     unit = roundoff(dtype_name)
     share = 2 * unit
     if dtype_name not in HALVES:
@@ -309,8 +297,7 @@ class MaskedRow(NamedTuple):
 
     def scattered(self) -> List[float]:
         """The result of `masked_scatter` into a row of sevens. Where the mask is set it has the
-        row's numbers, starting with the first; elsewhere it has 7.
-        """
+        row's numbers, starting with the first; elsewhere it has 7."""
         next_values = iter(self.values)
         scattered: List[float] = []
         for is_set in self.flags:
@@ -320,8 +307,7 @@ class MaskedRow(NamedTuple):
 
 def masked_row(length: int, dtype_name: str) -> MaskedRow:
     """A row of numbers from -125 to 125, with a mask that selects about 40 % of them and always the
-    last one.
-    """
+    last one."""
     chance = dice(f"picked {dtype_name} {length}")
     values = sawtooth(length, period=251, start=-125)
     flags = [chance.random() < 0.4 for _ in range(length)]

@@ -18,8 +18,7 @@ from .answers import Limit, ask_all, dtype_of, exactly, formats_on, near, roundo
 
 def mixed_precision(device: str) -> Outcome:
     """Check that autocast computes in the documented formats, and that the GradScaler's steps are
-    right.
-    """
+    right."""
     questions = (formats_of_autocast, gradients_through_autocast, scales_that_grow, unscaled_steps)
     return ask_all(device, questions, "numbers that are exact in every format")
 
@@ -70,8 +69,7 @@ def has_dtype(label: str, tensor: Any, expected: Any) -> Part:
 
 def gradients_through_autocast(device: str) -> Iterator[Part]:
     """Catches a weight that is used twice under autocast but gets the gradient of only one use.
-    Autocast casts it once for both.
-    """
+    Autocast casts it once for both."""
     linear = torch.nn.functional.linear
     for low_name in low_formats(device):
         for rows in (3, 65):
@@ -101,8 +99,7 @@ def has_scaler(device: str) -> bool:
 
 GROWTH_INTERVAL = 8
 """The number of steps without an overflow after which the scaler from `scaler_of` doubles its
-scale.
-"""
+scale."""
 
 
 def scales_that_grow(device: str) -> Iterator[Part]:

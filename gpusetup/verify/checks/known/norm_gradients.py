@@ -39,8 +39,7 @@ from .number_lists import (
 
 SPREAD, EPS = 0.5, 0.75
 """All numbers are 0.5 or -0.5, so their variance is 0.25. Variance plus eps is 1, and so is its
-root.
-"""
+root."""
 UPSTREAM = (-1.0, 0.0, 1.0, 2.0, 3.0)
 """Upstream gradients. They are whole numbers, so that sums of them are exact."""
 
@@ -53,8 +52,7 @@ class Group(NamedTuple):
 
     def gradient(self, takes_mean: bool = True) -> List[float]:
         """The gradient of the numbers. For an RMS norm, which does not subtract the mean, pass
-        `takes_mean=False`.
-        """
+        `takes_mean=False`."""
         count = len(self.numbers)
         mean = fsum(self.arriving) / count
         if not takes_mean:
@@ -87,8 +85,7 @@ def arriving_numbers(count: int) -> List[float]:
 
 def gradient_limit(dtype_name: str, count: int) -> Limit:
     """The error allowed in gradients that contain sums of `count` products. For 16-bit formats it
-    does not grow, because they round each result once.
-    """
+    does not grow, because they round each result once."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return Limit(8 * unit, 24 * unit)
@@ -98,8 +95,7 @@ def gradient_limit(dtype_name: str, count: int) -> Limit:
 
 def sum_limit(dtype_name: str, count: int) -> Limit:
     """The error allowed in the gradient of a weight or bias, which is a sum of `count` terms. A
-    kernel may round partial sums to 16 bits.
-    """
+    kernel may round partial sums to 16 bits."""
     unit = roundoff(dtype_name)
     # Rounding errors have both signs, so their sum grows with the square root of their count.
     growth = sqrt(count)
@@ -131,8 +127,7 @@ class NormalisedRows(NamedTuple):
 
     def weight_gradient(self) -> List[float]:
         """The gradient of the weight: for each column, the sum of the numbers times their upstream
-        gradients.
-        """
+        gradients."""
         sums = [0.0] * len(self.weight)
         for numbers, arriving in zip(self.numbers, self.arriving):
             products = products_of_pairs(numbers, arriving)
@@ -182,8 +177,7 @@ def leaves_of(rows: NormalisedRows, dtype_name: str, device: str) -> Leaves:
 
 def gradients_of_rows(device: str) -> Iterator[Part]:
     """Catches a layer norm or RMS norm whose weight gradient leaves out rows, and an RMS norm that
-    subtracts the mean.
-    """
+    subtracts the mean."""
     for count, length in ((1, 16), (3, 34), (33, 126), (130, 18), (5, 1026), (1030, 4)):
         rows = rows_of(count, length)
         for dtype_name in formats_on(device):
@@ -266,8 +260,7 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
 
 def gradients_of_cancelling_rows(inputs: Any, upstream: Any, label: str) -> Iterator[Part]:
     """Compare the gradients of weight and bias if the upstream gradients of all rows except one
-    cancel out.
-    """
+    cancel out."""
     dtype_name = dtype_name_of(inputs)
     count, width = inputs.shape
     weight = inputs.new_ones(width).requires_grad_()
@@ -308,8 +301,7 @@ class ImageNorm(NamedTuple):
     pixels: int
     group_channels: int = 1
     """For a group norm, how many channels of an image form a group. A batch norm's group is one
-    channel of all images.
-    """
+    channel of all images."""
 
 
 NORMS = (
@@ -325,8 +317,7 @@ NORMS = (
 
 def gradients_of_image_norms(device: str) -> Iterator[Part]:
     """Catches a batch norm or group norm whose gradients are computed from the wrong channels,
-    images or pixels.
-    """
+    images or pixels."""
     for norm in NORMS:
         expected = expected_gradients(norm)
         shape = (norm.images, norm.channels, 2, norm.pixels // 2)
@@ -380,8 +371,7 @@ def normalised(norm: ImageNorm, images: Any, weight: Any, bias: Any) -> Any:
 
 class ExpectedGradients(NamedTuple):
     """The numbers of a batch of images, their upstream gradient, and the exact gradients of
-    numbers, weight and bias.
-    """
+    numbers, weight and bias."""
 
     numbers: List[float]
     upstream: List[float]

@@ -48,14 +48,12 @@ FAR = {
     "float32": CenteredSpread("far", 2.0**12, 0.125),
 }
 """Numbers far from zero, for the formats that can hold them. A kernel that computes the variance as
-the mean of squares minus the square of the mean loses all its digits here.
-"""
+the mean of squares minus the square of the mean loses all its digits here."""
 
 
 def norms(device: str) -> Outcome:
     """Check that norms subtract the mean and divide by the square root of variance plus eps, and
-    that their gradients are right.
-    """
+    that their gradients are right."""
     questions = (
         layer_norms,
         rms_norms,
@@ -72,8 +70,7 @@ def norms(device: str) -> Outcome:
 
 def spreads_in(name: str) -> List[CenteredSpread]:
     """The test cases for a format. 16-bit formats cannot hold numbers far from zero with a small
-    spread, so they leave out that case.
-    """
+    spread, so they leave out that case."""
     cases = list(SPREADS)
     if name in FAR:
         cases.append(FAR[name])
@@ -128,8 +125,7 @@ def limit_of(case: CenteredSpread, dtype_name: str, length: int) -> Limit:
 
 def layer_norms(device: str) -> Iterator[Part]:
     """Catches a layer norm that leaves out eps or the end of a row, misplaces weights, or computes
-    the variance imprecisely.
-    """
+    the variance imprecisely."""
     for dtype_name in formats_on(device):
         for length in LENGTHS:
             for case in spreads_in(dtype_name):
@@ -182,14 +178,12 @@ SMALL = 2.0**-10
 """A number whose square is eight times the default eps, so that a wrong eps shows."""
 DEFAULT_EPS = 2.0**-23
 """The eps that torch uses for float32 if none is given (see `torch.nn.RMSNorm`): the machine
-epsilon of float32.
-"""
+epsilon of float32."""
 
 
 def rms_norms_with_default_eps(device: str) -> Iterator[Part]:
     """Catches an RMS norm with a wrong default eps. The right one is the machine epsilon of the
-    format.
-    """
+    format."""
     if not hasattr(torch.nn.functional, "rms_norm"):
         return
     exact_height = SMALL / sqrt(SMALL**2 + DEFAULT_EPS)
@@ -278,8 +272,7 @@ def channels_last(inputs: Any) -> Any:
 
 def group_norms(device: str) -> Iterator[Part]:
     """Catches group and instance norms that mix channels, leave out pixels, or compute the variance
-    imprecisely.
-    """
+    imprecisely."""
     functional = torch.nn.functional
     for dtype_name in formats_on(device):
         for shape in SHAPES:
@@ -393,8 +386,7 @@ USE_EPS = 0.25
 
 def channel_table(channel: int) -> ChannelTable:
     """The statistics, weight and bias of one channel. The root of variance plus eps is a whole
-    number from 1 to 4.
-    """
+    number from 1 to 4."""
     root = 1.0 + channel % 4
     variance = root**2 - USE_EPS
     # All four values differ between neighbouring channels.
@@ -406,8 +398,7 @@ def channel_table(channel: int) -> ChannelTable:
 
 def batch_norms_in_use(device: str) -> Iterator[Part]:
     """Catches a batch norm in evaluation mode that uses the batch's statistics instead of the
-    running statistics.
-    """
+    running statistics."""
     for dtype_name in formats_on(device):
         for shape in SHAPES:
             images = images_of(*shape)

@@ -48,8 +48,7 @@ def random_wholes(chance: Random, count: int, lowest: int, highest: int) -> List
 
 ONE, STEP = 1.0, 16.0
 """A number that a long sum must keep, and the steps that hide it if the sum is kept in 16 bits:
-above 2,048 (float16) or 256 (bfloat16), a multiple of 16 plus 1 is rounded to the multiple.
-"""
+above 2,048 (float16) or 256 (bfloat16), a multiple of 16 plus 1 is rounded to the multiple."""
 
 
 def there_and_back(steps: int, run: int) -> List[float]:

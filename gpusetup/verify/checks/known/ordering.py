@@ -1,6 +1,5 @@
 """Sorting, searching, running sums and counting, compared with Python. The rows have up to 70,001
-numbers, many of them equal, and some contain NaN.
-"""
+numbers, many of them equal, and some contain NaN."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ from .number_lists import Element, elements_at, joined
 
 LENGTHS = (1, 17, 128, 1000, 1025, 2049, 4097, 70_001)
 """Row lengths, among them one more than 1,024, 2,048 and 4,096, because kernels sort blocks of
-these sizes.
-"""
+these sizes."""
 WHOLE_FORMATS = ("int64", "int32", "uint8")
 """The integer formats to test."""
 Key = Tuple[bool, float]
@@ -29,8 +27,7 @@ Key = Tuple[bool, float]
 
 class Ranking(NamedTuple):
     """A row, and the positions of its elements in ascending and descending order. Equal elements
-    keep their order.
-    """
+    keep their order."""
 
     values: List[float]
     rising: List[int]
@@ -74,8 +71,7 @@ def ranking_of(values: List[float]) -> Ranking:
 
 def tied_row(length: int, dtype_name: str, salt: str = "") -> List[float]:
     """Random whole numbers below 40, many of them equal. Longer floating-point rows also contain
-    infinities and NaN.
-    """
+    infinities and NaN."""
     chance = dice(f"tied {length} {dtype_name} {salt}")
     values = [float(chance.randrange(40)) for _ in range(length)]
     # A short row would contain little else than these special values.
@@ -100,8 +96,7 @@ def every_format(device: str) -> Tuple[str, ...]:
 
 def sorted_rows(device: str) -> Iterator[Part]:
     """Catches a stable sort that reorders equal elements, and a sort that leaves the end of a row
-    unsorted.
-    """
+    unsorted."""
     for dtype_name in every_format(device):
         for length in LENGTHS:
             ranking = ranking_of(tied_row(length, dtype_name))
@@ -131,8 +126,7 @@ def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iter
 def names_each_once(label: str, ranking: Ranking, values: Any, positions: Any) -> Iterator[Part]:
     """Check the positions that a plain sort returned: each must occur once, and the element there
     must be the sorted value. The positions are not compared with Python's, because the sort may
-    reorder equal elements.
-    """
+    reorder equal elements."""
     computed = flat_list(positions)
     all_positions = range(len(computed))
     each_once = sorted(computed) == list(all_positions)
@@ -174,8 +168,7 @@ def side_by_side(columns: Sequence[Sequence[Element]]) -> List[Element]:
 
 def largest_elements(device: str) -> Iterator[Part]:
     """Catches a topk that leaves out a block of a long row, and a kthvalue that returns the wrong
-    element.
-    """
+    element."""
     for dtype_name in every_format(device):
         for length in LENGTHS:
             ranking = ranking_of(tied_row(length, dtype_name, "top"))
@@ -194,8 +187,7 @@ def largest_elements(device: str) -> Iterator[Part]:
 
 def top_elements(method: str, count: int, ranking: Ranking, inputs: Any) -> Iterator[Part]:
     """Compare topk for the `count` largest or smallest elements, and check that its indices are
-    right and distinct.
-    """
+    right and distinct."""
     is_largest = method == "largest"
     positions = ranking.falling if is_largest else ranking.rising
     values, computed = torch.topk(inputs, count, largest=is_largest)
@@ -219,8 +211,7 @@ def extremes_and_ties(device: str) -> Iterator[Part]:
 
 def extremes_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare the largest, smallest and median number of a row, and the positions of the largest
-    and smallest.
-    """
+    and smallest."""
     numbers = whole_row(length, "extremes")
     lowest = min(numbers)
     highest = max(numbers)
@@ -246,8 +237,7 @@ def place_of_extreme(
     label: str, computed: Any, numbers: List[float], extreme: float
 ) -> Iterator[Part]:
     """Check that the largest (or smallest) number is at the position that torch returns. On a CPU
-    it must be the first such position.
-    """
+    it must be the first such position."""
     position = int(computed)
     is_inside = 0 <= position < len(numbers)
     is_right = is_inside and numbers[position] == extreme
@@ -263,8 +253,7 @@ def place_of_extreme(
 
 def places_in_a_sorted_row(device: str) -> Iterator[Part]:
     """Catches a searchsorted or bucketize that stops one step early, or returns the wrong side of
-    equal elements.
-    """
+    equal elements."""
     # Search also for numbers below and above all numbers in the row.
     targets = [float(value) for value in range(-2, 44)]
     for dtype_name in ("float32", "float64", "int64"):

@@ -27,8 +27,7 @@ def numbers_of(shape: Shape, salt: str) -> List[int]:
 
 class Pixel(NamedTuple):
     """The index of an element of a batch of images. In a convolution's weight, `image` is the
-    number of the filter.
-    """
+    number of the filter."""
 
     image: int
     channel: int

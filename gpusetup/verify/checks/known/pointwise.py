@@ -1,6 +1,5 @@
 """Elementwise functions, compared with Python's math module: near zero, far from zero, and with
-NaN.
-"""
+NaN."""
 
 from __future__ import annotations
 
@@ -38,14 +37,12 @@ from .number_lists import Number, repeated, sawtooth
 LONG = 70_003
 LENGTHS = (17, 1026, LONG)
 """A short length, one above 1,024 that is not a multiple of a kernel's vector length, and one that
-several threads share (a CPU thread gets at least 32,768 elements).
-"""
+several threads share (a CPU thread gets at least 32,768 elements)."""
 
 
 def pointwise(device: str) -> Outcome:
     """Check that elementwise functions, quotients and reductions with NaN agree with Python's math
-    module.
-    """
+    module."""
     questions = (
         values_of_functions,
         far_numbers,
@@ -190,8 +187,7 @@ def whole_quotients(device: str) -> Iterator[Part]:
 
 def what_nan_gives(device: str) -> Iterator[Part]:
     """Catches a maximum, clamp, sum or other reduction that drops a NaN, which would hide that a
-    training run has failed.
-    """
+    training run has failed."""
     for dtype_name in formats_on(device):
         for length in LENGTHS[:2]:
             yield from what_last_nan_gives(length, dtype_name, device)
@@ -199,8 +195,7 @@ def what_nan_gives(device: str) -> Iterator[Part]:
 
 def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare functions of a row whose last element is NaN. The other elements are whole numbers
-    from 0 to 4.
-    """
+    from 0 to 4."""
     whole_numbers = sawtooth(length - 1, period=5)
     values = [*whole_numbers, nan]
     inputs = tensor_of(values, dtype_name, device)
@@ -237,8 +232,7 @@ def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[P
 
 def sums_of_exponentials(device: str) -> Iterator[Part]:
     """Catches a logsumexp that overflows, products with a wrong sign, and an imprecise variance far
-    from zero.
-    """
+    from zero."""
     for dtype_name in formats_on(device):
         for length in (17, 1026):
             yield from logarithms_of_sums(length, dtype_name, device)

@@ -66,8 +66,7 @@ def pool_ranges(length: int) -> List[range]:
 
 def pools(device: str) -> Iterator[Part]:
     """Catches pooling that leaves out a border, counts the padding, or returns the position of the
-    wrong pixel.
-    """
+    wrong pixel."""
     for shape in POOLED:
         for dtype_name in formats_on(device):
             numbers = numbers_of(shape, "pool")
@@ -138,8 +137,7 @@ def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Ite
 
 class Pool(NamedTuple):
     """The options of a pooling layer. Size, stride and padding have one value for the height and
-    one for the width.
-    """
+    one for the width."""
 
     size: Tuple[int, int]
     stride: Tuple[int, int]
@@ -158,8 +156,7 @@ OPTION_POOLS = (
 """Sizes, strides and paddings that mostly differ between height and width."""
 OPTION_SHAPES = ((1, 1, 5, 5), (2, 3, 8, 7), (1, 37, 6, 9))
 """Shapes of the images. The last one has more channels than a vector has lanes (at most 32 16-bit
-numbers).
-"""
+numbers)."""
 
 
 class Span(NamedTuple):
@@ -169,8 +166,7 @@ class Span(NamedTuple):
     """The pixels in the window, without the padding."""
     length: int
     """The length of the window with the padding, but without the part after the padding that
-    `ceil_mode` allows.
-    """
+    `ceil_mode` allows."""
 
 
 def spans_along(length: int, pool: Pool, axis: int) -> List[Span]:
@@ -246,8 +242,7 @@ def means_in(
     windows: Sequence[Window], values: Sequence[float], with_padding: bool = False
 ) -> List[float]:
     """The mean of each window. With `with_padding`, the padding counts as zeros; otherwise it does
-    not count.
-    """
+    not count."""
     means: List[float] = []
     for window in windows:
         # A sum with NaN is NaN, and so is infinity minus infinity.
@@ -259,8 +254,7 @@ def means_in(
 
 def pools_with_options(device: str) -> Iterator[Part]:
     """Catches pooling that confuses height and width, leaves out the last window, or divides its
-    sum by the wrong size.
-    """
+    sum by the wrong size."""
     for shape, pool in product(OPTION_SHAPES, OPTION_POOLS):
         numbers = numbers_of(shape, "pool options")
         yield from pools_of_images(shape, pool, numbers, device)
@@ -268,14 +262,12 @@ def pools_with_options(device: str) -> Iterator[Part]:
 
 SPECIAL = (nan, inf, -inf)
 """Values that are not finite. They show that a training run has failed, so pooling must not hide
-them.
-"""
+them."""
 
 
 def special_numbers(shape: Shape) -> List[float]:
     """Whole numbers in which every fifth number is NaN or infinite, and the last third is minus
-    infinity.
-    """
+    infinity."""
     numbers = [float(number) for number in numbers_of(shape, "special pool")]
     for position in range(2, len(numbers), 5):
         numbers[position] = SPECIAL[position // 5 % len(SPECIAL)]

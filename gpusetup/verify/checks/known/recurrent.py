@@ -141,8 +141,7 @@ KINDS = (Kind("RNN", plain_step, 1), Kind("LSTM", lstm_step, 4), Kind("GRU", gru
 
 def outputs_of_nets(device: str) -> Iterator[Part]:
     """Catches swapped gates, a missing bias or last step, and a backward direction that is not
-    reversed.
-    """
+    reversed."""
     for kind in KINDS:
         for net in NETS:
             layers = layers_of(kind, net)
@@ -197,8 +196,7 @@ def layers_of(kind: Kind, net: Net) -> List[RecurrentWeights]:
 
 def weights_of(kind: Kind, net: Net, width: int, name: str) -> Weights:
     """Draw the weights of a layer with `width` inputs. `name` is the suffix of torch's names for
-    them.
-    """
+    them."""
     height = kind.gates * net.hidden
     input_bias, state_bias = small_matrix(2, height, f"{kind.module} {name} bias")
     return Weights(
@@ -262,8 +260,7 @@ def write_weights(module: Any, name: str, weights: Weights) -> None:
 
 def outputs_of(module: Any, inputs: Any) -> Any:
     """Compute the module's outputs for a sequence, in the format and on the device of that
-    sequence.
-    """
+    sequence."""
     module = module.to(inputs.device, inputs.dtype)
     with torch.no_grad():
         outputs, _ = module(inputs)

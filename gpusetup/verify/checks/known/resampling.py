@@ -43,8 +43,7 @@ Shares = Dict[int, float]
 """Maps the position of a source pixel to its weight in a new pixel."""
 Weigher = Callable[[int, int, int], Shares]
 """Takes the position of a new pixel, the old length and the new length, and returns the weights of
-the old pixels.
-"""
+the old pixels."""
 
 
 def resampling(device: str) -> Outcome:
@@ -69,8 +68,7 @@ def resampling(device: str) -> Outcome:
 
 def linear_shares(position: int, old: int, new: int) -> Shares:
     """Linear interpolation between the two old pixels whose centers are nearest to the new pixel's
-    center. Before the first center and after the last one, the new pixel equals that old pixel.
-    """
+    center. Before the first center and after the last one, the new pixel equals that old pixel."""
     center = (position + 0.5) * old / new
     source = max(0.0, center - 0.5)
     return between(source, old)
@@ -126,8 +124,7 @@ def area_shares(position: int, old: int, new: int) -> Shares:
 
 class Mode(NamedTuple):
     """A mode of torch's `interpolate`: its name, its options, and the function that returns the
-    weights of the source pixels.
-    """
+    weights of the source pixels."""
 
     name: str
     options: Dict[str, Any]
@@ -156,8 +153,7 @@ def weighed(row: Sequence[float], new: int, weigher: Weigher) -> List[float]:
 
 def gradient_of_weighed(upstream: Sequence[float], old: int, weigher: Weigher) -> List[float]:
     """Returns the gradient of each old pixel: the sum of the new pixels' gradients, each multiplied
-    by the old pixel's weight in that new pixel.
-    """
+    by the old pixel's weight in that new pixel."""
     gradient = [0.0] * old
     for position, value in enumerate(upstream):
         shares = weigher(position, old, len(upstream))
@@ -168,8 +164,7 @@ def gradient_of_weighed(upstream: Sequence[float], old: int, weigher: Weigher) -
 
 def enlarged_rows(device: str) -> Iterator[Part]:
     """Catches resized rows with wrong weights, shifted pixels or a missing end, and wrong
-    gradients.
-    """
+    gradients."""
     for mode in MODES:
         for length in LENGTHS:
             # Resize to twice the length, three times the length, and about half.
@@ -241,8 +236,7 @@ def enlarged_images(device: str) -> Iterator[Part]:
 
 def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: int) -> List[float]:
     """The exact pixels of one resized channel, row by row. Each row is resized first, then each
-    column.
-    """
+    column."""
     wide_rows = [weighed(row, new_width, linear_shares) for row in rows]
     high_columns: List[List[float]] = []
     for column in columns_of(wide_rows):

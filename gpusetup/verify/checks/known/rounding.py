@@ -33,26 +33,21 @@ from .number_lists import joined
 Rows = List[List[int]]
 INNER_LENGTHS = (1, 3, 17, 31, 33, 65, 127, 128, 255, 257, 509, 513, 1021, 1025, 2049, 4099, 8192)
 """Inner lengths of the products: odd, prime and long ones, below and above the block sizes of
-kernels.
-"""
+kernels."""
 LONGEST = 65_537
 """One more than 2**16."""
 SIDE = 5
 """The number of rows and columns in each product. It is small, because Python computes the product
-too.
-"""
+too."""
 MISROUNDED_SHARE = 0.05
 """The share of elements that may differ from the nearest number, because they were rounded twice.
-Truncation changes half of the elements, and rounding at random a quarter.
-"""
+Truncation changes half of the elements, and rounding at random a quarter."""
 SPREAD = 2**13
 """The typical size of a sum in the 16-bit formats. It needs more than their 11 binary digits, so it
-is rounded, and it is far below float16's largest number, 65,504.
-"""
+is rounded, and it is far below float16's largest number, 65,504."""
 SIGMAS = 6.5
 """The largest deviation allowed, in standard deviations. Fair coins exceed it about once in ten
-billion tries.
-"""
+billion tries."""
 
 
 class ExactFactors(NamedTuple):
@@ -70,8 +65,7 @@ class ExactFactors(NamedTuple):
 
 def rounding(device: str) -> Outcome:
     """Check that matrix products are rounded to the nearest number, for many inner lengths and for
-    every function that multiplies matrices.
-    """
+    every function that multiplies matrices."""
     with exact_products(torch):
         questions = (halves_round_once, single_products, long_sums_lean_to_no_side)
         return ask_all(device, questions, "whole numbers, rounded by hand")
@@ -116,8 +110,7 @@ def products_of(first_factor: Rows, columns: Rows) -> List[int]:
 
 class Operands(NamedTuple):
     """The tensors of one product. `first_factor` contains the rows of the left factor,
-    `right_columns` the columns of the right factor.
-    """
+    `right_columns` the columns of the right factor."""
 
     first_factor: Any
     right_columns: Any
@@ -199,8 +192,7 @@ def halves_round_once(device: str) -> Iterator[Part]:
 
 def largest_factor(inner: int) -> int:
     """The largest factor for which a sum of `inner` products is typically about SPREAD, but at
-    least 2.
-    """
+    least 2."""
     square = 3 * SPREAD / sqrt(inner)
     largest = int(sqrt(square))
     # With factors of only -1, 0 and 1, every sum would be small.
@@ -219,8 +211,7 @@ def products_rounded(
 
 def rounded_to_nearest(label: str, dtype_name: str, computed: Any, product: List[int]) -> Part:
     """Check that every element is within one unit in the last place, and that almost all elements
-    are the nearest number.
-    """
+    are the nearest number."""
     bits = SIGNIFICANT_BITS[dtype_name]
     nearest = [rounded(value, bits) for value in product]
     # The next number of the format is one unit in the last place away, at most 2**(1 - bits) times
@@ -253,8 +244,7 @@ def single_products(device: str) -> Iterator[Part]:
 
 def formats_of_all_digits(device: str) -> List[str]:
     """The 32-bit and 64-bit formats whose products keep all digits under the current settings.
-    float32 is left out if TF32 is on.
-    """
+    float32 is left out if TF32 is on."""
     # TF32 drops 13 of float32's 24 digits.
     precision = read_precision(torch, device)
     if precision.name == "ieee":
@@ -264,8 +254,7 @@ def formats_of_all_digits(device: str) -> List[str]:
 
 def with_one_number_a_row(inner: int, bits: int) -> ExactFactors:
     """Make factors that use all digits of the format. Each row of the left factor has a single
-    nonzero number.
-    """
+    nonzero number."""
     chance = dice(f"single {inner} {bits}")
     largest = 2**bits - 1
     first_factor: Rows = [[0] * inner for _ in range(SIDE)]
@@ -293,8 +282,7 @@ def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
 
 def of_positive_numbers(inner: int, bits: int, number: int) -> ExactFactors:
     """Make positive factors that use all digits of the format, so that each step of a sum is
-    rounded.
-    """
+    rounded."""
     chance = dice(f"positive {inner} {bits} {number}")
     largest = 2**bits - 1
     # No zeros, and all numbers have the same sign, so that a sum grows at each step.

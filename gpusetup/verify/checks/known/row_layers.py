@@ -54,8 +54,7 @@ class PooledRows(NamedTuple):
 
     def gradient_of_largest(self) -> List[float]:
         """The exact gradient of max pooling. The largest number in a window gets the window's whole
-        upstream gradient.
-        """
+        upstream gradient."""
         gradient = [0.0] * len(self.values)
         for window, arriving in zip(self.windows, self.upstream):
             largest = max(window, key=self.values.__getitem__)
@@ -65,8 +64,7 @@ class PooledRows(NamedTuple):
 
     def gradient_of_means(self) -> List[float]:
         """The exact gradient of average pooling. Each number in a window gets an equal share of the
-        window's upstream gradient.
-        """
+        window's upstream gradient."""
         gradient = [0.0] * len(self.values)
         for window, arriving in zip(self.windows, self.upstream):
             for position in window:
@@ -177,8 +175,7 @@ ROW_LAYERS = (
 
 class ConvolvedRows(NamedTuple):
     """The exact inputs, outputs and gradients of a convolution of rows. `upstream` is the gradient
-    of the output.
-    """
+    of the output."""
 
     input: List[float]
     weight: List[float]
@@ -220,8 +217,7 @@ def convolved_rows(layer: RowLayer) -> ConvolvedRows:
 
 def rows_convolved(device: str) -> Iterator[Part]:
     """Catches a one-dimensional convolution that leaves out a kernel element, channel or border,
-    also in its gradients.
-    """
+    also in its gradients."""
     for layer in ROW_LAYERS:
         channels, filters, length, taps = layer
         exact = convolved_rows(layer)
@@ -294,8 +290,7 @@ class TransposedLayer(NamedTuple):
     padding: int
     extra: int
     """`output_padding`: how many numbers longer the output is. With a stride, several output
-    lengths are possible.
-    """
+    lengths are possible."""
 
     @property
     def output_length(self) -> int:

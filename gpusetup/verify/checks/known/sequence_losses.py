@@ -70,8 +70,7 @@ CASES = (
 
 def probability_of(target: Target, steps: Sequence[Sequence[float]]) -> float:
     """The probability of a target: the sum over all its paths, computed step by step (the forward
-    algorithm of CTC).
-    """
+    algorithm of CTC)."""
     # The states are the target's labels, with blanks before, between and after them.
     states = [0]
     for label in target:
@@ -96,8 +95,7 @@ def probability_of(target: Target, steps: Sequence[Sequence[float]]) -> float:
 
 def probability_of_all_paths(target: Target, steps: Sequence[Sequence[float]]) -> float:
     """The probability of a target, computed from the definition: list every path, merge it, and
-    compare it with the target.
-    """
+    compare it with the target."""
     probabilities: List[float] = []
     classes = range(len(steps[0]))
     for path in itertools.product(classes, repeat=len(steps)):
@@ -111,8 +109,7 @@ def probability_of_all_paths(target: Target, steps: Sequence[Sequence[float]]) -
 
 def sequence_losses(device: str) -> Iterator[Part]:
     """Catches a loss that counts steps after a sequence's end, and a mean that divides by the wrong
-    lengths.
-    """
+    lengths."""
     for dtype_name in ("float32", "float64"):
         for case in CASES:
             yield from losses_of_case(case, dtype_name, device)
@@ -132,16 +129,14 @@ def log_probabilities(case: Sequences, dtype_name: str, device: str) -> Any:
 
 def limit_of(case: Sequences, dtype_name: str) -> Limit:
     """The error allowed in a loss. Each step adds a logarithm and is rounded in proportion to the
-    loss so far.
-    """
+    loss so far."""
     unit = 4 * case.steps * roundoff(dtype_name)
     return Limit(unit, unit)
 
 
 def reduced(losses: List[float], targets: Sequence[Target], reduction: str) -> List[float]:
     """The losses after the reduction. For `mean`, torch first divides each loss by the length of
-    its target.
-    """
+    its target."""
     if reduction == "none":
         return losses
     if reduction == "sum":
@@ -152,8 +147,7 @@ def reduced(losses: List[float], targets: Sequence[Target], reduction: str) -> L
 
 def losses_of_case(case: Sequences, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare the loss with each reduction, with the targets in a padded matrix and in one
-    concatenated row.
-    """
+    concatenated row."""
     limit = limit_of(case, dtype_name)
     lengths = [len(target) for target in case.targets]
     input_lengths = tensor_of(case.input_lengths, "int64", device)
@@ -190,8 +184,7 @@ def losses_of_case(case: Sequences, dtype_name: str, device: str) -> Iterator[Pa
 
 def losses_of_paths(dtype_name: str, device: str) -> Iterator[Part]:
     """Catches wrongly merged paths: compares the loss of each sequence with the sum over all its
-    paths.
-    """
+    paths."""
     log_probability = log_probabilities(TINY, dtype_name, device)
     for number, target in enumerate(TINY.targets):
         length = TINY.input_lengths[number]

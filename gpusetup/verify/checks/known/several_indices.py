@@ -26,8 +26,7 @@ CASES: Tuple[Tuple[Box, int], ...] = (
     ((33, 5, 65), 513),
 )
 """The shape of a tensor, whose axes all differ in length, and the number of elements that one call
-reads or writes.
-"""
+reads or writes."""
 LINES = 5
 """The number of rows, and of pairs of a column and a depth, that are combined with each other."""
 
@@ -40,8 +39,7 @@ class NamedPlaces(NamedTuple):
     """The tensor's elements in memory order."""
     axes: List[List[int]]
     """Three lists of indices, one per axis, of the same length. Negative indices count from the end
-    of the axis.
-    """
+    of the axis."""
     added: List[float]
     """The numbers to add, one for each indexed element."""
 
@@ -71,8 +69,7 @@ def places_along(chance: Random, length: int, count: int) -> List[int]:
 
 def named_places(box: Box, count: int) -> NamedPlaces:
     """Make a tensor of numbers from 0 to 60 and random indices. The first element is indexed again
-    at the end.
-    """
+    at the end."""
     chance = dice(f"places {box} {count}")
     height, width, depth = box
     numbers = random_wholes(chance, height * width * depth, 0, 60)
@@ -96,8 +93,7 @@ class PlaceTensors(NamedTuple):
 
 def place_tensors(case: NamedPlaces, dtype_name: str, device: str) -> PlaceTensors:
     """Put a case into tensors. `dtype_name` is the format of the numbers; the indices are always
-    64-bit integers.
-    """
+    64-bit integers."""
     return PlaceTensors(
         tensor_of(case.numbers, dtype_name, device, *case.box),
         [tensor_of(places, "int64", device) for places in case.axes],
@@ -142,8 +138,7 @@ def exact_answers(case: NamedPlaces) -> ExactAnswers:
 
 def line_of(case: NamedPlaces, place: Box, whole_axis: int) -> List[int]:
     """The positions in memory of all elements along one axis, for the given indices of the two
-    other axes.
-    """
+    other axes."""
     start = list(place)
     start[whole_axis] = 0
     first = case.position_of((start[0], start[1], start[2]))
@@ -179,8 +174,7 @@ def combinations_read(case: NamedPlaces) -> List[float]:
 
 def several_indices(device: str) -> Iterator[Part]:
     """Catches negative indices that are counted from the end of the wrong axis, or that only work
-    in the first of several index tensors. Tests reads, writes, sums and gradients.
-    """
+    in the first of several index tensors. Tests reads, writes, sums and gradients."""
     for box, count in CASES:
         case = named_places(box, count)
         exact = exact_answers(case)
@@ -195,8 +189,7 @@ def several_indices(device: str) -> Iterator[Part]:
 
 def read_at_places(inputs: PlaceTensors, exact: ExactAnswers, label: str) -> Iterator[Part]:
     """Compare reading with three index tensors, its gradient, and reading with broadcast index
-    tensors, which combine every row with every pair of column and depth.
-    """
+    tensors, which combine every row with every pair of column and depth."""
     first, second, third = inputs.axes
     computed = inputs.numbers[first, second, third]
     yield exactly(f"x[i, j, k] {label}", computed, exact.read)

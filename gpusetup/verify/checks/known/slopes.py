@@ -28,16 +28,13 @@ from .number_lists import products_of_pairs, repeated
 
 SLOPE_POINTS = (0.1, 0.35, 0.7, 1.3, 1.7, 2.6, 4.3, 7.6)
 """The points at which slopes are tested. No function has a corner within two steps of a point, in
-any format.
-"""
+any format."""
 STEP = 2.0**-11
 """The step to either side. For points below 1 it is multiplied by the point. The error of a slope
-grows with the fourth power of the step, and is about 1e-13.
-"""
+grows with the fourth power of the step, and is about 1e-13."""
 LENGTHS = (17, 1026, 70_003)
 """Lengths as in `pointwise.py`: a vector and one element, more than a block, and enough for several
-threads.
-"""
+threads."""
 UPSTREAM = (1.0, -2.0, 3.0)
 """The upstream gradients, repeated for all elements."""
 
@@ -61,8 +58,7 @@ def slope(exact: Callable[[float], float], x: float) -> float:
 
 def slopes_of_functions(device: str) -> Iterator[Part]:
     """Catches a backward pass with a wrong formula or sign, a wrong end of the tensor, or without
-    the upstream gradient.
-    """
+    the upstream gradient."""
     for dtype_name in formats_on(device):
         for function in functions():
             # For float64 hardsigmoid, torch divides by 6 in float32 precision.
@@ -107,8 +103,7 @@ def points_of(function: Function, dtype_name: str) -> List[float]:
 
 def slope_limit(function: Function, dtype_name: str) -> Limit:
     """The error allowed in a slope: 32 roundoffs for a formula of about ten operations, or 8 for
-    16-bit formats.
-    """
+    16-bit formats."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         # Some gradients are computed from the function's rounded result, and a steep slope

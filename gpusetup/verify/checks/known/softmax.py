@@ -30,12 +30,10 @@ from .number_lists import elements_at, joined, products_of_pairs, sawtooth, scal
 
 LENGTHS = (17, 33, 129, 256, 1000, 1025, 2049, 4097, 8193, 32_003, 70_001)
 """Row lengths below and above the block sizes of kernels. The longest are as long as vocabularies,
-which have 32,000 to 150,000 tokens.
-"""
+which have 32,000 to 150,000 tokens."""
 OFFSETS = (0, -2, -4, 2, -8)
 """Differences between logits and the base. They are even, so that bfloat16 holds each logit up to
-512 exactly.
-"""
+512 exactly."""
 BASES: Dict[str, Sequence[int]] = {
     "float64": (0, 2**20),
     "float32": (0, 2**14, -(2**14)),
@@ -43,8 +41,7 @@ BASES: Dict[str, Sequence[int]] = {
     "bfloat16": (0, 256, -256),
 }
 """The numbers to which the offsets are added, for each format. The exponential of the larger ones
-overflows, unless the row's maximum is subtracted first.
-"""
+overflows, unless the row's maximum is subtracted first."""
 MINUS_INFINITY = float("-inf")
 IGNORED = -100
 """The target that torch's losses ignore by default."""
@@ -60,8 +57,7 @@ class LogitsRow(NamedTuple):
 
     def log_probabilities(self) -> List[float]:
         """The log-probability of each logit: its distance from the maximum, minus
-        `shifted_log_sum`.
-        """
+        `shifted_log_sum`."""
         logs: List[float] = []
         for logit in self.logits:
             distance = logit - self.maximum
@@ -203,8 +199,7 @@ def gradients_of_softmax(device: str) -> Iterator[Part]:
 
 def gradients_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare the gradients of softmax and log-softmax for one row. In the comments, p is a
-    probability and w its upstream gradient.
-    """
+    probability and w its upstream gradient."""
     row = row_of(length, 0, 2)
     probabilities = row.probabilities()
     weights = sawtooth(length, period=5, start=-2)
@@ -230,8 +225,7 @@ def gradients_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part
 
 def gradient_limit(dtype_name: str, length: int) -> Limit:
     """The error allowed in a gradient. It is computed from rounded probabilities, so even a small
-    gradient has an error in proportion to the largest one.
-    """
+    gradient has an error in proportion to the largest one."""
     share = share_limit(dtype_name, length)
     return Limit(share, 4 * share)
 
@@ -269,8 +263,7 @@ def gradients_of_zeros(
     leaf: Any, axis: int, weights: Sequence[float], label: str
 ) -> Iterator[Part]:
     """Compare the gradients of softmax and log-softmax for equal probabilities p and upstream
-    gradients w.
-    """
+    gradients w."""
     dtype_name = dtype_name_of(leaf)
     p = 1 / EQUAL_LOGITS
     total = fsum(weights)
@@ -346,8 +339,7 @@ def batch_of(case: LossCase, base: int) -> Batch:
 
 def cross_entropies(device: str) -> Iterator[Part]:
     """Catches a cross-entropy whose mean counts ignored targets, that ignores class weights, or
-    that overflows for large logits.
-    """
+    that overflows for large logits."""
     for dtype_name in formats_on(device):
         for number, case in enumerate(CASES):
             batch = batch_of(case, base_for(dtype_name, number))
@@ -409,8 +401,7 @@ class ExpectedLoss(NamedTuple):
 
 def expected_loss(batch: Batch) -> ExpectedLoss:
     """The exact loss and gradient, computed from the definition: -log p of the target, smoothed
-    over all classes.
-    """
+    over all classes."""
     case = batch.case
     divisor = divisor_of(batch)
     values: List[float] = []
@@ -435,8 +426,7 @@ def expected_loss(batch: Batch) -> ExpectedLoss:
 
 def divisor_of(batch: Batch) -> float:
     """The number by which the sum of all losses is divided. For `mean` it is the sum of the class
-    weights of all targets that are not ignored, otherwise 1.
-    """
+    weights of all targets that are not ignored, otherwise 1."""
     if batch.case.reduction != "mean":
         return 1.0
     counted = [target for target in batch.targets if target != batch.case.ignored]
@@ -490,8 +480,7 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
 
 def rows_without_any_number(device: str) -> Iterator[Part]:
     """Catches a softmax that returns numbers for a row that is all minus infinity. They must be
-    NaN.
-    """
+    NaN."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             row = row_of(length, 0, 0)

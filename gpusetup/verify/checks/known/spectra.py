@@ -28,8 +28,7 @@ DTYPE_NAME = "float32"
 
 def spectra(device: str) -> Iterator[Part]:
     """Catches a decomposition of many rows that stops early, or leaves out all blocks except the
-    first.
-    """
+    first."""
     for size in SIZES:
         yield from eigenvectors(size, device)
         yield from singular_vectors(size, device)
@@ -79,8 +78,7 @@ def reflected(vector: Row, rows: Matrix) -> Matrix:
 
 def between_reflections(left: Row, diagonal: Row, right: Row) -> Matrix:
     """The product H D K, where H and K are the reflections by `left` and `right`, and D is a
-    diagonal matrix.
-    """
+    diagonal matrix."""
     rows: Matrix = []
     for value, row in zip(diagonal, reflection(right)):
         rows.append([value * element for element in row])
@@ -106,8 +104,7 @@ def limit_for(size: int, scale: float) -> Limit:
 
 def rows_with_signs(computed: Any, places: List[int]) -> Matrix:
     """The rows, negated where needed so that the element at the given place is positive. An
-    eigenvector may have either sign.
-    """
+    eigenvector may have either sign."""
     rows = rows_of_length(flat_list(computed), computed.shape[-1])
     turned: Matrix = []
     for row, place in zip(rows, places):
@@ -133,8 +130,7 @@ def near_in_python(label: str, rows: Matrix, exact: Matrix, limit: Limit) -> Par
 
 def eigenvectors(size: int, device: str) -> Iterator[Part]:
     """Compare the eigenvalues (1, 2, 3 and so on) and the eigenvectors, which are the columns of
-    the reflection.
-    """
+    the reflection."""
     vector = signs(size, "eigenvectors")
     diagonal = scrambled(size)
     inputs = on_device(between_reflections(vector, diagonal, vector), device)
@@ -157,8 +153,7 @@ def eigenvectors(size: int, device: str) -> Iterator[Part]:
 
 def singular_vectors(size: int, device: str) -> Iterator[Part]:
     """Compare the singular values in descending order, and the singular vectors, which are the
-    columns of the left and the right reflection.
-    """
+    columns of the left and the right reflection."""
     left = signs(size, "left")
     right = signs(size, "right")
     diagonal = scrambled(size)
@@ -183,8 +178,7 @@ def singular_vectors(size: int, device: str) -> Iterator[Part]:
 
 def triangles(size: int, device: str) -> Iterator[Part]:
     """Compare the QR decomposition of a reflected triangle, and a Cholesky decomposition with whole
-    numbers in every step.
-    """
+    numbers in every step."""
     vector = signs(size, "triangle")
     label = f"of {size} rows, {DTYPE_NAME}"
     upper: Matrix = []
@@ -224,8 +218,7 @@ def triangles(size: int, device: str) -> Iterator[Part]:
 
 def solutions(size: int, device: str) -> Iterator[Part]:
     """Compare the inverse, and the solutions for three right-hand sides, of a matrix with singular
-    values from 1 to 4.
-    """
+    values from 1 to 4."""
     label = f"of {size} equations, {DTYPE_NAME}"
     diagonal = [1.0 + number % 4 for number in range(size)]
     left = signs(size, "left")

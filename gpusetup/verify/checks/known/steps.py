@@ -22,25 +22,21 @@ from .number_lists import repeated
 
 PERIOD = 61
 """Parameters and gradients repeat after this many elements. It is a prime, so it differs from the
-length of any kernel's vector.
-"""
+length of any kernel's vector."""
 SIZES: Dict[str, Tuple[int, ...]] = {"float32": (1, 33, 70_003, 7), "float64": (1, 33, 1030, 7)}
 """Lengths of the parameters, by format. 70,003 elements fill one chunk of a fused kernel and part
-of a second one.
-"""
+of a second one."""
 STEPS = 4
 State = Dict[str, float]
 """The state that an optimizer keeps for a parameter between steps, by name."""
 Step = Callable[[float, float, State, int], float]
 """Takes a parameter, its gradient, the state, and the number of the step (the first is 1), and
-returns the parameter after the step.
-"""
+returns the parameter after the step."""
 
 
 def start_of(position: int) -> float:
     """The parameter's initial value at this position, from -30/128 to 30/128, which float32 holds
-    exactly.
-    """
+    exactly."""
     step = position % PERIOD - 30
     return step / 128
 
@@ -84,8 +80,7 @@ def plain_sgd(parameter: float, gradient: float, state: State, number: int) -> f
 
 def adam_move(gradient: float, state: State, number: int) -> float:
     """Adam's step without the learning rate: the corrected mean, divided by the root of the
-    corrected mean square.
-    """
+    corrected mean square."""
     mean = averaged(state, "mean", gradient, 0.1)
     square = averaged(state, "square", gradient**2, 0.001)
     # Adam's bias correction: both averages start at zero, so divide by the total weight that real
@@ -205,8 +200,7 @@ def nadam(parameter: float, gradient: float, state: State, number: int) -> float
 
 def rprop(parameter: float, gradient: float, state: State, number: int) -> float:
     """Rprop. The step depends only on the gradient's sign: it grows while the sign stays the same,
-    and shrinks when the sign changes.
-    """
+    and shrinks when the sign changes."""
     turn = gradient * state.get("before", 0.0)
     size = state.get("size", 0.01)
     if turn > 0:
@@ -232,8 +226,7 @@ class OptimizerForm(NamedTuple):
     step: Step
     stored: str = ""
     """If a number in the optimizer's state always has the same format, that format; otherwise
-    empty.
-    """
+    empty."""
 
 
 OPTIMIZERS: Tuple[OptimizerForm, ...] = (
@@ -253,22 +246,19 @@ OPTIMIZERS: Tuple[OptimizerForm, ...] = (
 )
 DIGITS_LOST = 64
 """The error allowed in a parameter, in unit roundoffs times the learning rate. A step takes about a
-dozen operations, some of which divide by small numbers.
-"""
+dozen operations, some of which divide by small numbers."""
 
 
 def steps(device: str) -> Outcome:
     """Check that each implementation of each optimizer changes every element of a parameter as
-    Python does.
-    """
+    Python does."""
     questions = (trained_parameters, exact_steps, gradient_norms)
     return ask_all(device, questions, "the same steps in Python")
 
 
 def trained_parameters(device: str) -> Iterator[Part]:
     """Catches an optimizer that skips the last chunk of a parameter or a small tensor, or that
-    computes a wrong step.
-    """
+    computes a wrong step."""
     for dtype_name in ("float32", "float64"):
         for optimizer in OPTIMIZERS:
             # Older torch releases lack some optimizers.
@@ -308,8 +298,7 @@ def is_missing_form(problem: Exception) -> bool:
 
 def has_no_option(problem: Exception) -> bool:
     """Whether the error says that the optimizer does not have this option. Some optimizers have no
-    fused implementation.
-    """
+    fused implementation."""
     return isinstance(problem, TypeError) and "unexpected keyword argument" in str(problem)
 
 

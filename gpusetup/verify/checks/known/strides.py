@@ -25,8 +25,7 @@ from .number_lists import columns_of, joined, repeated, sawtooth, scaled
 
 SHAPES = ((1, 1), (3, 17), (33, 65), (129, 31), (1025, 3), (2, 8195))
 """Shapes of the matrices: a single number, wide and high matrices, and rows longer than a kernel's
-block.
-"""
+block."""
 CAST_FORMATS = (
     "float32",
     "bfloat16",
@@ -87,8 +86,7 @@ class Laid(NamedTuple):
 
 def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]:
     """Yields the matrix in four memory layouts: contiguous, column-major, every second element, and
-    framed.
-    """
+    framed."""
     height = len(matrix.rows)
     width = len(matrix.rows[0])
     plain = tensor_of(matrix.flat(), dtype_name, device, height, width)
@@ -177,8 +175,7 @@ def casts(device: str) -> Iterator[Part]:
 
 def numbers_to_round() -> List[int]:
     """Positive and negative whole numbers with 5 to 18 binary digits. The 16-bit formats have to
-    round most of them.
-    """
+    round most of them."""
     positive: List[int] = []
     for exponent in range(1, 15):
         power = 2**exponent * 8
@@ -257,8 +254,7 @@ IMAGE_SHAPES: Tuple[ImageShape, ...] = ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 
 
 def images_of_other_layouts(device: str) -> Iterator[Part]:
     """Catches channels or pixels that are mixed up in conversions between contiguous and
-    channels-last images.
-    """
+    channels-last images."""
     for dtype_name in ("float32", "float64", "float16"):
         for shape in IMAGE_SHAPES:
             values = sawtooth(prod(shape), period=97)
@@ -297,8 +293,7 @@ def channels_of_pixels(values: List[float], shape: ImageShape) -> List[float]:
 SLICE_STEPS = (1, 2, 3, 7)
 FIRST_TAKEN = 1
 """The index at which a slice starts. It is not 0, so that the slice leaves out elements before it
-too.
-"""
+too."""
 
 
 def gradients_of_slices(device: str) -> Iterator[Part]:
@@ -329,8 +324,7 @@ def gradients_of_slices(device: str) -> Iterator[Part]:
 
 def gradient_of_slice(label: str, leaf: Any, taken: Any, places: Sequence[int]) -> Part:
     """Compare the gradient of a slice. Its elements, at the positions `places`, must get their
-    upstream gradients, and all others must get 0.
-    """
+    upstream gradients, and all others must get 0."""
     upstream = sawtooth(len(places), period=5, start=1)
     arriving = torch.tensor(upstream, dtype=taken.dtype).reshape(taken.shape).to(taken.device)
     (computed,) = torch.autograd.grad(taken, leaf, arriving)

@@ -33,16 +33,14 @@ from .number_lists import ONE, columns_of, joined, there_and_back
 
 LENGTHS = (1, 17, 129, 1000, 1025, 4099, 32_769)
 """Row lengths below and above a kernel's vector, a block of 1,024, and the part of one CPU thread
-(32,768).
-"""
+(32,768)."""
 LONGEST = 1_048_579
 """More than 2**20 elements: many blocks and a partial one."""
 
 
 def sums(device: str) -> Outcome:
     """Check that sums over rows, columns and whole tensors, norms, and accumulated gradients are
-    right.
-    """
+    right."""
     questions = (
         sums_of_rows_and_columns,
         sums_that_cancel,
@@ -58,8 +56,7 @@ def sums(device: str) -> Outcome:
 
 def row_of(length: int, salt: str) -> List[int]:
     """A row of random numbers from 0 to 3 that ends with 64, so that a sum without the last element
-    is clearly wrong.
-    """
+    is clearly wrong."""
     chance = dice(f"sum {length} {salt}")
     row = [chance.randint(0, 3) for _ in range(length)]
     row[-1] = 64
@@ -74,8 +71,7 @@ def nearest(total: int, dtype_name: str) -> float:
 
 def sum_limit(dtype_name: str) -> Limit:
     """The error allowed in a sum. It is 0, except in 16-bit formats, where each thread may round
-    its part.
-    """
+    its part."""
     if dtype_name in HALVES:
         return Limit(relative=4 * roundoff(dtype_name))
     return Limit()
@@ -86,8 +82,7 @@ def sum_limit(dtype_name: str) -> Limit:
 
 def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
     """Catches a sum that is kept in 16 bits, leaves out the end of a row, or adds along the wrong
-    axis.
-    """
+    axis."""
     for dtype_name in formats_on(device):
         for length in LENGTHS:
             rows = [row_of(length, f"{number}") for number in range(3)]
@@ -247,8 +242,7 @@ def gradients_of_factors(length: int, dtype_name: str, device: str) -> Iterator[
 
 def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
     """Catches a bias gradient that leaves out rows of the batch. It must be the sum of the rows,
-    rounded once.
-    """
+    rounded once."""
     for dtype_name in formats_on(device):
         for height, width in ((7, 17), (1025, 3), (4099, 65), (3, 1026)):
             rows: List[List[int]] = []
@@ -271,8 +265,7 @@ def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
 
 def lengths_of_vectors(device: str) -> Iterator[Part]:
     """Catches a norm that leaves out the end of a long vector, and gradient clipping with the wrong
-    norm.
-    """
+    norm."""
     for dtype_name in ("float32", "float64"):
         for length in LENGTHS:
             yield from norms_of_vector(length, dtype_name, device)
@@ -307,8 +300,7 @@ def norms_of_vector(length: int, dtype_name: str, device: str) -> Iterator[Part]
 
 def lengths_of_ones(device: str) -> Iterator[Part]:
     """Catches a norm of 16-bit numbers whose squares are summed in 16 bits. Such a sum stops
-    growing.
-    """
+    growing."""
     # One CPU thread handles this many elements, and the sum of squares is far above 2,048, where
     # float16 stops counting ones.
     length = 128**2
