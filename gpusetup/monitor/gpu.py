@@ -32,13 +32,11 @@ WARM_UP_CHUNKS = 64
 LAST_SAMPLES = 5
 """How many memory samples count as the end of a run."""
 LAST_WORKING_SAMPLES = 2
-"""How many of the last working samples are ignored, because a process that is killed may still run
-some kernels."""
+"""How many of the last working samples are ignored: a killed process may still run kernels."""
 
 
 class Parts(NamedTuple):
-    """One GPU's run, split into start-up, warm-up, work, pauses and the time after the last
-    work."""
+    """One GPU's run, split into start-up, warm-up, work, pauses and the time after that."""
 
     work: Work | None
     """From the first to the last work, without start-up, warm-up and pauses."""
@@ -135,8 +133,7 @@ class GpuRun:
         # We take the 75th percentile, because the first samples after a rest still show the slow
         # link.
         self.link_limit = percentile(limits_at_work, 75) if limits_at_work else 0.0
-        """How many bytes per second the GPU's PCIe link can carry in one direction while the GPU
-        works."""
+        """Bytes per second that the GPU's PCIe link can carry one way while the GPU works."""
         self.highest_clock: float | None = highest(gpu.clock_sm_mhz for gpu in working)
         """The highest SM clock in MHz while the GPU worked. The run later replaces it with the
         highest clock of all cards of the same model."""
@@ -237,8 +234,7 @@ class GpuRun:
 
     @property
     def seconds_after_work(self) -> float:
-        """Seconds from the GPU's last work to the end of the recording; 0 if it worked until the
-        end or never."""
+        """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
         since = self.tally.quiet_since
         if since is None or not self.tally.has_worked:
             return 0.0
@@ -314,8 +310,7 @@ class GpuRun:
 
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
-        """All processes that were on the GPU during the run, by pid, each with its last known
-        values."""
+        """All processes that were on the GPU, by pid, each with its last known values."""
         processes = {}
         for row in self.rows:
             for process in row.gpu.processes or ():
@@ -355,8 +350,7 @@ class GpuRun:
 
     @property
     def only_draws(self) -> bool:
-        """Whether all processes on the GPU only draw on a screen; false if there are no
-        processes."""
+        """Whether the GPU has processes, and all of them only draw on a screen."""
         has_processes = bool(self.processes)
         computes = bool(self.holders)
         return has_processes and not computes
@@ -428,8 +422,7 @@ def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
 
 
 def spins(gpu: GpuSample) -> bool:
-    """Whether the GPU looks busy but draws hardly any power, as it does while it waits in a
-    collective."""
+    """Whether the GPU looks busy but draws hardly any power, as if it waits in a collective."""
     limit_watts = gpu.power_limit_watts or rated_watts(gpu.name)
     power_share = percent(gpu.power_watts, limit_watts)
     utilization = or_zero(gpu.utilization_percent)

@@ -111,8 +111,7 @@ PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d+)\s+(?:\S+\s+\S+\s+)?(?P<pid>\d+)\s+(?P<kind>C\+G|M\+C|C|G)\s+"
     r"(?P<name>\S.*?)\s+(?P<memory>\d+\s*MiB|N/A)\s*\|"
 )
-"""Matches `|    0   N/A  N/A      4711      C   python3      5120MiB |`; driver versions before 450
-print no N/A."""
+"""x"""
 KINDS: Mapping[str, Any] = {"C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both"}
 
 
@@ -124,8 +123,7 @@ def begins_table(line: str) -> bool:
 
 
 def is_table(line: str) -> bool:
-    """Whether a line is the banner of nvidia-smi's table, or a GPU's row from a table without its
-    banner."""
+    """Whether a line is the banner of nvidia-smi's table, or a GPU's row without the banner."""
     if begins_table(line):
         return True
     # Every row of the table contains a vertical bar.
@@ -172,8 +170,7 @@ def table_gpus(text: str) -> tuple[GpuSample, ...]:
 
 
 def processes_on(index: int, text: str) -> tuple[ProcessUse, ...] | None:
-    """The processes listed for a GPU. None if no process is listed, because in a container the list
-    is always empty."""
+    """The processes listed for a GPU. None if there are none: a container's list is always empty."""
     rows = [match for match in PROCESS.finditer(text) if int(match["gpu"]) == index]
     uses = tuple(
         ProcessUse(
@@ -389,8 +386,7 @@ def dmon_pictures(
 
 
 HALF_A_DAY = timedelta(hours=12)
-"""If the time goes back by less than this, the clock was set back; if it goes back by more,
-midnight passed."""
+"""If the time goes back by less than this, the clock was set back; otherwise midnight passed."""
 
 
 def after_midnight(date: datetime | None, before: datetime | None) -> datetime | None:

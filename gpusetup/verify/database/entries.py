@@ -13,6 +13,7 @@ from .draw import Draw, OperatorQuestion, grown, numbered
 from .judge import kind_of
 from .loading import Database, kept_chance, larger, seeded
 from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
+from .switched import otherwise, with_repeated_lists
 from .ways import WAYS, Way, WayOfQuestion, directly, in_place, into_out
 
 MOST = 2**14
@@ -433,61 +434,6 @@ def answer_of(run: Callable[..., Any], *args: Any, **options: Any) -> Any:
     returned = run(*args, **options)
     has_several = isinstance(returned, (list, tuple)) and returned
     return returned[0] if has_several else returned
-
-
-KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse", "hermitian")
-"""Options that must keep their value, because switching them leaves an order undefined, draws
-random numbers, writes to an argument, or makes a false promise about one."""
-
-
-def otherwise(draw: Draw, call: Call) -> Call:
-    """Returns the call with each boolean option switched, except those in KEPT.
-
-    If all tensors have the same shape, all except the first are shortened to length 1 along one
-    axis, so that they are broadcast.
-    """
-    torch = draw.torch
-    tensors = tensors_of_call(torch, call)
-    options = dict(call.options)
-    for name, value in call.options.items():
-        if type(value) is bool and name not in KEPT:
-            options[name] = not value
-    call = call._replace(options=options)
-    first = tensors[0] if tensors else torch.empty(())
-    if not first.dim() or not first.numel():
-        return call
-    for x in tensors:
-        # int64 tensors may be indices, which must not be broadcast.
-        names_places = x.dtype == torch.int64
-        if names_places or x.shape != first.shape:
-            return call
-    # Along this axis, all tensors except the first get length 1.
-    axis = draw.choice(range(first.dim()))
-
-    def cut(x: Any) -> Any:
-        if x is first:
-            return x
-        y = x.detach().narrow(axis, 0, 1).clone()
-        return y.requires_grad_(x.requires_grad)
-
-    return replaced(torch, call, cut)
-
-
-def with_repeated_lists(torch: Any, call: Call, times: int) -> Call:
-    """Returns the call with its lists repeated `times` times, so that they can have more tensors
-    than one kernel processes."""
-    list_length = len(call.args[0])
-
-    def repeat(argument: Any) -> Any:
-        if isinstance(argument, torch.Tensor):
-            # Repeat a tensor that has one number for each tensor in the list, such as the scalars
-            # of `_foreach_mul`.
-            return argument.repeat(times) if argument.shape == (list_length,) else argument
-        return argument * times if isinstance(argument, list) else argument
-
-    args = tuple(repeat(argument) for argument in call.args)
-    options = {name: repeat(option) for name, option in call.options.items()}
-    return call._replace(args=args, options=options)
 
 
 def entries(database: Database) -> Dict[str, Entry]:

@@ -152,8 +152,7 @@ def reductions_along_axes(device: str) -> Iterator[Part]:
 def reductions_of(
     inputs: Any, axis: int, exact: Dict[str, List[float]], label: str
 ) -> Iterator[Part]:
-    """Compare each reduction of a tensor, and of the same tensor with a different axis contiguous
-    in memory."""
+    """Compare each reduction of a tensor, also with a different axis contiguous in memory."""
     turned = inputs.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     for method, reduction in REDUCTIONS.items():
         computed = offered(functools.partial(reduction.run, inputs, axis))
@@ -170,8 +169,7 @@ def reductions_of(
 
 
 def sums_over_several_axes(device: str) -> Iterator[Part]:
-    """Catches a sum over two axes that leaves out one of them. The bias gradient of a convolution
-    is such a sum."""
+    """Catches a sum over two axes, such as a convolution's bias gradient, that leaves one out."""
     for shape in SHAPES:
         # Use only zeros and ones, so that even long sums fit into float16.
         values = [value % 2 for value in numbers_of(shape)]
@@ -324,8 +322,7 @@ class Scattered(NamedTuple):
         """The target index of each element of a line. Most targets occur several times, so that
         several elements are added there."""
         length = self.shape[self.axis]
-        # Every format holds a sum of up to 40 elements exactly, because none of them is larger than
-        # 3.
+        # No element is above 3, so every format holds a sum of up to 40 of them exactly.
         half = (length + 1) // 2
         fewest = length // 40 + 1
         target_count = max(half, fewest)
@@ -381,8 +378,7 @@ def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """Compare matrix products without rows or with inner length 0, and joining or selecting no
-    rows."""
+    """Compare products without rows or with inner length 0, and joining or selecting no rows."""
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])
@@ -483,8 +479,7 @@ def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
 
 
 def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
-    """Compare a row repeated with `repeat` and `repeat_interleave`, its differences, and an outer
-    product."""
+    """Compare `repeat` and `repeat_interleave` of a row, its differences, and an outer product."""
     computed = inputs.repeat(2, 3)
     yield exactly(f"repeat {label}", computed, values * 6)
 
