@@ -111,7 +111,8 @@ PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d+)\s+(?:\S+\s+\S+\s+)?(?P<pid>\d+)\s+(?P<kind>C\+G|M\+C|C|G)\s+"
     r"(?P<name>\S.*?)\s+(?P<memory>\d+\s*MiB|N/A)\s*\|"
 )
-"""x"""
+"""Matches `|    0   N/A  N/A      4711      C   python3      5120MiB |`; drivers before 450 print no
+N/A."""
 KINDS: Mapping[str, Any] = {"C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both"}
 
 
