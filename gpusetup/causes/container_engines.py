@@ -184,8 +184,9 @@ CAUSES = (
         "installed or not configured",
         means="Docker cannot pass a GPU to a container by itself: nvidia-container-toolkit "
         "registers the runtime that puts the driver's files into the container.",
-        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
-        "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
+        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). If you installed "
+        "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
+        "packages",
         proven_by="Docker reports that it cannot select a device driver, or that it has no "
         "runtime called nvidia",
         not_when="If the container starts without GPUs, the cause is container-no-gpu",

@@ -295,7 +295,7 @@ CAUSES = (
         "the GPU is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the runtime nvidia",
-        proven_by="The scheduler or the kubelet reports it",
+        proven_by="The scheduler or the kubelet reports that no GPU is free",
         not_when="If the pod runs but did not request a GPU, the cause is container-no-gpu",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(

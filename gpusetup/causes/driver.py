@@ -139,7 +139,7 @@ CAUSES = (
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
         "block its module.",
         text="Turn the NVIDIA GPU on, and reboot",
-        proven_by="The tool's state or configuration shows it",
+        proven_by="The tool that switches between the GPUs shows that the NVIDIA GPU is off",
         not_when="If no tool switched the GPU off, the cause is driver-missing",
         # Source: the tools' own documentation.
         where=(lambda context: not listed_gpus(context),),

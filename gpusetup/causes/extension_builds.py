@@ -273,8 +273,9 @@ CAUSES = (
         plain="The compiled part of an extension is missing",
         means="The build failed or was skipped (no compiler, no toolkit, no visible GPU). Or a "
         "variant of the extension without compiled operators is installed.",
-        text="Rebuild the extension with the nvcc of torch's CUDA and a visible GPU, and read the "
-        "build's output. Without a GPU, set TORCH_CUDA_ARCH_LIST to the GPU's architecture",
+        text="Rebuild the extension with the nvcc of the CUDA version that torch was built with, "
+        "on a machine where the GPU is visible, and read the build's output. Without a GPU, set "
+        "TORCH_CUDA_ARCH_LIST to the GPU's architecture",
         proven_by="The failed import names the compiled module (._C, ._ext), or a file in "
         "torch_extensions is missing",
         not_when="If the compiled part exists but was built for another torch, the cause is "

@@ -280,7 +280,7 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
         plain="The GPU's PCIe link is slow, or reports errors",
-        means="An idle GPU slows its link down by itself, which is normal. A few corrected "
+        means="A few corrected "
         "errors are harmless, but a log full of them means a slower link. After uncorrected "
         "errors, the GPU may fall off the bus.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "

@@ -353,7 +353,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The rendezvous port of the ranks ({port}) is in use",
         plain="The rendezvous port of the ranks is in use",
-        means="Another run listens there, mostly on torchrun's 29500.",
+        means="Usually another training uses the port, because torchrun's default is always 29500.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens there",
         # Source: torch documentation, torchrun.

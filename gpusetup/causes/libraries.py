@@ -146,8 +146,8 @@ CAUSES = (
                 plain="The loaded CUDA library is older than the one the program was compiled with",
                 means="A program needs the version that it was compiled with, or a newer minor "
                 "version with the same major version.",
-                text="Upgrade the library in this environment to that version or newer (pip: "
-                "`pip install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If "
+                text="Upgrade the library in this environment to the version that the program was "
+                "compiled with, or a newer one (pip: `pip install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If "
                 "torch in the same environment requires its own version, use a separate "
                 "environment for each. If LD_LIBRARY_PATH contains a folder of another CUDA "
                 "version, remove that folder",

@@ -57,6 +57,8 @@ CAUSES = (
         "own machine, look for a limit on the process's memory, then restart the machine",
         proven_by="An out-of-memory message whose numbers show that most of the memory is free",
         not_when="If most of the GPU is used, the cause is out-of-memory",
+        no_command="the limit may be in your program, in the batch system or in the container, "
+        "and only you know which of them you use.",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
         by_check=True,
         cases=(

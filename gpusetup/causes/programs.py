@@ -134,7 +134,7 @@ CAUSES = (
         no_command="what to change depends on what your program's Python prints.",
         severity=Severity.WARNING,
         title="The GPU is not used",
-        plain="According to the description, a program does not use the GPU",
+        plain="A program does not use the GPU",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
         "installs one, and installing another package may do so too. Or torch finds no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
@@ -160,7 +160,7 @@ CAUSES = (
         ),
         severity=Severity.WARNING,
         title="The GPU works, but it waits for its input in between",
-        plain="According to the description, the GPU waits for its data",
+        plain="The GPU waits for its data",
         means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
         "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
         "transfers that do not overlap with the computation.",

@@ -40,8 +40,10 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
     is_nightly = ".dev" in values.get("bad", "")
     if is_nightly:
         sentence = f"{text}Install the newest stable release"
-    else:
+    elif good_release:
         sentence = f"{text}Install torch {good_release} again"
+    else:
+        sentence = f"{text}Install the release that worked again"
     backend = context.torch.backend or ""
     # Without the build that is installed, no index is right for certain.
     if not is_a_label(backend):
@@ -116,7 +118,7 @@ CAUSES = (
         title="{who} is a ROCm build: it cannot use {gpus}",
         plain="torch is a ROCm build on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs.",
-        text="Replace it. ",
+        text="Replace the ROCm build. ",
         proven_by="torch's version ends in +rocm…, although there is an NVIDIA GPU",
         not_when="If there is no NVIDIA GPU, the cause is amd-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
@@ -128,7 +130,7 @@ CAUSES = (
         title="{who} is an XPU build: it cannot use {gpus}",
         plain="torch is an XPU build on a machine with an NVIDIA GPU",
         means="XPU builds are for Intel's GPUs.",
-        text="Replace it. ",
+        text="Replace the XPU build. ",
         proven_by="torch's version ends in +xpu, although there is an NVIDIA GPU",
         not_when="If there is no NVIDIA GPU, the cause is intel-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.

@@ -409,7 +409,8 @@ CAUSES = (
             "ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel",
         ),
         by_check=True,
-        plain="The index or the version's label does not exist where the installer looked",
+        plain="The index, or the label at the end of the version (such as `+cu121`), does not exist "
+        "where the installer looked",
     ),
     Cause(
         "package-not-found",
@@ -424,6 +425,6 @@ CAUSES = (
         "torchvision or torchaudio",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
-        plain="The installer finds no file of another package",
+        plain="The installer finds no file of a package other than torch",
     ),
 )

@@ -174,9 +174,9 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
     if not messages:
         return
     first = messages[0]
-    values = {"asked": "The driver", "problem": "it gets no answer", **first.values}
+    values = {"asked": "The driver", "problem": "no response", **first.values}
     if children_of_a_gpu:
-        values["problem"] += f" of {named_gpu(context, first)}"
+        values["problem"] += f" for {named_gpu(context, first)}"
     first = replace(first, values=values)
     # What a text complains of is over if its driver answers.
     is_over = not children and driver_answers(context)
@@ -198,7 +198,7 @@ NOT_SUPPORTED = "3"
 
 
 UNREAD = Message(
-    title="{gpu} does not answer when gpusetup asks for its {field}",
+    title="{gpu} does not respond when gpusetup reads its {field}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
 )
@@ -238,7 +238,7 @@ NVML = {
 
 
 ANSWERED = Message(
-    title="The driver's NVML does not start: it answers {said}",
+    title="The driver's NVML does not start: it reports {said}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
     cases=(HERE,),
@@ -246,7 +246,7 @@ ANSWERED = Message(
 
 
 LIBRARIES = Message(
-    title="NVML does not start although a driver runs: it answers {said}",
+    title="NVML does not start although a driver runs: it reports {said}",
     text="Reinstall the driver's libraries in exactly the version of its kernel module, and reboot",
     look=("ldconfig -p | grep libnvidia-ml",),
     needs_root=True,

@@ -224,7 +224,9 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     if messages or left_out or is_empty_list:
         places = []
         for event in left_out:
-            places.append(f"GPU {event.values.get('place')} ({event.values.get('bus')})")
+            place = event.values.get("place")
+            number = "the GPU" if place is None else f"GPU {place}"
+            places.append(f"{number} ({event.values.get('bus')})")
         names = ", ".join(places) or gpu_naming.gpu_names(context)
         evidence = (*messages, *left_out, *on_the_bus(context))
         yield finding(context, "gpu-init-failed", evidence, who=names)

@@ -67,8 +67,9 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         fix = OF_THE_HOST
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{torch_in_words(context)} is not made for this Jetson ({board})",
-        detail=f"torch's aarch64 wheels run on Thor from CUDA {FIRST_OF_THOR.cuda} on, on Orin "
-        f"from {UNIFIED.cuda} on. Before that, a Jetson needs NVIDIA's wheels for its JetPack.",
+        detail=f"torch's aarch64 wheels run on Thor with CUDA {FIRST_OF_THOR.cuda} or newer, and "
+        f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
+        "wheels for its JetPack.",
         evidence=(*event_evidence(missing_and_declared), *version_evidence(context)),
         fix=fix,
     )

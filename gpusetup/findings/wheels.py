@@ -102,7 +102,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
         return None
-    return paste.install_torch(context, "Ask for what exists. ")
+    return paste.install_torch(context, "Install a release that has a wheel for this system. ")
 
 
 def _is_of_torch(requested: str) -> bool:

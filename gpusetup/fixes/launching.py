@@ -28,7 +28,9 @@ def by_torchrun(context: RuleContext, text: str) -> Fix:
     for launch in events(context, OLD_LAUNCH):
         if commands := _translated(context, launch.values):
             return Fix(text=text, commands=commands)
-    return Fix(text=f"{text}. With your own script:", commands=lines(ONE_PROCESS_A_GPU))
+    return Fix(
+        text=f"{text}. Replace train.py with your own script", commands=lines(ONE_PROCESS_A_GPU)
+    )
 
 
 def _translated(context: RuleContext, values: Mapping[str, str]) -> Lines:

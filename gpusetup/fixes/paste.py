@@ -157,7 +157,7 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     title = f"with {by}"
     # pip takes one index at a time, so that there are two commands.
     if len(typed) > 1:
-        title += " (torch from PyTorch's index, everything else from your own)"
+        title += " (torch from PyTorch's index, everything else from the index you normally use)"
     return other(title, *first, *typed)
 
 
