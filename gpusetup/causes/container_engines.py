@@ -72,8 +72,9 @@ def toolkit_commands(context: RuleContext) -> Lines:
 
 
 ENGINES = {"cri-o": "crio", "crio": "crio", "containerd": "containerd", "docker": "docker"}
-"""An engine in people's words -> as `nvidia-ctk` and systemd call it. k3s, rke2 and microk8s find
-the runtime themselves when they start."""
+"""An engine's name as people write it -> its name for `nvidia-ctk` and systemd. k3s, rke2 and
+microk8s find the runtime themselves when they start.
+"""
 
 
 def node_engine(context: RuleContext) -> str | None:
@@ -115,7 +116,7 @@ CONFIGURED = {
         "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
     ),
 }
-"""How an engine gets to know the toolkit, and a check that it does."""
+"""An engine -> the commands that configure it for the toolkit and check the result."""
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:

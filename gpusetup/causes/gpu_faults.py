@@ -200,7 +200,8 @@ CAUSES = (
         by_check=True,
         commands=("sudo reboot",),
         look=BUG_REPORT,
-        # Memory, links, power, display; the others are the driver's or the firmware's as well.
+        # These Xids concern memory, links, power or the display. The driver or the firmware can
+        # also cause the others.
         cases=(
             Message(
                 having={"number": "^(?:54|56|57|58|74|80|81|92|136|14[3-9]|150|167)$"},

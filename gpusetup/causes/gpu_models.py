@@ -49,7 +49,7 @@ def _xpu_works(context: RuleContext) -> bool:
     if events(context, "no-xpu"):
         return False
     is_xpu_build = context.torch.backend == "xpu"
-    # A backend that runs, or Intel's own image, has such a build.
+    # If the XPU backend runs, or the image is Intel's own, the build is installed.
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
 

@@ -17,11 +17,15 @@ from gpusetup.model.shell import Lines
 from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
-"""What else fills: shared memory, and the disk of a program that writes its own checkpoint."""
+"""Other places that can be full: shared memory, and the disk to which a program writes its
+checkpoints.
+"""
 
 
 INSTALL_BYTES = 8 * GIB
-"""What a CUDA build of torch takes: 3 GiB of wheels and 5 GiB unpacked (2.9 on Linux)."""
+"""The disk space that a CUDA build of torch needs: 3 GiB for the wheels and 5 GiB unpacked (torch
+2.9 on Linux).
+"""
 
 
 def needed(disk: Disk) -> int:

@@ -1,5 +1,6 @@
-"""Libraries that are loaded wrongly: another libcuda, a folder off the search path, a DLL too
-early."""
+"""Libraries that are loaded wrongly: the wrong libcuda, a folder that is not on the search path, or
+a DLL that loads too early.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from gpusetup.model.finding import Fix
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
-    """Put the folder of the listed library first in the loader's search path."""
+    """Put the folder of the library, if a listing shows it, first in the loader's search path."""
     variable = "PATH" if context.os.family == "windows" else "LD_LIBRARY_PATH"
     for path in listed_files(context):
         folder = re.sub(r"[/\\][^/\\]+$", "", path)

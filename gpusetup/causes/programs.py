@@ -1,4 +1,4 @@
-"""Programs that see no GPU, were installed without GPU support, or fail by themselves."""
+"""Programs that see no GPU, were installed without GPU support, or fail for a reason of their own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def _has_a_gpu(context: RuleContext) -> bool:
 
 
 def _holds_no_memory(context: RuleContext) -> bool:
-    """Whether nobody says that a program holds memory of the GPU, which it then uses."""
+    """Whether nothing in the text shows that the program occupies GPU memory, because then it uses
+    the GPU.
+    """
     return not any("holds" in event.values for event in events(context, "gpu-starved"))
 
 
@@ -57,7 +59,7 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
 
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
-"""The program that a sentence begins with."""
+"""The name of a program at the beginning of a sentence."""
 
 CAUSES = (
     Cause(
@@ -212,7 +214,7 @@ CAUSES = (
                 r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"
             ),
             says("cudaexecutionprovider not available", program="onnxruntime"),
-            # The providers as onnxruntime lists them, without one for a GPU.
+            # onnxruntime's list of providers, without a provider for a GPU.
             says(
                 r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]",
                 program="onnxruntime",

@@ -27,7 +27,9 @@ CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 
 def _fails_by_a_dll(context: RuleContext) -> bool:
-    """Whether Windows says that a DLL is missing (126, 127) or that it did not start (1114)."""
+    """Whether Windows reports that a DLL is missing (error 126 or 127) or that a DLL did not start
+    (1114).
+    """
     message = context.torch.import_error or ""
     return bool(re.search(r"WinError (?:126|127|1114)\b|DLL load failed", message))
 
@@ -115,7 +117,7 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
 
 
 HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
-"""What fails where a package of the environment meets a torch from elsewhere."""
+"""Findings that appear if a package of the environment is used with a torch from outside it."""
 
 AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
 

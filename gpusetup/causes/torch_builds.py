@@ -33,7 +33,9 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
 
 
 def _release_that_works(context: RuleContext, text: str) -> Fix:
-    """Install the release that worked; in place of a nightly build the newest stable release."""
+    """Install the release that worked. If a nightly build fails, install the newest stable release
+    instead.
+    """
     regressions = events(context, "release-regressed")
     values = regressions[0].values if regressions else {}
     good_release = values.get("good", "")
@@ -45,7 +47,7 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
     else:
         sentence = f"{text}Install the release that worked again"
     backend = context.torch.backend or ""
-    # Without the build that is installed, no index is right for certain.
+    # If the installed build is unknown, the right index is unknown too.
     if not is_a_label(backend):
         return Fix(text=sentence)
     is_exact = not is_nightly and is_a_version(good_release)

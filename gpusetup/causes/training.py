@@ -56,7 +56,9 @@ STABLE = (
     "the first 3 to 10 % of the steps. If NaN still appears, look for it in your data, and use "
     "`torch.autograd.set_detect_anomaly(True)` to find the operation that produces the first one"
 )
-"""The utilisation guide's three steps (grad_clip 1.0, learning rate, warm-up), then how to look."""
+"""The three steps of the guide on utilisation (clip gradients at 1.0, lower the learning rate, warm
+it up), then how to find the NaN.
+"""
 
 FASTER = (
     "First find out what the training waits for: run it under `gpusetup monitor` (your own "

@@ -28,7 +28,7 @@ def _is_not_told(context: RuleContext) -> bool:
 
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
-"""How a program is said to have ended."""
+"""The words with which a text reports how a program ended."""
 
 LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
 
@@ -43,7 +43,9 @@ REMOVAL = {
     "fedora": lines("sudo dnf remove -y 'akmod-nvidia*' 'kmod-nvidia*' 'xorg-x11-drv-nvidia*'"),
     "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
 }
-"""Distribution -> what removes the driver's packages, and neither CUDA nor the container tools."""
+"""Distribution -> the command that removes the driver's packages but keeps CUDA and the container
+tools.
+"""
 
 
 def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
@@ -167,7 +169,7 @@ CAUSES = (
                 windows=(),
                 look=(alike.TORCHS_CUDA,),
             ),
-            # This machine itself was searched: torch was not imported.
+            # This is a probed machine, on which torch's files were read without importing torch.
             Message(
                 having={"searched": ""},
                 only=Severity.WARNING,

@@ -1,5 +1,6 @@
-"""torch in its environment: whether it is complete, the only one, and built for this machine; its
-libraries, its Python and the host."""
+"""torch in its environment: whether it is complete, installed once, and built for this machine;
+also its libraries, its Python and the host.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +204,7 @@ def cuda_lib_missing(context: RuleContext) -> Findings:
 
 
 NAMES_SHOWN = 3
-"""How many packages a title names."""
+"""How many packages a title lists."""
 
 
 def interpreter(context: RuleContext) -> Findings:

@@ -41,11 +41,13 @@ SLOWDOWNS = {
     "hw_power_brake",
     "sw_thermal_slowdown",
 }
-"""The throttle reasons that mean a loss of speed, whoever shows them."""
+"""The throttle reasons that mean a loss of speed, on a probed machine and in a text."""
 
 
 AS_DESIGNED = {"sw_power_cap"}
-"""A GPU at its power limit works as designed: a finding only in a report, whose author asks."""
+"""A GPU at its power limit works as designed, so this is a finding only in a text, whose author
+asks about it.
+"""
 
 
 HOT_CELSIUS = 90
@@ -76,7 +78,7 @@ def pcie_degraded(context: RuleContext) -> Findings:
     """GPUs whose PCIe link uses far fewer lanes than it could."""
     narrow_gpus = []
     for gpu in gpus(context):
-        # A lost GPU has a finding already.
+        # A lost GPU has its own finding.
         if not gpu.lost and _is_narrow(gpu.pcie_width, gpu.pcie_width_max):
             narrow_gpus.append(gpu)
     narrow_events = []
@@ -127,7 +129,7 @@ class AgeLimit(NamedTuple):
 
     cause: str
     first_capability: Capability
-    """The first compute capability that has it."""
+    """The first compute capability that has the feature."""
     severity: Severity
 
 
@@ -138,7 +140,7 @@ NO_TRITON = AgeLimit("gpu-too-old-for-triton", Capability(7, 0), Severity.WARNIN
 def too_old(context: RuleContext) -> Findings:
     """One finding for each feature that torch would use and that an older GPU lacks."""
     torch = context.torch
-    # A torch for the CPU or another maker uses none of it.
+    # A build of torch for the CPU or another maker does not use these features.
     if not is_cuda_build(torch):
         return
     limits = [NO_BF16]
@@ -196,7 +198,9 @@ DEVICE_FAULTS = (
 
 
 RECOVERY_XID = "154"
-"""Says what another Xid asks for; a fault of its own only where nothing else is shown."""
+"""Xid 154 reports the recovery that another Xid needs. It counts as a fault only if no other Xid is
+shown.
+"""
 
 
 UNCORRECTABLE = 214
@@ -212,7 +216,8 @@ RESETS = {"gpu_reset", "drain_and_reset"}
 
 
 def device_faults(context: RuleContext) -> Findings:
-    """A finding for each fault of a GPU's hardware, or of a program that the kernel's log shows.
+    """A finding for each fault that the driver or the kernel log shows: of the hardware, or of a
+    program.
 
     A recovery action that the driver recommends is a finding too if no other fault is shown.
     """
@@ -224,13 +229,13 @@ def device_faults(context: RuleContext) -> Findings:
         for gpu in listed_gpus:
             if any(_marks(gpu, field) for field in fault.fields):
                 faulty_gpus.append(gpu)
-        # The recommended action belongs to the fault that was found before.
+        # The recommended action belongs to a fault that was found earlier in this loop.
         is_consequence = fault.cause == "hardware-fault" and has_earlier_fault
         if not messages and (not faulty_gpus or is_consequence):
             continue
         has_earlier_fault = True
         concerned = concerned_gpus(context, faulty_gpus, messages)
-        # Of several GPUs none is named if no source says which it is.
+        # If there are several GPUs and no source shows which one it is, the title names none.
         names = "The GPU"
         if concerned or len(listed_gpus) < 2:
             names = gpu_naming.gpus_in_title(context, concerned)
@@ -254,12 +259,12 @@ def _messages_of(
     messages = []
     for event in events(context, "xid"):
         number = event.values.get("number", "")
-        # A recommendation of the driver belongs to the fault before it, or is past.
+        # The driver's recommendation belongs to the fault before it, or is no longer needed.
         is_explained = number == RECOVERY_XID and (has_earlier_fault or _is_past(event))
         if number in numbers and not is_explained:
             messages.append(event)
     for event in events(context, *RECORDS[fault.cause].kinds):
-        # In WSL somebody's "fell off the bus" is no word of a kernel.
+        # In WSL, "fell off the bus" in a person's own words is not a kernel message.
         is_a_users_word = context.os.wsl and event.values.get("said")
         if not is_a_users_word:
             messages.append(event)
@@ -284,7 +289,7 @@ def _fix_of_fault(
 
 
 XID_WORDS = {"xid": "Xid", "sxid": "SXid"}
-"""Events of numbered faults -> the word in the kernel's log; SXids are faults of NVSwitches."""
+"""Kind of event -> the word before its number in the kernel log; SXids are faults of NVSwitches."""
 
 
 def _xids_in_words(messages: Sequence[Event]) -> str:
@@ -300,7 +305,7 @@ def _xids_in_words(messages: Sequence[Event]) -> str:
 
 def _is_past(event: Event) -> bool:
     """Whether an Xid 154 says that the GPU needs no recovery any more."""
-    # One without a word asks for some recovery.
+    # An Xid 154 without an action in words still means that the GPU needs some recovery.
     action = event.values.get("recovery", "Reset")
     return recovery_action(action) is None
 
@@ -310,7 +315,7 @@ def _marks(gpu: Gpu, field: str) -> bool:
     value = getattr(gpu, field)
     if not value or value == "none":
         return False
-    # The driver retires single pages in normal use.
+    # In normal use, the driver retires single pages.
     return field != "retired_pages" or value >= RETIRED_PAGES_MOST
 
 
@@ -327,7 +332,7 @@ def concerned_gpus(
 
 def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
     """The command that resets these GPUs; all of them if none can be named."""
-    # The command is one of Linux (`sudo`).
+    # The command exists on Linux only (`sudo`).
     if on(context, "windows"):
         return ()
     indices = gpu_naming.smi_list(concerned)
@@ -341,7 +346,7 @@ def nvlink_degraded(context: RuleContext) -> Findings:
     listed_gpus = gpus(context)
     lacking_gpus = [gpu for gpu in listed_gpus if _lacks_links(context, gpu)]
     if lacking_gpus:
-        # If a link works somewhere, NVLink may be usable in part.
+        # If another GPU has a working link, NVLink may be partly usable.
         works_in_part = any(gpu.nvlinks_active for gpu in listed_gpus)
         fields = ("nvlinks_active", "nvlinks_inactive")
         yield of_gpus(context, "nvlink-degraded", lacking_gpus, *fields, weak=works_in_part)
@@ -354,11 +359,11 @@ NVSWITCH_GPUS = 4
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
     """Whether fewer NVLinks are active than the GPU should have.
 
-    It should have as many as any GPU of its kind in this machine, and on a board with switches
-    as many as its model has.
+    It should have as many as the best GPU of its model in this machine; on a board with NVSwitch,
+    as many as the model has.
     """
     active_links = gpu.nvlinks_active
-    # With MIG no NVLink is in use.
+    # With MIG, NVLink is not used.
     if active_links is None or gpu.mig_enabled:
         return False
     links_of_same_model = [

@@ -46,8 +46,8 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         return
     asked_in_vain = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
     sees_no_gpu = torch.backend == "cpu" or torch.cuda_available is False or asked_in_vain
-    # A text about torch need not show that it is installed; on a machine that was read, torch is
-    # looked for.
+    # A text about torch may not show that torch is installed. On a probed machine, the probe looked
+    # for torch.
     may_be_installed = torch.installed or (torch.installed is None and is_report(context))
     missing = events(context, "cuda-lib-missing")
     missing_and_declared: Events = ()
@@ -111,7 +111,7 @@ def _is_of_newer_cuda(context: RuleContext, cuda: str) -> bool:
 
 
 def _serves_no_listed_gpu(context: RuleContext) -> bool:
-    """Whether torch's kernels are listed, and none is for a GPU here."""
+    """Whether torch's list of kernels is known, and contains none for this machine's GPUs."""
     if not context.torch.kernels:
         return False
     kernels_of_gpus = []
@@ -127,11 +127,11 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     messages = events(context, "gpu-not-in-wheel")
     kernels = _capabilities(torch.kernels or ())
     if messages:
-        # The message with the most values says most exactly which GPU and kernels they are.
+        # The message with the most values describes the GPU and the kernels most exactly.
         fullest = max(messages, key=lambda event: len(event.values))
         older = _said_older(context, fullest)
         yield _unserved(context, messages, fullest.values.get("gpu"), older=older)
-    # jetson_wrong_wheel finds it on a board, and says where its torch comes from.
+    # On a Jetson, jetson_wrong_wheel makes the finding and names the source of the right wheel.
     elif board_of(context.snapshot):
         return
     elif context.catalog.never_serves(gpus(context)) and not is_beside_torch(context):
@@ -159,7 +159,7 @@ def _unserved(
 
 
 def _program_beside_torch(context: RuleContext) -> str:
-    """The name of the program that uses the GPU without torch; "" if torch is under it."""
+    """The name of a program that uses the GPU without torch; "" if it is built on torch."""
     if not is_beside_torch(context):
         return ""
     return context.snapshot.failing.program or "The program"
@@ -169,7 +169,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
     """The name of the torch that lacks kernels: its version, or only "the torch that runs" if the
     builds of the named version do have them.
 
-    Then the text names one torch and runs another.
+    In that case the text names one torch, but another one runs.
     """
     release_here, _, _ = (context.torch.version or "").partition("+")
     backend_here = context.torch.backend
@@ -220,7 +220,7 @@ def no_kernel_image(context: RuleContext) -> Findings:
     if not messages or torch_lacks_it or events(context, "gpu-not-in-wheel"):
         return
     module, known = extension_of(messages), capabilities(context)
-    # If torch's list shows that it has the kernel, the record's refutation says so.
+    # If torch's list contains the kernel, the record's `refuted_by` removes the finding.
     cause = "extension-arch-mismatch" if module else _by_age(context, known)
     gpu_name = gpu_naming.gpu_names(context) if known else "this GPU"
     who = module or _program_beside_torch(context)
@@ -231,10 +231,11 @@ def no_kernel_image(context: RuleContext) -> Findings:
 
 
 def _by_age(context: RuleContext, known: list[Capability]) -> str:
-    """Which way it fails if the wheel's kernels are not known: old GPUs were dropped, new ones are
-    not supported yet."""
+    """The cause if the wheel's kernels are unknown: newer wheels dropped old GPUs, and older wheels
+    do not support new ones yet.
+    """
     version = parsed(context.torch.version or "99")
-    oldest, newest = Capability(7, 5), Capability(9, 0)  # what every wheel of the last years holds
+    oldest, newest = Capability(7, 5), Capability(9, 0)  # Recent wheels all support these GPUs.
     for row in context.catalog.older_kernels[::-1]:
         if version < parsed(row.before):
             oldest, newest = row.oldest, row.newest
@@ -246,14 +247,14 @@ def _by_age(context: RuleContext, known: list[Capability]) -> str:
 
 
 USUAL = (Capability(7, 5), Capability(9, 0))
-"""GPUs between these have kernels in every build of the last years."""
+"""Every build of the last years has kernels for GPUs between these two."""
 
 
 def builds_for_gpu(context: RuleContext) -> Findings:
     """The builds that support a GPU, for a text that names the GPU and no torch."""
     torch, named_gpus = context.torch, gpus(context)
     is_shown = torch.version or torch.kernels or torch.installed is False
-    # A message says more than the age of a card.
+    # A message tells more than the age of a card.
     if not is_report(context) or is_shown or not says_nothing_else(context):
         return
     for gpu in named_gpus[:1]:

@@ -67,8 +67,8 @@ def driver_missing(context: RuleContext) -> Findings:
     if not driver_belongs_here(context) and not said_on_the_host(messages):
         return
     lacks_library = driver.library_found is False
-    # With a GPU, a kernel module on disk would be an installed driver. Without a known GPU, torch's
-    # build must need CUDA.
+    # On a machine with a GPU, a kernel module on the disk means an installed driver. Without a
+    # known GPU, torch's build must need CUDA.
     is_suspected = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
     is_said = messages and not events(context, *PACKAGES_ARE_THERE)
     if not is_said and not (lacks_library and is_suspected):
@@ -82,7 +82,7 @@ def driver_missing(context: RuleContext) -> Findings:
         subject = f"{lender.name} gave this notebook no GPU"
     else:
         fix = _install(context)
-        # A job of a cluster may run on a node with another GPU than the one in the text.
+        # A cluster job may run on a node with a different GPU from the one in the text.
         names_gpu = has_gpu and not has_a_scheduler(context)
         subject = gpu_naming.gpu_names(context) if names_gpu else ""
     yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
@@ -148,7 +148,7 @@ def serves_its_maker(context: RuleContext) -> bool:
     """Whether the installed torch is a build for this machine's GPU: ROCm for AMD, XPU for Intel,
     the ordinary one on a Mac, the CPU build without a GPU."""
     torch = context.torch
-    # Somebody who sends a text has a problem, so a build that fits proves nothing.
+    # The author of a text has a problem, so a build that fits proves nothing.
     if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
         return False
     if events(context, *LOOKED_FOR_CUDA):
@@ -156,7 +156,7 @@ def serves_its_maker(context: RuleContext) -> bool:
     if _apple(context):
         return True
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
-        # Without a GPU that torch has a build for, the CPU build is the right one.
+        # If torch has no build for the GPU, the CPU build is the right one.
         return not torch_has_another_build(context)
     makers = {device.vendor for device in context.snapshot.pci_devices or ()}
     stack = context.snapshot.makers
@@ -169,7 +169,8 @@ def serves_its_maker(context: RuleContext) -> bool:
 def torch_has_another_build(context: RuleContext) -> bool:
     """Whether torch has a build for one of this machine's AMD or Intel GPUs.
 
-    Old AMD cards and most integrated graphics have no build, or none that is worth it.
+    For old AMD cards and most integrated graphics there is no build, or none that is worth
+    installing.
     """
     stack = context.snapshot.makers
     if stack is not None:
@@ -189,7 +190,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     no program needed CUDA."""
     if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
-    # Problems of another maker's stack have causes of their own.
+    # Other rules report problems with another maker's drivers and builds.
     if maker_stacks.stack_of(context) is not None:
         return
     # A CUDA error comes from NVIDIA's driver, so the Mac in the text is only the person's terminal.
@@ -327,7 +328,7 @@ while a text in which an installer finds no torch is not about a GPU at all."""
 
 
 def _runs(context: RuleContext) -> bool:
-    """Whether CUDA ran according to a text, or nothing in it looked for a GPU and failed.
+    """Whether CUDA ran according to a text, or nothing in the text failed because it needed a GPU.
 
     The second covers texts that only show a build of torch or, from a Mac, only paths.
     """

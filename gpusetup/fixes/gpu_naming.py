@@ -19,7 +19,7 @@ from gpusetup.model.machine import Event, Gpu, PciDevice
 from gpusetup.readings.sources import bus_key
 
 MAX_NAMED = 8
-"""How many GPUs a sentence lists."""
+"""The most GPUs that a sentence lists."""
 
 
 def gpu_label(gpu: Gpu) -> str:
@@ -144,7 +144,9 @@ BRAND_WORDS = {
     "gtx",
     "unknown",
 }
-"""Words that name no model: nvidia-smi's narrow tables cut names."""
+"""Words that do not identify a model. nvidia-smi's narrow tables cut names, so sometimes only these
+words are left.
+"""
 
 
 def gpu_names(context: RuleContext) -> str:
@@ -167,7 +169,7 @@ def name_on_bus(device: PciDevice) -> str:
     name = device.name or pci_name(device.device_id)
     if name:
         return name
-    # NVIDIA's number among the makers is 10de.
+    # 10de is NVIDIA's PCI vendor id.
     number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
     return f"the NVIDIA GPU{number}"
 

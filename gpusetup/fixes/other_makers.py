@@ -28,7 +28,7 @@ AMDS_FOR_WINDOWS = "AMD's builds for Windows: https://rocm.docs.amd.com"
 SHOW_A_TORCH = (
     *("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus", "no-nvidia-driver"),
 )
-"""What only an installed torch says."""
+"""Events that only an installed torch can cause."""
 
 
 def _install_from(context: RuleContext, index: str) -> Line:
@@ -62,18 +62,18 @@ def first_install(context: RuleContext) -> Fix | None:
 
 
 ARC = r"\bArc\b|(?:A[357]|B5)\d0"
-"""A card of Intel's, and not the graphics that most of its processors have."""
+"""The name of an Intel card, in contrast to the integrated graphics of Intel's processors."""
 
 
 # --- AMD ----------------------------------------------------------------------------------------
 
 
 class Board(NamedTuple):
-    """The AMD GPU that a text or a bus names."""
+    """The AMD GPU that a text or the PCI bus shows."""
 
     name: str
     target: str | None
-    """What its kernels are compiled for: gfx1201."""
+    """The target that its kernels are compiled for, for example gfx1201."""
 
 
 def _board(context: RuleContext) -> Board:
@@ -123,7 +123,7 @@ def amd(context: RuleContext) -> Fix:
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *commands)
     if without_kernels := _without_kernels(context, board, windows=windows):
         return replace(without_kernels, looks=looks)
-    # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
+    # The torch in the text is a ROCm build if its version or a message of HIP shows it.
     if not lacking and (is_rocm or events(context, "no-hip-gpus")):
         kernels = ", ".join(BUILT_FOR)
         of_linux = (
@@ -169,8 +169,9 @@ WITHOUT_ROCM_ON_WINDOWS = {
     "stable-diffusion-webui": "Use the fork stable-diffusion-webui-amdgpu, and set "
     "COMMANDLINE_ARGS=--use-directml or --use-zluda in webui-user.bat",
 }
-"""Programs that reach an AMD GPU on Windows by another way than torch's ROCm build: from their own
-documentation (ComfyUI's README, the fork's README)."""
+"""Programs that use an AMD GPU on Windows without torch's ROCm build -> what their own
+documentation recommends (ComfyUI's README, the fork's README).
+"""
 
 
 def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fix | None:
@@ -195,11 +196,11 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         )
     if target in BUILT_FOR or not (lacking or target):
         return None
-    # A build for CUDA or the CPU alone reads no variable of ROCm.
+    # A build for CUDA or for the CPU ignores ROCm's variables.
     backend = context.torch.backend
     has_other_build = backend is not None and maker_of(backend) != "amd"
     related_target, version = RELATIVES.get(target, ("", ""))
-    # The variable is one of ROCm on Linux; HIP for Windows does not read it.
+    # Only ROCm on Linux reads this variable; HIP on Windows ignores it.
     relative = ""
     if related_target and not windows:
         relative = f"use the kernels of the closely related {related_target}, or "
@@ -216,8 +217,9 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
 
 
 def _is_older_than(context: RuleContext, rocm: str) -> bool:
-    """Whether the installed wheel is of an older ROCm, or of one that is not shown and lacks the
-    target by its own message."""
+    """Whether the installed wheel is for an older ROCm, or for an unknown ROCm and its error shows
+    that the target is missing.
+    """
     backend = context.torch.backend or ""
     rocm_of_wheel = re.match(r"rocm(\d+\.\d+)", backend)
     if rocm_of_wheel is None:
@@ -269,7 +271,8 @@ def apple(context: RuleContext) -> Fix:
             )
             return Fix(text=f"{first}{text or LACKS}", commands=(newer,))
         return Fix(text=text or LACKS, commands=() if text else fallback)
-    # torch is installed again only if it is known to be missing: a text about torch has one.
+    # Install torch only if it is known to be missing, because a text about torch usually comes from
+    # an installed torch.
     missing = events(context, "torch-missing") or context.torch.installed is False
     install = paste.pip(context, "install", "torch", "torchvision")
     return Fix(
@@ -280,7 +283,9 @@ def apple(context: RuleContext) -> Fix:
 
 
 LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
-"""Libraries that compute for a program, and that learn what Metal lacks from release to release."""
+"""Libraries that compute for a program. Newer releases of them work around operators that mps
+lacks.
+"""
 
 
 def _library_that_computes(context: RuleContext) -> str:
@@ -328,4 +333,4 @@ ON_MPS = (
         '"mps" does not support float64: make these tensors float32, or keep them on "cpu"',
     ),
 )
-"""What Metal says -> what to do."""
+"""An error of Metal -> what to do."""
