@@ -239,6 +239,7 @@ class Shown:
     def __init__(self) -> None:
         self.sentences: set[str] = set()
         self.commands: set[Lines] = set()
+        self.lines: set[str] = set()
 
     def has(self, sentence: str) -> bool:
         """Whether the page has a sentence already, or one that begins with it and goes on."""
@@ -256,8 +257,12 @@ def _solution(case: Case, shown: Shown) -> Iterator[Block]:
     if new_sentences:
         yield Text(" ".join(new_sentences))
     lines = command_lines(case.fix)
-    if lines not in shown.commands:
+    typed = {str(line) for line in lines}
+    # Another system often needs only a look-up that the page shows already.
+    only_looks_up = not case.fix.commands and not case.fix.alternatives
+    if lines not in shown.commands and not (only_looks_up and typed <= shown.lines):
         shown.commands.add(lines)
+        shown.lines |= typed
         yield from _commands(case)
 
 

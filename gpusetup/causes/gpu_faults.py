@@ -248,7 +248,7 @@ CAUSES = (
         severity=Severity.NOTE,
         title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
         plain="The kernel log has GPU errors (Xids) that a program's own fault causes",
-        means="A bad address, an illegal instruction or a killed program causes them. The GPU "
+        means="A bad address, an illegal instruction or a killed program causes these Xids. The GPU "
         "still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
         "with this setting, the traceback shows it. `compute-sanitizer` finds it too, but slowly",

@@ -201,7 +201,7 @@ CAUSES = (
             prints="False True",
         ),
         no_command=(
-            "you change it in your own program, and for most trainings you want to keep TF32 "
+            "you change it in your own program, and for most training runs you want to keep TF32 "
             "because it is faster."
         ),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
@@ -357,7 +357,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The rendezvous port of the ranks ({port}) is in use",
         plain="The rendezvous port of the ranks is in use",
-        means="Usually another training uses the port, because torchrun's default is always 29500.",
+        means="Usually another training run uses the port, because torchrun always starts with "
+        "port 29500 by default.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens there",
         # Source: torch documentation, torchrun.

@@ -245,8 +245,8 @@ CAUSES = (
         plain="A program failed on its own",
         means="A key, a shape, a file or a name is wrong, or a package is missing. The GPU, the "
         "driver and torch are not the reason.",
-        text="The GPU, the driver or torch may be the reason. Run the program again, and read "
-        "the first error that it prints",
+        text="Run the program again, and read the first error that it prints. If that error "
+        "mentions the GPU, the GPU, the driver or torch may be the reason",
         proven_by="The program ends with an error, and nothing near the error mentions a GPU",
         not_when="If the error may come from the GPU, its driver or torch, program-failed is not "
         "the cause",

@@ -187,7 +187,7 @@ def _driver_here(context: RuleContext, text: str, floor: str | None) -> Fix:
     )
 
 
-THEN_LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
+THEN_LOAD = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
 
 
 def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
