@@ -74,7 +74,7 @@ def extension_of(messages: Events) -> str | None:
 
 
 def only_python_differs(context: RuleContext) -> bool:
-    """Whether an extension was built for the same versions as those that run, except for Python."""
+    """Whether an extension was built for the running versions of everything except Python."""
     for event in events(context, "extension-abi-mismatch"):
         values = event.values
         built_python, python = values.get("built_python", ""), values.get("python", "")

@@ -32,7 +32,7 @@ DESKTOP_PROFILE = (
 
 
 def _slurm_binds_gpus_to_tasks(context: RuleContext) -> bool:
-    """Whether the job's options give each task a GPU of its own."""
+    """Whether the job's options assign one GPU to each task."""
     jobs = events(context, "slurm-job")
     return any(job.values.get("binding") == "task" for job in jobs)
 

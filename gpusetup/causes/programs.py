@@ -26,7 +26,7 @@ def programs_own(context: RuleContext, text: str) -> Fix:
 
 
 def is_all(context: RuleContext) -> bool:
-    """Whether the text gives no reason why the GPU support was not loaded."""
+    """Whether the text shows no reason why the GPU support was not loaded."""
     return not events(
         context, "cuda-lib-missing", "extension-abi-mismatch", "driver-too-old", "cuda-error"
     )

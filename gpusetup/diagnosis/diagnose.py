@@ -198,7 +198,7 @@ def without_makers(remaining: Remaining) -> Remaining:
 
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """The root cause; in a text without one, what the program failed at."""
+    """The root cause, or the program's failure if the text shows no cause."""
     root = root_of(findings) or failure_without_cause(context, findings)
     # An error line did not stop anything if the program went on after it. And if a program names
     # the GPU, a message that no GPU was found does not count.
@@ -255,8 +255,7 @@ class OpenQuestion(NamedTuple):
 
 
 def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining) -> OpenQuestion:
-    """The causes that remain possible, and a command whose possible outputs point to different
-    ones."""
+    """The causes that remain possible, and a command whose output would decide between them."""
     root, symptom, cause = verdict.root, verdict.symptom, verdict.cause
     unexplained_errors = unexplained(verdict.findings, root)
     other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
@@ -332,7 +331,7 @@ def without_changes(finding: Finding) -> Finding:
         return finding
 
     def unless_it_changes(block: Alternative) -> Alternative | None:
-        """The commands; None if one of them changes what is installed."""
+        """The commands; None if one of them changes the installed packages."""
         changes = any(map(CHANGES_SOMETHING.search, block.commands))
         return None if changes else block
 

@@ -159,8 +159,9 @@ def boards_support_was_not_read(grounds: Grounds) -> bool:
 
 
 def it_may_never_have_worked(grounds: Grounds) -> bool:
-    """Whether somebody says that something stopped working, and the text does not show that it ever
-    worked."""
+    """Whether a person says that something stopped working, but the text does not show that it ever
+    worked.
+    """
     if grounds.root.id != NVML_LOST:
         return False
     messages = events(grounds.context, NVML_LOST)

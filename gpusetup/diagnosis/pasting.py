@@ -187,7 +187,7 @@ PROFILES = {
 
 
 def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
-    """How long a changed variable stays set, and how to make it permanent."""
+    """How long a changed variable stays set, and how to make the change permanent, in sentences."""
     lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
         return ""

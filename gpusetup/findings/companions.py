@@ -64,7 +64,7 @@ NAMES: tuple[tuple[Name, str], ...] = (
 
 
 def _difference(context: RuleContext, name: Name) -> str:
-    """How a companion differs from torch: in its release, its CUDA or its backend; "" if it fits.
+    """How a companion does not fit torch (release, CUDA or backend); "" if it fits.
 
     It is the end of the sentence "NAME does not belong to this torch".
     """
@@ -92,7 +92,7 @@ def _difference(context: RuleContext, name: Name) -> str:
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
     """Install the companion of the installed torch, or both together if torch must change too."""
     torch = context.torch
-    # A torch without a version below /usr came with the image of a board or a container.
+    # A torch below /usr whose version is unknown came with the image of a board or a container.
     lies_in_system = "/usr/" in (torch.location or "")
     is_of_an_image = lies_in_system and not torch.version and not lender_of(context)
     if context.os.jetson or is_of_an_image:
@@ -185,8 +185,9 @@ def is_same(pinned: str, installed: str) -> bool:
 
 
 def _back(context: RuleContext, moved: dict[str, str]) -> Line:
-    """The command that restores torch with its family if torch was changed, otherwise the other
-    packages alone."""
+    """The command that restores the packages: with torch and its family if torch was changed,
+    otherwise only the other packages.
+    """
     if "torch" in moved:
         release, _, backend = moved["torch"].partition("+")
         words = ["--python", paste.python(context), "--torch", release]

@@ -104,8 +104,9 @@ BLIND = ("no-nvidia-driver", "smi-not-found")
 
 
 def _got_none(context: RuleContext) -> bool:
-    """Whether a container has no driver although its host has a GPU, or although it was started to
-    use one."""
+    """Whether a container has no driver although its host has a GPU, or although it was started
+    with one.
+    """
     machine = context.snapshot
     if not in_container(context):
         return False
@@ -224,7 +225,7 @@ def container_driver_capability_missing(context: RuleContext) -> Findings:
     machine, variable = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     messages = events(context, "container-driver-capability-missing")
     if not in_container(context):
-        # Outside a container the same words mean that the driver's own libcuda is missing.
+        # Outside a container, the same message means that the driver's own libcuda is missing.
         messages = tuple(message for message in messages if "said" not in message.values)
     else:
         messages += events(context, "cuda-version-err")

@@ -189,7 +189,7 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
-    """The GPU that an event names, by NVML's numbering or by CUDA's."""
+    """The GPU that an event is about; its number is NVML's or CUDA's."""
     number = event.values.get("gpu")
     is_cudas_number = event.values.get("asked") == "libcuda"
     for gpu in gpus(context):

@@ -52,7 +52,7 @@ def _lacks_uvm(context: RuleContext) -> bool:
 
 
 def device_permission(context: RuleContext) -> Findings:
-    """This user may not open the device nodes."""
+    """This user has no permission to open the device nodes."""
     messages = list(events(context, "device-permission"))
     closed_nodes = [node for node in context.snapshot.devices or () if _is_shut(context, node)]
     # Put /dev/nvidia0 before /dev/nvidiactl and /dev/nvidia-uvm, because people know it best.
@@ -162,14 +162,15 @@ NOTHING_RUNS = (
 
 
 def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
-    """A command of nvidia-smi for these GPUs, or for the first GPU if they cannot be named."""
+    """An nvidia-smi command for these GPUs, or for the first GPU if they cannot be identified."""
     list_for_smi = gpu_naming.smi_list(concerned) or "0"
     return (filled(command, gpus=list_for_smi),)
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
-    """The GPUs that no variable hides and that are not lost. CUDA may still leave one out because
-    it is faulty."""
+    """The GPUs that no variable hides and that are not lost. CUDA may still skip one of them
+    because it is faulty.
+    """
     has_the_variable = HIDES in context.snapshot.environment
     not_hidden = []
     for gpu in gpus(context):
@@ -190,7 +191,7 @@ def instances(gpu: Gpu) -> int | None:
 
 
 def compute_mode(context: RuleContext) -> Findings:
-    """A compute mode that keeps other processes from the GPU, or a vGPU profile without compute."""
+    """The GPU's compute mode excludes other processes, or its vGPU profile lacks CUDA."""
     causes = {
         "virtual": "vgpu-no-compute",
         "prohibited": "compute-mode-prohibited",
@@ -231,7 +232,7 @@ def _mode(gpu: Gpu) -> str:
 
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
-    """A vGPU without its licence: it gets slow, or refuses CUDA."""
+    """A vGPU has no licence, so it becomes slow or refuses CUDA."""
     unlicensed = []
     for gpu in gpus(context):
         if gpu.licensed is False and gpu.virtualization != "none":

@@ -51,12 +51,13 @@ asks about it.
 
 
 HOT_CELSIUS = 90
-"""From this temperature on a GPU counts as too hot although it reports no slowdown."""
+"""A GPU at this temperature or above counts as too hot, even if it reports no slowdown."""
 
 
 def power_thermal_throttle(context: RuleContext) -> Findings:
     """GPUs whose clocks are lowered because of heat or a power limit."""
-    # The limit that a GPU reaches by design counts only if somebody asks about it in a text.
+    # A power limit that the GPU reaches by design counts only in a text, whose author asks about
+    # it.
     counted_reasons = SLOWDOWNS | AS_DESIGNED if is_report(context) else SLOWDOWNS
     slowed_gpus = []
     for gpu in gpus(context):
@@ -107,11 +108,11 @@ def _is_narrow(width: int | None, width_max: int | str | None) -> bool:
 
 
 MOSTLY_USED = 0.85
-"""The share of a GPU's memory from which on little is left for another program."""
+"""Above this share of used memory, little is left for another program."""
 
 
 def memory_taken(context: RuleContext) -> Findings:
-    """One finding for each visible GPU whose memory is mostly held by other processes."""
+    """One finding for each visible GPU whose memory is mostly used by other processes."""
     for gpu in visible_gpus(context.snapshot):
         used_bytes = gpu.memory_used_bytes or 0
         # If the size is unknown, any used memory counts.
@@ -160,12 +161,11 @@ def too_old(context: RuleContext) -> Findings:
 
 
 class DeviceFault(NamedTuple):
-    """How a fault shows: which lines of the kernel's log and which values of nvidia-smi or NVML
-    report it."""
+    """How a fault is recognized: by lines of the kernel log or values of nvidia-smi and NVML."""
 
     cause: str
     xids: str
-    """The numbers of its Xids (NVIDIA's guide and catalog), separated by blanks."""
+    """The numbers of the fault's Xids (from NVIDIA's guide and catalog), separated by spaces."""
     fields: tuple[str, ...] = ()
     """The fields that mark a GPU with this fault."""
 
@@ -194,7 +194,7 @@ DEVICE_FAULTS = (
         "137 141",
     ),
 )
-"""The faults in the order in which they are looked for: those before explain those after them."""
+"""The faults in the order in which they are checked, because earlier ones explain later ones."""
 
 
 RECOVERY_XID = "154"
@@ -208,11 +208,11 @@ UNCORRECTABLE = 214
 
 
 RETIRED_PAGES_MOST = 60
-"""From so many retired pages on the GPU must be replaced (NVIDIA, "Dynamic Page Retirement")."""
+"""A GPU with this many retired pages must be replaced (NVIDIA, "Dynamic Page Retirement")."""
 
 
 RESETS = {"gpu_reset", "drain_and_reset"}
-"""The recommendations of the driver that a reset of the GPU fulfils."""
+"""Recovery actions of the driver for which resetting the GPU is enough."""
 
 
 def device_faults(context: RuleContext) -> Findings:

@@ -87,8 +87,9 @@ NO_KERNEL_IMAGE = 209
 
 
 def _is_for_others(context: RuleContext) -> bool:
-    """Whether torch is a CUDA build without kernels for the board, or for a CUDA that its JetPack
-    does not support."""
+    """Whether torch is a CUDA build without kernels for the Jetson, or for a CUDA version that the
+    JetPack does not support.
+    """
     torch = context.torch
     cuda = cuda_needed(torch)
     messages = (*events(context, "no-kernel-image"), *cuda_errors(context, NO_KERNEL_IMAGE))
@@ -185,7 +186,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
 
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
-    """The compute capabilities of the kernels whose names can be read."""
+    """The compute capabilities of torch's kernels, as far as the kernels' names show them."""
     names = readable(tuple(kernels))
     return [Capability.parse(name) for name in names]
 
@@ -202,7 +203,7 @@ def _said_older(context: RuleContext, message: Event) -> bool:
 
 
 def _seen(context: RuleContext) -> Events:
-    """One message that shows the GPUs and the kernels of torch."""
+    """One message as evidence, with the GPUs and torch's kernels."""
     kernels = " ".join(context.torch.kernels or ("unknown",))
     names = gpu_naming.gpu_names(context)
     return (shown(context, "torch.kernels", f"{names}; kernels: {kernels}"),)

@@ -40,8 +40,7 @@ NVML_UNKNOWN = 999
 
 
 def driver_belongs_here(context: RuleContext) -> bool:
-    """Whether the machine itself must have the NVIDIA driver, so that it is missing if it is
-    absent.
+    """Whether the machine itself must have the NVIDIA driver, so that its absence is a fault.
 
     False if the driver belongs to another machine, or on macOS, which has none.
     """
@@ -57,7 +56,7 @@ loaded."""
 
 
 def driver_missing(context: RuleContext) -> Findings:
-    """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
+    """There is an NVIDIA GPU, or a program that needs one, but no NVIDIA driver at all."""
     driver, has_gpu = context.driver, has_nvidia(context)
     # nouveau drives every GPU for which NVIDIA's driver was never installed.
     messages = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
@@ -101,8 +100,9 @@ def said_on_the_host(messages: Iterable[Event]) -> bool:
 
 
 def _looked_in_vain(context: RuleContext) -> Events:
-    """The messages of programs that looked for CUDA and did not find nvidia-smi or the driver's
-    library."""
+    """The messages of programs that needed CUDA but did not find nvidia-smi or the driver's
+    library.
+    """
     messages = []
     for event in events(context, "library-missing", "cuda-lib-missing"):
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES):
@@ -186,8 +186,9 @@ def torch_has_another_build(context: RuleContext) -> bool:
 
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:
-    """This machine has no NVIDIA GPU; the finding names the maker of the GPU that it has. A note if
-    no program needed CUDA."""
+    """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
+    no program needed CUDA.
+    """
     if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
     # Other rules report problems with another maker's drivers and builds.
@@ -204,7 +205,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     for event in events(context, "foreign-gpu"):
         name = event.values.get("name", "")
         target = gfx_of(name)
-        # The target decides which build has kernels for the board.
+        # The target decides which build has kernels for the card.
         if target and not board:
             board = f"{name} ({target})"
     severity = Severity.NOTE if is_only_a_note else None
@@ -279,7 +280,7 @@ OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
 """Events that only another maker's software reports."""
 
 
-# The first one names a GPU; all others prove that a program wanted one, so that its absence is a
+# The first event names a GPU. The others prove that a program needed one, so its absence is a
 # failure.
 LOOKED_FOR_CUDA = (
     "foreign-gpu",

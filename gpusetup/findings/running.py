@@ -73,7 +73,9 @@ def _measured(message: Event) -> Event:
     """A message with what explains it: a request beyond the GPU, other programs, or free memory."""
 
     def bytes_of(name: str) -> int | None:
-        """A number of bytes in the message: `asked`, `total`, `free`, or `held` by torch."""
+        """The number of bytes under this name in the message: `asked` (requested), `total`, `free`,
+        or `held` (by torch).
+        """
         return whole_number(message.values.get(f"{name}_bytes"))
 
     requested, total, free = bytes_of("asked"), bytes_of("total"), bytes_of("free")

@@ -79,7 +79,7 @@ ITS_INDEX = (
 
 
 def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
-    """The fix: another index, another Python, or the build that the resolver chose."""
+    """The fix: another index, another Python, or an installation of the chosen build."""
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
@@ -226,15 +226,16 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
 
 
 def _why_conda_has_none(context: RuleContext, requested: str) -> str:
-    """Why conda finds no package: an exported build of one machine, or a channel that no longer has
-    builds for this system."""
+    """The cause if conda finds no package: an exported build that only fits one machine, or a
+    channel without current builds for this system.
+    """
     if re.fullmatch(EXPORTED, requested):
         return "package-not-found"
     return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
 
 
 def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
-    """Why an index offers no release for a requirement of torch's family."""
+    """The cause if an index has no release that fits a requirement of torch's family."""
     name, version, label = requirement(requested)
     backend = label or index_label(event)
     is_unknown_cuda = (backend or "").startswith("cu") and backend not in context.catalog.backends
@@ -244,7 +245,7 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     torch = _torch_of(context, name, version)
     offered = _releases_offered(event)
     number = parsed(version or "0")
-    # An index offers these releases to a Python for Intel's processors only.
+    # Indexes offer only these releases to a Python for Intel processors.
     if _ends_for_intel_macs(context, offered, number) and context.os.machine == "aarch64":
         return "python-for-intel-mac"
     exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
@@ -293,7 +294,9 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
-"""`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`: a name, a version and one build of it."""
+"""A package in an exported conda environment: a name, a version and the exact build, such as
+`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`.
+"""
 
 
 def requirement(text: str) -> tuple[str, str | None, str | None]:

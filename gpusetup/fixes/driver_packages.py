@@ -55,7 +55,9 @@ class DriverRequest(Frozen):
 
     @property
     def takes_open(self) -> bool:
-        """Whether the open kernel modules support the GPU; assumed if its capability is unknown."""
+        """Whether the open kernel modules support the GPU; True if its compute capability is
+        unknown.
+        """
         return self.capability is None or self.capability >= OPEN_FROM
 
     @property

@@ -1,5 +1,6 @@
-"""The driver that a machine's GPUs need, installed where it belongs, and its kernel module: built,
-signed and loaded instead of nouveau."""
+"""Installs the driver that a machine's GPUs need, in the right place, and builds, signs and loads
+its kernel module instead of nouveau.
+"""
 
 from __future__ import annotations
 
@@ -191,8 +192,9 @@ THEN_LOAD = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
 
 
 def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
-    """Whether only a restart loads the new driver: an old module is loaded, the firmware must
-    accept a key, or the update brings another kernel."""
+    """Whether the new driver needs a reboot: an old module is loaded, the firmware must accept a
+    key, or the update installs another kernel.
+    """
     driver = context.driver
     has_bound_device = any(device.driver for device in nvidia_on_pci(context))
     is_loaded = has_bound_device or driver.module_loaded or driver.nouveau_loaded
@@ -204,8 +206,7 @@ def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
 
 
 def where_driver_lives(context: RuleContext) -> str | None:
-    """The place where this system's driver must be installed, in words; None if that is this system
-    itself."""
+    """Where this system's driver must be installed, in words; None if it is this system itself."""
     if context.os.wsl:
         return (
             f"Do this in Windows (driver from {DRIVER_SITE}), then run `wsl --shutdown`. Do not "

@@ -76,7 +76,7 @@ def value_evidence_of(
 
 
 def _value_text(name: str, value: object) -> str:
-    """A GPU's field with its value in words; "" if there is nothing to say."""
+    """A GPU's field with its value in words; "" if there is no value."""
     if value is None or value is False or value == ():
         return ""
     words = name.replace("_", " ")
@@ -108,7 +108,7 @@ def has_or_have(concerned: Sequence[Gpu]) -> str:
 
 
 def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
-    """The GPUs whose PCI slots events name. A GPU that no source lists has only its slot."""
+    """The GPUs in the PCI slots of events. A GPU that no source lists has only its slot."""
     gpu_by_slot: dict[str, Gpu] = {}
     for gpu in gpus(context):
         if gpu.pci_bus_id:
@@ -158,8 +158,9 @@ def gpu_names(context: RuleContext) -> str:
 
 
 def _is_telling(name: str) -> bool:
-    """Whether a name contains the model, and not only brand words; nvidia-smi's narrow tables cut
-    names."""
+    """Whether a name contains the model and not only brand words, because nvidia-smi's narrow
+    tables cut names.
+    """
     words = set(re.findall(r"\w+", name.lower()))
     return not words <= BRAND_WORDS
 

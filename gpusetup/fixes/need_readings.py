@@ -115,7 +115,9 @@ def engine_of_the_node(context: RuleContext) -> str:
 
 
 def no_boot_screen(context: RuleContext) -> str:
-    """The reason why a machine's screen cannot be reached before its system starts."""
+    """Why nobody can see the machine's screen before its system starts, for example to enroll a
+    key.
+    """
     if not events(context, "cloud-machine", "no-boot-screen"):
         return ""
     return (
@@ -143,7 +145,7 @@ def cluster_without_docker(context: RuleContext) -> str:
 
 
 def no_administrator(context: RuleContext) -> str:
-    """The user has no administrator's rights on the machine."""
+    """The user has no administrator rights on the machine."""
     if events(context, "no-root-rights"):
         return "you have no administrator rights on this machine"
     return ""
@@ -259,7 +261,10 @@ def marker_of_another_system(context: RuleContext) -> str:
 
 
 def kernels_of_torch(context: RuleContext) -> str:
-    """Whether torch has kernels for the GPU; if not, rebuilding an extension changes nothing."""
+    """What shows that torch has kernels for the GPU; "" if nothing does.
+
+    Without such kernels, rebuilding an extension changes nothing.
+    """
     if not events(context, "no-kernel-image"):
         return "no kernel is missing"
     if context.torch.kernels is not None:
@@ -268,10 +273,10 @@ def kernels_of_torch(context: RuleContext) -> str:
 
 
 def never(_context: RuleContext) -> str:
-    """A reading that never exists: always ""."""
+    """For facts that no reading can show: always ""."""
     return ""
 
 
 def always(_context: RuleContext) -> str:
-    """A reading that always exists, with the reason for it."""
+    """Returns a reading that is always known, with this reason."""
     return "nothing more is needed"

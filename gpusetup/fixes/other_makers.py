@@ -32,7 +32,9 @@ SHOW_A_TORCH = (
 
 
 def _install_from(context: RuleContext, index: str) -> Line:
-    """Install torch from another maker's index; pip must be told to replace an installed torch."""
+    """The command that installs torch from another maker's index. An option makes pip replace an
+    installed torch.
+    """
     says_it = events(context, *SHOW_A_TORCH) or any(
         event.values.get("why") == "build" for event in events(context, "no-xpu")
     )
@@ -42,7 +44,7 @@ def _install_from(context: RuleContext, index: str) -> Line:
 
 
 def first_install(context: RuleContext) -> Fix | None:
-    """Install torch for the only GPU that is named, if it is another maker's."""
+    """Install torch for the only GPU in the text, if it is from another maker."""
     if has_nvidia(context):
         return None
     makers = vendors_of(context.snapshot)
@@ -91,8 +93,9 @@ def _board(context: RuleContext) -> Board:
 
 
 def amd(context: RuleContext) -> Fix:
-    """The fix for an AMD GPU: by what failed (kernels for its target, the driver), otherwise by the
-    GPU."""
+    """The fix for an AMD GPU. It depends on what failed (kernels for the target, the driver),
+    otherwise on the GPU.
+    """
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
     lacking = events(context, "hip-kernel-missing")
@@ -157,7 +160,7 @@ BUILD_FOR_ROCM = (
 
 
 def _if_served(context: RuleContext) -> tuple[Alternative, ...]:
-    """PyTorch's own build for Linux, for a GPU whose target the text does not name."""
+    """Install PyTorch's own build for Linux, for a GPU whose target the text does not show."""
     if not on(context, "linux") or context.os.wsl:
         return ()
     return paste.other("if the GPU is one of these", _install_from(context, str(AMD.index)))
@@ -175,7 +178,7 @@ documentation recommends (ComfyUI's README, the fork's README).
 
 
 def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fix | None:
-    """What to do for a target that the installed wheel, or every wheel, has no kernels for."""
+    """What to do for a target without kernels in the installed wheel or in any wheel."""
     lacking, target = events(context, "hip-kernel-missing"), board.target or ""
     if target in DROPPED:
         return Fix(
@@ -231,8 +234,9 @@ def _is_older_than(context: RuleContext, rocm: str) -> bool:
 
 
 def intel(context: RuleContext) -> Fix:
-    """The fix for an Intel GPU: its driver if torch could not start it, the XPU build if it is
-    missing, otherwise the device's name."""
+    """The fix for an Intel GPU: its driver if torch could not start the GPU, the XPU build if it is
+    missing, otherwise how to select the device.
+    """
     why = {event.values.get("why") for event in events(context, "no-xpu")}
     if why and "build" not in why:
         return Fix(
@@ -256,8 +260,9 @@ def intel(context: RuleContext) -> Fix:
 
 
 def apple(context: RuleContext) -> Fix:
-    """The fix on a Mac: what a program that uses mps already lacks there, otherwise the device's
-    name."""
+    """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
+    the device.
+    """
     if lacks := events(context, "mps-lacks"):
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)

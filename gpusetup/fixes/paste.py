@@ -110,7 +110,7 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
 
 
 def architectures_for_build(context: RuleContext) -> Lines:
-    """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
+    """The line that sets the GPUs' architectures for an extension build; () if they are unknown."""
     capabilities = set()
     for gpu in gpus(context):
         if gpu.compute_capability:
@@ -151,8 +151,9 @@ def into_new_environment(context: RuleContext) -> Line:
 
 
 def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
-    """The same installation with this environment's installer. In a uv project the next `uv sync`
-    would undo it."""
+    """The same installation with this environment's installer. () in a uv project, because the next
+    `uv sync` would undo the installation.
+    """
     python = context.snapshot.python
     readable = python.executable is None or is_a_path(python.executable)
     if in_a_project(context) or target_refuses(context) or not readable:
@@ -164,15 +165,16 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     if not typed:
         return ()
     title = f"with {by}"
-    # pip takes one index at a time, so that there are two commands.
+    # pip searches one index at a time, so there are two commands.
     if len(typed) > 1:
         title += " (torch from PyTorch's index, everything else from the index you normally use)"
     return other(title, *first, *typed)
 
 
 def in_a_project(context: RuleContext) -> bool:
-    """Whether the torch belongs to a uv project, where the next `uv sync` undoes what `uv
-    pip` did."""
+    """Whether torch belongs to a uv project, in which the next `uv sync` would undo what `uv pip`
+    installed.
+    """
     return context.snapshot.python.manager == "uv project" and context.installer == "uv"
 
 
@@ -198,7 +200,7 @@ def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, .
 
 
 def _host_options(context: RuleContext) -> tuple[str, ...]:
-    """The options that describe another host, which `install` takes as well."""
+    """The options that describe another host; `gpusetup install` accepts the same ones."""
     if not context.other_host:
         return ()
     names = dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ())
@@ -270,7 +272,7 @@ def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_
 
 
 def install_torch(context: RuleContext, why: str = "") -> Fix:
-    """Install the build that the resolver chose; if none fits, what to change first."""
+    """Install the build that the resolver chose. If none fits, the fix is what to change first."""
     build = chosen_build(context)
     if build is None:
         return _no_build_fix(context)
@@ -297,7 +299,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
 
 
 def _no_build_fix(context: RuleContext) -> Fix:
-    """What to change first if no build fits."""
+    """What to change first if no build of torch fits the machine."""
     advice = context.choice.advice
     if board := board_of(context.snapshot):
         return Fix(
@@ -319,7 +321,9 @@ def _no_build_fix(context: RuleContext) -> Fix:
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
-    """Make a new environment with another Python, and the torch that fits or was requested."""
+    """Create a new environment with another Python, and install the torch that fits or was
+    requested.
+    """
     folder = new_environment_folder(context, version)
     requested = context.snapshot.wanted.torch or ""
     releases_for_python = {row.torch for row in context.catalog.builds if version in row.pythons}

@@ -47,8 +47,7 @@ FAMILIES_BY_KERNEL = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "
 
 
 def linux_family(context: RuleContext) -> str | None:
-    """The family of distributions whose package commands this machine uses; None if it is not
-    known.
+    """The family of distributions whose package commands work on this machine; None if unknown.
 
     The distribution's id decides, then the ids in its ID_LIKE, so that unlisted derivatives work
     too. A pasted text rarely contains an id, so the system's name decides there, then the kernel's
