@@ -425,7 +425,7 @@ def _other_messages(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     if not others:
         return
     yield Heading(2, "Other messages of the same problem")
-    yield Text("Check and fix them as above, except where a message has its own fix here.")
+    yield Text("Check and fix these messages as above, unless a message has its own fix here.")
     shown = Shown()
     for case in cases:
         shown.sentences.update(_sentences(case.fix))
