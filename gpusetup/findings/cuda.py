@@ -179,7 +179,10 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
     if not messages:
         return
     first = messages[0]
-    values = {"asked": "The driver", "problem": "no response", **first.values}
+    values = {**first.values}
+    # Without these values, for example in a text, the title is the record's plain one.
+    if children:
+        values = {"asked": "The driver", "problem": "no response", **values}
     if children_of_a_gpu:
         values["problem"] += f" for {named_gpu(context, first)}"
     first = replace(first, values=values)

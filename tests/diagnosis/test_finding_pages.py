@@ -174,6 +174,14 @@ def test_windows_commands_are_not_for_a_linux_driver() -> None:
         assert not re.search(r"driver \d{3}\.\d{2,3}\.\d{2}\b", windows), id
 
 
+def test_a_titles_placeholder_without_a_value_is_replaced_by_the_plain_title() -> None:
+    assert (
+        "driver-does-not-answer: The driver does not respond" in pages()["driver-does-not-answer"]
+    )
+    assert "GPU None" not in "".join(pages().values())
+    assert "Install torch  again" not in "".join(pages().values())
+
+
 def test_the_example_of_a_log_is_the_message_in_the_title() -> None:
     for id in ("amd-gpu", "gpu-init-failed", "cuda-init-out-of-memory", "nccl-timeout"):
         title = plain(pages()[id].splitlines()[0].lstrip("# "))
