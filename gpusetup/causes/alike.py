@@ -15,8 +15,7 @@ ASK_TORCH = (
     'python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
 )
 """Prints torch's version and its CUDA version, then starts CUDA: if torch finds no GPU, the error
-shows why.
-"""
+shows why."""
 TORCH_SEES = 'python -c "import torch; torch.cuda.init(); print(torch.cuda.get_device_name())"'
 """Prints the GPU's name, or fails with an error that shows why torch sees no GPU."""
 THIS_TORCH = (
@@ -31,8 +30,7 @@ BOTH_VERSIONS = (
     "print(torch.__file__, torch.__version__, version('torchvision'))\""
 )
 """Prints the versions of torch and torchvision without importing torchvision, because that import
-may fail.
-"""
+may fail."""
 WHICH_ROCM = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.version.hip, '
     'torch.cuda.is_available())"'
@@ -40,8 +38,7 @@ WHICH_ROCM = (
 """Prints `None` for hip if this Python's torch is not a ROCm build."""
 AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROCR_'"
 """Prints every AMD GPU with its target, integrated graphics included, and the variables that select
-GPUs.
-"""
+GPUs."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"
@@ -66,19 +63,16 @@ MEMORY_OVER_TIME = (
     "# while it runs, and `free -m`: which of the two grows?"
 )
 """Shows whether the GPU's memory grows (because the program keeps tensors) or the host's (because
-of data and workers).
-"""
+of data and workers)."""
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"
 FAULTS = f"export PYTHONFAULTHANDLER=1  {RUN_AGAIN}"
 """With Python's faulthandler, a program that crashes without a message prints where it crashed."""
 LAST_BOOT = "sudo journalctl -k -b -1 -n 100"
 """Shows the last kernel messages before a machine switched off: an Xid, a machine check, or nothing
-if the power failed.
-"""
+if the power failed."""
 GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
 """Shows whether docker can give a container a GPU at all, independent of the program and its
-compose file.
-"""
+compose file."""
 TORCHS_DEVICES = (
     'python -c "import os, torch; '
     "print(torch.cuda.device_count(), os.environ.get('CUDA_VISIBLE_DEVICES'))\""
@@ -89,8 +83,7 @@ MONITOR = "gpusetup monitor"
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
 MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
 """With this variable, operations that mps lacks run on the CPU. If the program then works, such an
-operation was the cause.
-"""
+operation was the cause."""
 TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
@@ -106,8 +99,7 @@ WHICH_STACK = (
     "| grep -iE 'linux-firmware|rocm|hsa|amdgpu|level-zero|compute-runtime|nvidia'"
 )
 """Shows the kernel, the firmware and the driver's packages, because a fault that came with an
-update is in one of them.
-"""
+update is in one of them."""
 KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
 RIGHTS = "id; ls -l /dev/kfd /dev/dri"
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
@@ -123,8 +115,7 @@ INTEL_RUNTIME = (
     "env | grep -iE 'oneapi|sycl|LD_LIBRARY_PATH'"
 )
 """Shows the oneAPI runtime that torch's build includes, and the one that the shell's settings put
-before it.
-"""
+before it."""
 INTERFACES = "ip -brief addr"
 ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
 """Shows whether the program also fails on the card, or only on the integrated graphics."""
@@ -134,8 +125,7 @@ CPU_FLAGS = (
 """Shows whether the processor supports the instructions that torch's wheels use."""
 IMPORT_FAULT = 'python -X faulthandler -c "import torch"'
 """Shows where the import of torch crashes if it prints nothing. torch's own tools would crash in
-the same way, because they import torch.
-"""
+the same way, because they import torch."""
 ROCM_STARTS = (
     'python -X faulthandler -c "import torch; print(torch.__version__, torch.version.hip); '
     'torch.cuda.init()"'
@@ -158,5 +148,4 @@ SETTLES: dict[str, tuple[str, ...]] = {
     "findmnt -O noexec": (),
 }
 """A command -> what in a text makes the command unnecessary. `program` means that a program's own
-message states the reason.
-"""
+message states the reason."""

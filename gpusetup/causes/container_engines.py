@@ -73,8 +73,7 @@ def toolkit_commands(context: RuleContext) -> Lines:
 
 ENGINES = {"cri-o": "crio", "crio": "crio", "containerd": "containerd", "docker": "docker"}
 """An engine's name as people write it -> its name for `nvidia-ctk` and systemd. k3s, rke2 and
-microk8s find the runtime themselves when they start.
-"""
+microk8s find the runtime themselves when they start."""
 
 
 def node_engine(context: RuleContext) -> str | None:

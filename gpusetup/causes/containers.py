@@ -31,8 +31,7 @@ LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{
 
 NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
 """Words that speak against a container that lost its GPU while it ran: then another event was the
-reason.
-"""
+reason."""
 
 DOCKER = Fix(
     text="Add `--gpus all` to your `docker run` (this command tests it with a plain image). The "
@@ -77,8 +76,7 @@ def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
 
 def _was_there_before(context: RuleContext) -> bool:
     """Whether the container had a GPU at first. A text must say so; on a probed machine NVML's
-    error proves it.
-    """
+    error proves it."""
     if not is_report(context):
         return True
     losses = events(context, "container-nvml-lost")

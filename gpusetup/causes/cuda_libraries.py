@@ -51,8 +51,7 @@ def _is_anothers(context: RuleContext) -> bool:
 
 OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
 """Libraries whose number is the CUDA version. The numbers of cuDNN, cuFFT and cuSPARSE are their
-own.
-"""
+own."""
 
 
 def _torch_brings_it(context: RuleContext) -> bool:

@@ -1,6 +1,5 @@
 """A driver that is loaded but has parts of two versions, does not support this GPU, or does not
-respond.
-"""
+respond."""
 
 from __future__ import annotations
 

@@ -18,14 +18,12 @@ from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
 """Other places that can be full: shared memory, and the disk to which a program writes its
-checkpoints.
-"""
+checkpoints."""
 
 
 INSTALL_BYTES = 8 * GIB
 """The disk space that a CUDA build of torch needs: 3 GiB for the wheels and 5 GiB unpacked (torch
-2.9 on Linux).
-"""
+2.9 on Linux)."""
 
 
 def needed(disk: Disk) -> int:

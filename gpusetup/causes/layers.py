@@ -15,21 +15,18 @@ from gpusetup.model.finding import Stage
 
 class Layer(enum.IntEnum):
     """The layer that a cause belongs to. If two causes explain nothing of each other, the one in
-    the lower layer is the root.
-    """
+    the lower layer is the root."""
 
     UNFINISHED = enum.auto()
     """An interrupted installation. Nothing else about the environment can be judged before it is
-    completed.
-    """
+    completed."""
     NO_GPU = enum.auto()
     """The machine has no GPU that CUDA can use."""
     PLATFORM = enum.auto()
     """PyTorch publishes no wheels for this system."""
     PROCESS = enum.auto()
     """Settings of the process: environment variables, a stub library, or a local file that hides
-    torch.
-    """
+    torch."""
     BOUNDARY = enum.auto()
     """The container, pod or WSL in which the process runs."""
     HARDWARE = enum.auto()
@@ -82,8 +79,7 @@ NO_DRIVER = (
     "container-hook-failed",
 )
 """Findings that appear if the driver cannot be reached, including the container toolkit's, which
-queries the driver before a container starts.
-"""
+queries the driver before a container starts."""
 
 BROKEN_TORCH = (
     "torch-sees-no-gpu",
@@ -143,8 +139,7 @@ STAGES: dict[Layer, Stage] = {
     **dict.fromkeys((Layer.HARDWARE, Layer.RUNNING, Layer.LOSSES), "running"),
 }
 """A layer -> the stage at which its causes usually make a program fail. For the other layers it is
-the program's start.
-"""
+the program's start."""
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: (
@@ -389,7 +384,6 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
 }
 """All causes that can be the root, by layer. If several remain unexplained, the first one in this
-order is the root.
-"""
+order is the root."""
 
 PLACES = {id: (layer, rank) for layer, ids in ORDER.items() for rank, id in enumerate(ids)}

@@ -21,8 +21,7 @@ ANOTHER_CUDA = "cuda|cudnn|nccl"
 
 def _without_others(context: RuleContext) -> Lines:
     """Remove the folders of other CUDA versions from the loader's path. If the text names the
-    folders, remove exactly those.
-    """
+    folders, remove exactly those."""
     folders: dict[str, None] = {}
     for conflict in events(context, "foreign-library", "ld-library-path-conflict"):
         folder = conflict.values.get("folder")

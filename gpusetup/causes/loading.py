@@ -1,6 +1,5 @@
 """Libraries that are loaded wrongly: the wrong libcuda, a folder that is not on the search path, or
-a DLL that loads too early.
-"""
+a DLL that loads too early."""
 
 from __future__ import annotations
 

@@ -42,13 +42,11 @@ NO_FAILURE = (
     r"|\b(?:is|was|could|can|might|may) (?:it|this|that) (?:be )?(?:because|due|caused|related|a matter)\b"
 )
 """Words that show that the message is about the computer's memory, or that a person only talks
-about such a failure.
-"""
+about such a failure."""
 
 SAME_MESSAGE = r"(?:(?!out of memory).)"
 """A character that does not begin another "out of memory", because a title may quote the message
-that follows it.
-"""
+that follows it."""
 
 CAUSES = (
     Cause(

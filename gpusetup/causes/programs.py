@@ -41,8 +41,7 @@ def _has_a_gpu(context: RuleContext) -> bool:
 
 def _holds_no_memory(context: RuleContext) -> bool:
     """Whether nothing in the text shows that the program occupies GPU memory, because then it uses
-    the GPU.
-    """
+    the GPU."""
     return not any("holds" in event.values for event in events(context, "gpu-starved"))
 
 

@@ -42,8 +42,7 @@ class Message(Frozen):
 
     title: str = ""
     """The title. It may contain placeholders for values of the event (`{library} is missing`) and
-    for the machine's `torch`, `driver` and `gpus`.
-    """
+    for the machine's `torch`, `driver` and `gpus`."""
     plain: str = ""
     """The title to use if the event lacks a value that the title needs."""
     means: str = ""
@@ -53,8 +52,7 @@ class Message(Frozen):
     commands: Words | Callable[[Any], Lines] = ()
     """The commands of the fix in order, or a function that returns them for a machine. `pip`,
     `python`, `gpusetup install`, `export` and `unset` are written for the target and its shell;
-    `{name}` is replaced by the event's value.
-    """
+    `{name}` is replaced by the event's value."""
     windows: Words | None = None
     """The commands on Windows; None if they are the same."""
     then: Words = ()
@@ -73,8 +71,7 @@ class Message(Frozen):
     """Names of values -> patterns. The case applies if an event's values match all of them."""
     cases: tuple[Message, ...] = ()
     """Special cases. The first one that applies replaces this message; texts that the case leaves
-    empty come from this message.
-    """
+    empty come from this message."""
 
 
 class Likelier(Frozen):
@@ -113,8 +110,7 @@ class CheckCommand(Frozen, kw_only=False):
 
 class Cause(Message, kw_only=False):
     """One cause: how it is recognized, where it comes in the order of causes, and what doctor
-    prints about it.
-    """
+    prints about it."""
 
     id: str
     proven_by: str = ""
@@ -127,12 +123,10 @@ class Cause(Message, kw_only=False):
     """How to check for the cause without gpusetup; None if only `gpusetup doctor` shows it."""
     no_command: str = ""
     """Why no command fixes it. The finding's page prints this after "There is no command to paste
-    here:".
-    """
+    here:"."""
     explains: Words = ()
     """The findings that are consequences of this cause if both are found, in addition to those of
-    its layer.
-    """
+    its layer."""
     events: Words = ()
     """The kinds of events that show the cause; if empty, the kind with the same name as the cause.
     """
@@ -144,8 +138,7 @@ class Cause(Message, kw_only=False):
     """Whether a function decides about this cause, because a message alone does not prove it."""
     says: tuple[str | MessageRow, ...] = ()
     """Patterns for the messages that show the cause. Each match becomes an event with the cause's
-    name.
-    """
+    name."""
     examples: Words = ()
     """Sample texts that show this cause and no other: one for each pattern that is not plain text.
     """
@@ -153,46 +146,37 @@ class Cause(Message, kw_only=False):
     """Sample texts that resemble the messages but do not show the cause."""
     alike: Mapping[str, Words] = {}
     """A command -> the other causes that its output can rule out or confirm. doctor suggests the
-    first command whose output is not in the text.
-    """
+    first command whose output is not in the text."""
     likelier: tuple[Likelier, ...] = ()
     """For a symptom: the causes that may be behind it. The first one whose condition holds is
-    taken.
-    """
+    taken."""
     certain_if: Question | None = None
     """The condition under which a text alone proves the cause (see `evidence.proofs`); None if a
-    text can only make it likely.
-    """
+    text can only make it likely."""
     refuted_by: tuple[Refutation, ...] = ()
     """Facts that rule the cause out: if one of them holds, the finding is removed."""
     stage: Stage | None = None
     """The stage at which programs fail because of this cause; None if it is the usual stage of the
-    layer.
-    """
+    layer."""
     failure: int = 0
     """The rank among the failures of programs, which are the answer if no error is found: the
-    lowest rank above 0 comes first. 0 means that this is not such a failure.
-    """
+    lowest rank above 0 comes first. 0 means that this is not such a failure."""
     symptom: bool = False
     """Whether the finding shows only what happened and not why, so that the real cause is another
-    one.
-    """
+    one."""
     beside_torch: str = ""
     """The fix for a program that does not use torch, if the program's usual fix does not help."""
     lacks: Literal["", "gpu", "driver"] = ""
     """What the machine lacks: a GPU, or a newer driver. The user of a rented machine or a cluster
-    cannot add either.
-    """
+    cannot add either."""
     before_torch: tuple[Severity, ...] = ()
     """Severities with which this finding must be fixed before torch is changed, whatever its layer
-    is.
-    """
+    is."""
     impossible: tuple[Question, ...] = ()
     """Conditions under which it cannot be the cause, even if a message looks like it."""
     kind_of: str = ""
     """The id of the more general cause that doctor reports as `cause` for a text; "" if this cause
-    stands for itself.
-    """
+    stands for itself."""
 
     def __post_init__(self) -> None:
         if self.severity is Severity.ERROR and self.place is None:

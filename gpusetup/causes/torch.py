@@ -28,8 +28,7 @@ CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 def _fails_by_a_dll(context: RuleContext) -> bool:
     """Whether Windows reports that a DLL is missing (error 126 or 127) or that a DLL did not start
-    (1114).
-    """
+    (1114)."""
     message = context.torch.import_error or ""
     return bool(re.search(r"WinError (?:126|127|1114)\b|DLL load failed", message))
 

@@ -34,8 +34,7 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
 
 def _release_that_works(context: RuleContext, text: str) -> Fix:
     """Install the release that worked. If a nightly build fails, install the newest stable release
-    instead.
-    """
+    instead."""
     regressions = events(context, "release-regressed")
     values = regressions[0].values if regressions else {}
     good_release = values.get("good", "")

@@ -47,8 +47,7 @@ NO_NEWER = (
 
 OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)
 """torch itself fails although it has the kernels, so neither an extension nor the build is the
-cause.
-"""
+cause."""
 
 CAUSES = (
     Cause(

@@ -57,8 +57,7 @@ STABLE = (
     "`torch.autograd.set_detect_anomaly(True)` to find the operation that produces the first one"
 )
 """The three steps of the guide on utilisation (clip gradients at 1.0, lower the learning rate, warm
-it up), then how to find the NaN.
-"""
+it up), then how to find the NaN."""
 
 FASTER = (
     "First find out what the training waits for: run it under `gpusetup monitor` (your own "

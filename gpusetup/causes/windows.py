@@ -44,8 +44,7 @@ REMOVAL = {
     "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
 }
 """Distribution -> the command that removes the driver's packages but keeps CUDA and the container
-tools.
-"""
+tools."""
 
 
 def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:

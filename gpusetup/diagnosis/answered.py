@@ -62,8 +62,7 @@ def _gpus_are_listed(context: RuleContext) -> bool:
 
 def _target_is_printed(context: RuleContext) -> bool:
     """Whether a text shows the target of its AMD GPU (such as gfx1100), and a kernel for that
-    target is missing.
-    """
+    target is missing."""
     if not events(context, "hip-kernel-missing") or _printed("devices")(context):
         return False
     names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
@@ -111,8 +110,7 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part=alike.BLOCKING_RUN, is_shown=_printed("blocking"), following=alike.WHAT_LOADS),
 )
 """All commands in the order in which they are checked. The output of the next command may be in the
-text too.
-"""
+text too."""
 
 
 def beyond_what_was_printed(context: RuleContext, reading: str) -> str | None:

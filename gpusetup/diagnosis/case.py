@@ -20,8 +20,7 @@ def build_case(
     snapshot: Snapshot, catalog: Catalog, choice: Choice | None, *, other_host: bool = False
 ) -> tuple[RuleContext, ResolveAnswer]:
     """The input of the rules, and the choice as a document. If `choice` is None, a build is chosen
-    for the machine.
-    """
+    for the machine."""
     machine = completed_from_catalog(snapshot, catalog)
     if choice is None:
         choice = choose(Wish(), host_of(machine, catalog), catalog)

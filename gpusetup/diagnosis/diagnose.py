@@ -57,8 +57,7 @@ class Diagnosis(Frozen):
     """The id of the root cause or of the program's failure; `ok` or `unknown` if there is none."""
     findings: tuple[Finding, ...]
     """All findings, the root first, then by severity. A consequence has the id of the finding that
-    explains it.
-    """
+    explains it."""
     choice: Choice
     """The build of torch that `install` would choose, and the newest build."""
     snapshot: Snapshot
@@ -190,8 +189,7 @@ def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tupl
 
 def without_makers(remaining: Remaining) -> Remaining:
     """The findings without those about the GPU's maker, because a person who only asks whether
-    torch runs on the GPU has no failure.
-    """
+    torch runs on the GPU has no failure."""
     ids = (*OTHER_MAKERS, "no-nvidia-gpu")
     findings = tuple(finding for finding in remaining.findings if finding.id not in ids)
     return remaining._replace(findings=findings, ruled_out=())

@@ -160,8 +160,7 @@ def boards_support_was_not_read(grounds: Grounds) -> bool:
 
 def it_may_never_have_worked(grounds: Grounds) -> bool:
     """Whether a person says that something stopped working, but the text does not show that it ever
-    worked.
-    """
+    worked."""
     if grounds.root.id != NVML_LOST:
         return False
     messages = events(grounds.context, NVML_LOST)
@@ -273,8 +272,7 @@ def person_has_no_nvidia_gpu(grounds: Grounds) -> bool:
 
 LINES_OF_ONE_MESSAGE = 6
 """The most lines between the first and the last line of one message, because a hint or a few stack
-frames may be between them.
-"""
+frames may be between them."""
 
 
 def text_ends_with_another_failure(grounds: Grounds) -> bool:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 CUDA_NOT_REACHED = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
 """Events of a program that did not find the driver or CUDA. A driver that responds elsewhere in the
-text, for example on the host, does not prove that the program can use it.
-"""
+text, for example on the host, does not prove that the program can use it."""
 
 
 def may_be_ok(context: RuleContext) -> bool:

@@ -126,8 +126,7 @@ ACTS_ON_THE_HOST = (
     r"|.*\| sudo tee /etc/(?:modprobe\.d|security)/"
 )
 """The beginnings of commands that change the kernel, the driver or services, which a container does
-not have.
-"""
+not have."""
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:

@@ -41,8 +41,7 @@ KERNEL_MODULES = (
     r"|(?<!wsl )(?<!wsl\.exe )-mig\b|dmesg \| grep -iE? '?(?:xid|aer)|restart a? ?Linux"
 )
 """A pattern for what does not exist in WSL, because the driver, its modules and its services belong
-to Windows.
-"""
+to Windows."""
 LIBRARY_PATHS = {"windows": "PATH", "macos": "DYLD_LIBRARY_PATH"}
 """The variable with the folders of libraries, on systems where it is not LD_LIBRARY_PATH."""
 IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "

@@ -50,8 +50,7 @@ PINNING_ENGINES = {
     "text-generation-inference": "text-generation-inference",
 }
 """Packages whose releases each require exactly one torch release, because another one breaks their
-kernels.
-"""
+kernels."""
 IMAGE_ONLY = ("text-generation-inference",)
 """The packages among them that are only published as an image."""
 

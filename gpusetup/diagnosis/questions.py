@@ -172,8 +172,7 @@ def _is_a_mac(context: RuleContext) -> bool:
 
 USUAL = (Capability(7, 5), Capability(9, 0))
 """Every build of the last years has kernels for GPUs between these two. For other GPUs, doctor asks
-for torch's list of kernels.
-"""
+for torch's list of kernels."""
 
 
 def _torch_answers_both(context: RuleContext) -> bool:

@@ -34,8 +34,7 @@ def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
 
 def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
     """The findings of the rules. If a rule crashes, the others still run, and the crash becomes a
-    finding.
-    """
+    finding."""
     for rule in rules:
         try:
             yield from tuple(rule(context))

@@ -1,6 +1,5 @@
 """The answer for a person whose GPU works: what proves it, and what helps with the person's
-question.
-"""
+question."""
 
 from __future__ import annotations
 

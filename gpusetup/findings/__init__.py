@@ -1,3 +1,2 @@
 """The rules that make findings: each one takes what is known about a machine and returns what is
-wrong with it.
-"""
+wrong with it."""

@@ -27,14 +27,12 @@ from gpusetup.readings.packages import normalised
 
 IMAGE_WARNING = "torchvision-image-mismatch"
 """The event of a torchvision that only fails to read images. If something else failed, it is only a
-warning.
-"""
+warning."""
 
 
 def companions(context: RuleContext) -> Findings:
     """torchvision or torchaudio belongs to another torch, as a program's message or the versions
-    show.
-    """
+    show."""
     for name, cause in NAMES:
         messages = events(context, cause)
         is_about_images = False
@@ -186,8 +184,7 @@ def is_same(pinned: str, installed: str) -> bool:
 
 def _back(context: RuleContext, moved: dict[str, str]) -> Line:
     """The command that restores the packages: with torch and its family if torch was changed,
-    otherwise only the other packages.
-    """
+    otherwise only the other packages."""
     if "torch" in moved:
         release, _, backend = moved["torch"].partition("+")
         words = ["--python", paste.python(context), "--torch", release]

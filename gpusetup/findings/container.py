@@ -105,8 +105,7 @@ BLIND = ("no-nvidia-driver", "smi-not-found")
 
 def _got_none(context: RuleContext) -> bool:
     """Whether a container has no driver although its host has a GPU, or although it was started
-    with one.
-    """
+    with one."""
     machine = context.snapshot
     if not in_container(context):
         return False
@@ -168,8 +167,7 @@ OTHER_REASONS = (
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
     """CUDA_VISIBLE_DEVICES hides every GPU from the process, because a person set it so or a
-    scheduler assigned no GPU.
-    """
+    scheduler assigned no GPU."""
     if context.other_host:
         return
     messages = events(context, "gpus-not-given") or job_without_gpu(context)
@@ -183,8 +181,7 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
 
 def _none_is_left(context: RuleContext, value: str) -> bool:
     """Whether the variable hides every GPU: CUDA reports no device, or the variable's first entry
-    names no GPU.
-    """
+    names no GPU."""
     listed = gpus(context)
     # A program that ran out of GPU memory had a GPU, whatever the variable contains now.
     if listed and all(gpu.visible is False for gpu in listed):

@@ -62,14 +62,12 @@ ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
 
 RUNS_ALREADY = (2, 36)
 """Codes that have a different meaning after CUDA has started, because then they do not come from
-cuInit.
-"""
+cuInit."""
 
 
 def cuda_answers(context: RuleContext) -> Findings:
     """The error that CUDA returns when it starts: the probe's own reading, or the one in a
-    program's message.
-    """
+    program's message."""
     api = context.snapshot.cuda_api
     messages_by_code = _messages_by_code(context)
     init_code = api.init_code
@@ -243,8 +241,7 @@ NVML = {
     17: "device-permission",
 }
 """The causes of NVML's error codes (nvml.h, enum nvmlReturn_t), when NVML starts or when one GPU is
-queried.
-"""
+queried."""
 
 
 ANSWERED = Message(
@@ -299,14 +296,12 @@ def nvml_init_failed(context: RuleContext) -> Findings:
 
 NVML_STARTS, NVML_OTHER_LIBRARY, NVML_UNKNOWN_ERROR = 0, 18, 999
 """NVML's codes for success, for a library that does not match the kernel module (another finding),
-and for an unknown error.
-"""
+and for an unknown error."""
 
 
 SLOW_SECONDS = 5.0
 """A loaded driver responds within a second. A driver that must first start its GPUs needs several
-seconds.
-"""
+seconds."""
 
 
 def driver_slow(context: RuleContext) -> Findings:

@@ -139,8 +139,7 @@ def _is_older(version: str | None, floor: str | None) -> bool:
 
 def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Events) -> Finding:
     """The finding that `who` needs a newer driver: version `floor` or newer, or an unknown version
-    if `floor` is None.
-    """
+    if `floor` is None."""
     messages = list(complaints)
     version = context.driver.version
     if version:
@@ -245,8 +244,7 @@ def _driver_lists_nothing(context: RuleContext) -> bool:
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not support the GPU, which is too old, too new, or needs the other
-    kind of kernel modules.
-    """
+    kind of kernel modules."""
     driver, catalog = context.driver, context.catalog
     messages = events(context, "gpu-not-supported-by-driver")
     dropped_gpus = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))

@@ -1,6 +1,5 @@
 """torch in its environment: whether it is complete, installed once, and built for this machine;
-also its libraries, its Python and the host.
-"""
+also its libraries, its Python and the host."""
 
 from __future__ import annotations
 

@@ -42,8 +42,7 @@ def uvm_missing(context: RuleContext) -> Findings:
 
 def _lacks_uvm(context: RuleContext) -> bool:
     """Whether the driver responds although its unified memory module or the module's device node is
-    missing.
-    """
+    missing."""
     machine = context.snapshot
     paths = [node.path for node in machine.devices or ()]
     has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
@@ -65,8 +64,7 @@ def device_permission(context: RuleContext) -> Findings:
 
 def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
     """Whether this user cannot open a device node. In a text: whether only the node's group can
-    open it and CUDA failed.
-    """
+    open it and CUDA failed."""
     if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
         return False
     if False in (node.readable, node.writable):
@@ -82,8 +80,7 @@ def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
 
 INVALID_DEVICE = 101
 """cudaErrorInvalidDevice. It also appears if the variable names several MIG instances, because CUDA
-uses only the first.
-"""
+uses only the first."""
 
 
 BUSY = 46
@@ -92,8 +89,7 @@ BUSY = 46
 
 def mig_misconfigured(context: RuleContext) -> Findings:
     """MIG is on, but there is no instance that a process can use, or there are several and none is
-    selected.
-    """
+    selected."""
     messages = _messages_of_mig(context)
     sliced_gpus = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
     empty_gpus = [gpu for gpu in sliced_gpus if instances(gpu) == 0]
@@ -114,8 +110,7 @@ def mig_misconfigured(context: RuleContext) -> Findings:
 
 def _messages_of_mig(context: RuleContext) -> Events:
     """The messages about MIG. Messages that have other meanings too count only if a GPU has MIG
-    turned on or the variable names an instance.
-    """
+    turned on or the variable names an instance."""
     has_mig = any(gpu.mig_enabled for gpu in unhidden(context))
     variable = context.snapshot.environment.get(HIDES, "")
     messages = events(context, "mig-misconfigured")
@@ -169,8 +164,7 @@ def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
 
 def unhidden(context: RuleContext) -> list[Gpu]:
     """The GPUs that no variable hides and that are not lost. CUDA may still skip one of them
-    because it is faulty.
-    """
+    because it is faulty."""
     has_the_variable = HIDES in context.snapshot.environment
     not_hidden = []
     for gpu in gpus(context):

@@ -46,8 +46,7 @@ SLOWDOWNS = {
 
 AS_DESIGNED = {"sw_power_cap"}
 """A GPU at its power limit works as designed, so this is a finding only in a text, whose author
-asks about it.
-"""
+asks about it."""
 
 
 HOT_CELSIUS = 90
@@ -199,8 +198,7 @@ DEVICE_FAULTS = (
 
 RECOVERY_XID = "154"
 """Xid 154 reports the recovery that another Xid needs. It counts as a fault only if no other Xid is
-shown.
-"""
+shown."""
 
 
 UNCORRECTABLE = 214

@@ -88,8 +88,7 @@ NO_KERNEL_IMAGE = 209
 
 def _is_for_others(context: RuleContext) -> bool:
     """Whether torch is a CUDA build without kernels for the Jetson, or for a CUDA version that the
-    JetPack does not support.
-    """
+    JetPack does not support."""
     torch = context.torch
     cuda = cuda_needed(torch)
     messages = (*events(context, "no-kernel-image"), *cuda_errors(context, NO_KERNEL_IMAGE))
@@ -233,8 +232,7 @@ def no_kernel_image(context: RuleContext) -> Findings:
 
 def _by_age(context: RuleContext, known: list[Capability]) -> str:
     """The cause if the wheel's kernels are unknown: newer wheels dropped old GPUs, and older wheels
-    do not support new ones yet.
-    """
+    do not support new ones yet."""
     version = parsed(context.torch.version or "99")
     oldest, newest = Capability(7, 5), Capability(9, 0)  # Recent wheels all support these GPUs.
     for row in context.catalog.older_kernels[::-1]:

@@ -112,8 +112,7 @@ def rights_of(node: DeviceNode) -> str:
 
 def wrong_build(context: RuleContext) -> Findings:
     """torch is a build for another maker's GPUs or for the CPU, although there is a build for this
-    GPU.
-    """
+    GPU."""
     stack = stack_of(context)
     torch = context.torch
     if stack is None or stack.maker == APPLE.id or not torch.installed or not torch.backend:
@@ -235,8 +234,7 @@ def old_macos(context: RuleContext) -> Findings:
 
 def override_is_wrong(context: RuleContext) -> Findings:
     """HSA_OVERRIDE_GFX_VERSION is set to another target although torch supports the GPU's own
-    target.
-    """
+    target."""
     stack = stack_of(context)
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     if stack is None or stack.maker != AMD.id or not value or events(context, "foreign-gpu"):

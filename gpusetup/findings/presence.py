@@ -101,8 +101,7 @@ def said_on_the_host(messages: Iterable[Event]) -> bool:
 
 def _looked_in_vain(context: RuleContext) -> Events:
     """The messages of programs that needed CUDA but did not find nvidia-smi or the driver's
-    library.
-    """
+    library."""
     messages = []
     for event in events(context, "library-missing", "cuda-lib-missing"):
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES):
@@ -187,8 +186,7 @@ def torch_has_another_build(context: RuleContext) -> bool:
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:
     """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
-    no program needed CUDA.
-    """
+    no program needed CUDA."""
     if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
     # Other rules report problems with another maker's drivers and builds.

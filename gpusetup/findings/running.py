@@ -1,6 +1,5 @@
 """Failures that programs report while they run: in CUDA, torch, NCCL, extensions, or their own
-code.
-"""
+code."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ def _measured(message: Event) -> Event:
 
     def bytes_of(name: str) -> int | None:
         """The number of bytes under this name in the message: `asked` (requested), `total`, `free`,
-        or `held` (by torch).
-        """
+        or `held` (by torch)."""
         return whole_number(message.values.get(f"{name}_bytes"))
 
     requested, total, free = bytes_of("asked"), bytes_of("total"), bytes_of("free")

@@ -153,8 +153,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
 
 def _newest_python_of(context: RuleContext, torch: str) -> str | None:
     """The newest Python for which a release has wheels on this system. If it has none here, on any
-    system.
-    """
+    system."""
     pythons: set[str] = set()
     for build in _here(context, torch):
         # "3.13t" is a Python without the GIL, which few packages support.
@@ -227,8 +226,7 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
 
 def _why_conda_has_none(context: RuleContext, requested: str) -> str:
     """The cause if conda finds no package: an exported build that only fits one machine, or a
-    channel without current builds for this system.
-    """
+    channel without current builds for this system."""
     if re.fullmatch(EXPORTED, requested):
         return "package-not-found"
     return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
@@ -295,8 +293,7 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
 """A package in an exported conda environment: a name, a version and the exact build, such as
-`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`.
-"""
+`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`."""
 
 
 def requirement(text: str) -> tuple[str, str | None, str | None]:

@@ -56,8 +56,7 @@ class DriverRequest(Frozen):
     @property
     def takes_open(self) -> bool:
         """Whether the open kernel modules support the GPU; True if its compute capability is
-        unknown.
-        """
+        unknown."""
         return self.capability is None or self.capability >= OPEN_FROM
 
     @property
@@ -269,8 +268,7 @@ ARCH_KERNELS = {
     "cachyos": "linux-cachyos",
 }
 """A part of a kernel's name -> the kernel's package, because dkms needs the headers of that
-package.
-"""
+package."""
 
 
 def arch(request: DriverRequest) -> Lines:
@@ -311,8 +309,7 @@ WAYS_BY_FAMILY: dict[str, Way] = {
 
 PACKAGE_LEGACY_DRIVERS = ("ubuntu", "fedora", "arch")
 """Families that still package the last driver branch for GPUs that need one before 580 (Kepler:
-470).
-"""
+470)."""
 
 SIGN_WITH_OWN_KEY = ("debian", "fedora", "rhel")
 """Families on which the module is signed with a key that is created on the machine."""
@@ -320,8 +317,7 @@ SIGN_WITH_OWN_KEY = ("debian", "fedora", "rhel")
 
 def asks_for_a_key(family: str, request: DriverRequest) -> bool:
     """Whether the firmware asks to enroll a new key at the next start. SUSE's closed package
-    creates a key and registers it itself.
-    """
+    creates a key and registers it itself."""
     return request.secure_boot and (
         family in SIGN_WITH_OWN_KEY or (family == "suse" and not request.takes_open)
     )

@@ -1,6 +1,5 @@
 """Installs the driver that a machine's GPUs need, in the right place, and builds, signs and loads
-its kernel module instead of nouveau.
-"""
+its kernel module instead of nouveau."""
 
 from __future__ import annotations
 
@@ -193,8 +192,7 @@ THEN_LOAD = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
 
 def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
     """Whether the new driver needs a reboot: an old module is loaded, the firmware must accept a
-    key, or the update installs another kernel.
-    """
+    key, or the update installs another kernel."""
     driver = context.driver
     has_bound_device = any(device.driver for device in nvidia_on_pci(context))
     is_loaded = has_bound_device or driver.module_loaded or driver.nouveau_loaded
@@ -237,8 +235,7 @@ BUILD_MODULE: dict[str | None, str] = {
     "fedora": "sudo akmods --force",
 }
 """Fedora and its relatives build modules with akmods, the others with dkms. None is for an unknown
-distribution.
-"""
+distribution."""
 
 
 def load_fix(context: RuleContext, _text: str) -> Fix:

@@ -24,8 +24,7 @@ NAMED_AS_MODULES = frozenset((
     "torchvision", "transformer-engine", "triton", "vllm", "xformers",
 ))  # fmt: skip
 """Packages on PyPI whose modules have the package's name. Other names are never installed, because
-the name of a folder or a program may belong to an unrelated package on PyPI. As of 2026-11-22.
-"""
+the name of a folder or a program may belong to an unrelated package on PyPI. As of 2026-11-22."""
 
 
 def distribution_of(module: str) -> str | None:
@@ -46,14 +45,12 @@ WHEELS_ONLY = frozenset((
     "torchcodec", "torchvision", "triton",
 ))  # fmt: skip
 """Packages whose current releases are wheels only. With --no-binary, the index would offer an old
-release or none (their file lists, as of 2026-11-22).
-"""
+release or none (their file lists, as of 2026-11-22)."""
 
 
 REPLACING = ("--no-deps", "--force-reinstall", "--no-cache-dir")
 """Options that build only this package again. Without --no-cache-dir, pip would reuse the wheel
-that it built for another torch.
-"""
+that it built for another torch."""
 
 
 def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
@@ -101,8 +98,7 @@ def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
 
     def way(context: RuleContext) -> Lines:
         """The commands that rebuild the module. They contain a placeholder if no event has the
-        module's name.
-        """
+        module's name."""
         # The message with the most values identifies the module most exactly.
         fullest = max(events(context, kind), key=lambda event: len(event.values))
         module = fullest.values.get("module")

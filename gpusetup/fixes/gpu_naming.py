@@ -145,8 +145,7 @@ BRAND_WORDS = {
     "unknown",
 }
 """Words that do not identify a model. nvidia-smi's narrow tables cut names, so sometimes only these
-words are left.
-"""
+words are left."""
 
 
 def gpu_names(context: RuleContext) -> str:
@@ -159,8 +158,7 @@ def gpu_names(context: RuleContext) -> str:
 
 def _is_telling(name: str) -> bool:
     """Whether a name contains the model and not only brand words, because nvidia-smi's narrow
-    tables cut names.
-    """
+    tables cut names."""
     words = set(re.findall(r"\w+", name.lower()))
     return not words <= BRAND_WORDS
 

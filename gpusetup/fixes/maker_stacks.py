@@ -139,8 +139,7 @@ START = {
     ),
 }
 """A maker and a container program -> the command that starts a container with the GPU's device
-nodes. Podman keeps the groups of its user; docker needs the number of the host's group.
-"""
+nodes. Podman keeps the groups of its user; docker needs the number of the host's group."""
 
 
 def into_container(context: RuleContext, maker: Maker) -> Fix:

@@ -116,8 +116,7 @@ def engine_of_the_node(context: RuleContext) -> str:
 
 def no_boot_screen(context: RuleContext) -> str:
     """Why nobody can see the machine's screen before its system starts, for example to enroll a
-    key.
-    """
+    key."""
     if not events(context, "cloud-machine", "no-boot-screen"):
         return ""
     return (
@@ -153,8 +152,7 @@ def no_administrator(context: RuleContext) -> str:
 
 def python_of_another_program(context: RuleContext) -> str:
     """The person checked a different Python from the program's, so an installation there changes
-    nothing.
-    """
+    nothing."""
     return facts.another_python_was_asked(context)
 
 
@@ -183,8 +181,7 @@ def reinstall_was_tried(context: RuleContext) -> str:
 
 MOVED_WITH_TORCH = ("torchvision", "torchaudio", "triton")
 """Packages that `gpusetup install` changes together with torch, or that torch's own requirements
-change.
-"""
+change."""
 
 
 def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:

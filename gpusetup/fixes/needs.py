@@ -69,8 +69,7 @@ INSTALLS_TORCH = (
     r"|^(?:conda|mamba) install\b.* (?:pytorch|torch)\b|^uv add\b.* torch\b"
 )
 """A command that replaces the installed torch. With `--venv`, the environment is new and has no
-torch yet.
-"""
+torch yet."""
 
 TORCH = "torch"
 """The need to know which torch is there."""

@@ -33,8 +33,7 @@ SHOW_A_TORCH = (
 
 def _install_from(context: RuleContext, index: str) -> Line:
     """The command that installs torch from another maker's index. An option makes pip replace an
-    installed torch.
-    """
+    installed torch."""
     says_it = events(context, *SHOW_A_TORCH) or any(
         event.values.get("why") == "build" for event in events(context, "no-xpu")
     )
@@ -94,8 +93,7 @@ def _board(context: RuleContext) -> Board:
 
 def amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU. It depends on what failed (kernels for the target, the driver),
-    otherwise on the GPU.
-    """
+    otherwise on the GPU."""
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
     lacking = events(context, "hip-kernel-missing")
@@ -173,8 +171,7 @@ WITHOUT_ROCM_ON_WINDOWS = {
     "COMMANDLINE_ARGS=--use-directml or --use-zluda in webui-user.bat",
 }
 """Programs that use an AMD GPU on Windows without torch's ROCm build -> what their own
-documentation recommends (ComfyUI's README, the fork's README).
-"""
+documentation recommends (ComfyUI's README, the fork's README)."""
 
 
 def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fix | None:
@@ -221,8 +218,7 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
 
 def _is_older_than(context: RuleContext, rocm: str) -> bool:
     """Whether the installed wheel is for an older ROCm, or for an unknown ROCm and its error shows
-    that the target is missing.
-    """
+    that the target is missing."""
     backend = context.torch.backend or ""
     rocm_of_wheel = re.match(r"rocm(\d+\.\d+)", backend)
     if rocm_of_wheel is None:
@@ -235,8 +231,7 @@ def _is_older_than(context: RuleContext, rocm: str) -> bool:
 
 def intel(context: RuleContext) -> Fix:
     """The fix for an Intel GPU: its driver if torch could not start the GPU, the XPU build if it is
-    missing, otherwise how to select the device.
-    """
+    missing, otherwise how to select the device."""
     why = {event.values.get("why") for event in events(context, "no-xpu")}
     if why and "build" not in why:
         return Fix(
@@ -261,8 +256,7 @@ def intel(context: RuleContext) -> Fix:
 
 def apple(context: RuleContext) -> Fix:
     """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
-    the device.
-    """
+    the device."""
     if lacks := events(context, "mps-lacks"):
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
@@ -289,8 +283,7 @@ def apple(context: RuleContext) -> Fix:
 
 LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
 """Libraries that compute for a program. Newer releases of them work around operators that mps
-lacks.
-"""
+lacks."""
 
 
 def _library_that_computes(context: RuleContext) -> str:

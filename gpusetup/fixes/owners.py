@@ -31,12 +31,10 @@ class EnvironmentOwner(Frozen):
     """Whether pip and `gpusetup install` are wrong there; if not, they come after the way."""
     commands_are_for: str = ""
     """The title of pip's commands, if they are not run where the program runs (for example in a
-    Dockerfile).
-    """
+    Dockerfile)."""
     holds_all_packages: bool = False
     """Whether no package can be installed there at all, in contrast to an owner that only provides
-    torch.
-    """
+    torch."""
     commands: Lines = ()
     """The commands that replace the installation."""
 
@@ -262,8 +260,7 @@ def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
 
 def project(context: RuleContext) -> EnvironmentOwner | None:
     """A project whose tool manages the environment, so the tool's next run removes what pip
-    installed.
-    """
+    installed."""
     build = context.choice.build
 
     # Without a chosen CUDA build the command shows one as an example.

@@ -37,8 +37,7 @@ def _shell(context: RuleContext) -> shell.Shell:
 
 def setting(context: RuleContext, name: str, value: str) -> Line:
     """The line that sets a variable in this system's shell. On Windows it is PowerShell's syntax,
-    because its `set` does not set environment variables.
-    """
+    because its `set` does not set environment variables."""
     return shell.setting(name, value, _shell(context))
 
 
@@ -68,16 +67,14 @@ def folder_pattern(*folders: str) -> str:
 
 def escaped_for_grep(text: str) -> str:
     """The pattern that matches a text literally. `re.escape` is not used, because `grep -E` warns
-    about its output.
-    """
+    about its output."""
     return re.sub(r"([.+*?^$()\[\]{}|\\])", r"\\\1", text)
 
 
 def without_folders(context: RuleContext, unwanted: str) -> Lines:
     """The line that removes the folders matching a pattern from LD_LIBRARY_PATH: it contains the
     remaining value if the variable was read, and filters the variable otherwise. Windows and macOS
-    have no such variable.
-    """
+    have no such variable."""
     if context.os.family in ("windows", "macos"):
         return ()
     value = context.snapshot.environment.get(LIBRARIES, "")
@@ -97,8 +94,7 @@ def prepending(context: RuleContext, name: str, folder: str) -> Line:
 
 def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
     """The lines that tell a build where the toolkit of a CUDA version is; () if the version is
-    unknown.
-    """
+    unknown."""
     if not cuda or not is_a_version(cuda):
         return ()
     minor = ".".join(cuda.split(".")[:2])
@@ -152,8 +148,7 @@ def into_new_environment(context: RuleContext) -> Line:
 
 def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     """The same installation with this environment's installer. () in a uv project, because the next
-    `uv sync` would undo the installation.
-    """
+    `uv sync` would undo the installation."""
     python = context.snapshot.python
     readable = python.executable is None or is_a_path(python.executable)
     if in_a_project(context) or target_refuses(context) or not readable:
@@ -173,8 +168,7 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
 
 def in_a_project(context: RuleContext) -> bool:
     """Whether torch belongs to a uv project, in which the next `uv sync` would undo what `uv pip`
-    installed.
-    """
+    installed."""
     return context.snapshot.python.manager == "uv project" and context.installer == "uv"
 
 
@@ -262,8 +256,7 @@ ANOTHER_RUNS = (
 
 def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
     """Install the build that fits. If that build is already listed as installed, an installation
-    changes nothing, so the text is `if_listed`.
-    """
+    changes nothing, so the text is `if_listed`."""
     build, torch = chosen_build(context), context.torch
     release, _, _ = (torch.version or "").partition("+")
     if build and (release, torch.backend) == (build.torch, build.backend):
@@ -322,8 +315,7 @@ def _no_build_fix(context: RuleContext) -> Fix:
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
     """Create a new environment with another Python, and install the torch that fits or was
-    requested.
-    """
+    requested."""
     folder = new_environment_folder(context, version)
     requested = context.snapshot.wanted.torch or ""
     releases_for_python = {row.torch for row in context.catalog.builds if version in row.pythons}

@@ -36,8 +36,7 @@ FAMILIES_BY_NAME = (
     (r"alpine", "alpine"),
 )
 """The beginning of os-release's ID, or of a system's name in a text (a text may lack the ID) -> the
-family whose package commands work there.
-"""
+family whose package commands work there."""
 
 IMAGE_SYSTEMS = "silverblue|kinoite|sericea|coreos"
 """Words in the names of image-based systems, into which packages cannot be installed directly."""

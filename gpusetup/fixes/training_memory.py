@@ -18,8 +18,7 @@ STEPS = (
     "a quantized model. End other programs on the GPU"
 )
 """The steps in the order of the guide on acceleration (batch, precision, model), with the steps
-that save more memory in between.
-"""
+that save more memory in between."""
 
 COMPUTED = (
     "`gpusetup tune CONFIG` writes what it can into your config, and `gpusetup plan --from-config "
@@ -41,8 +40,7 @@ def trainer_of(context: RuleContext) -> Trainer | None:
 
 def has_no_segments(context: RuleContext) -> bool:
     """Whether torch cannot use expandable segments here, because Windows and WSL lack the memory
-    calls for them.
-    """
+    calls for them."""
     return on(context, "windows") or bool(context.os.wsl)
 
 
@@ -95,8 +93,7 @@ def unused_may_help(context: RuleContext) -> bool | None:
 
 LEAST_SHARE = 0.05
 """The setting is only recommended if unused memory is at least this share of the GPU's memory. The
-number is our choice.
-"""
+number is our choice."""
 
 
 SEGMENTS_FIRST = (
@@ -118,8 +115,7 @@ BYTES_A_PARAMETER = 2
 """LoRA keeps the frozen model's weights on the GPU in bf16 or fp16, which need 2 bytes each."""
 USUAL_GPU_BYTES = 24 * GIB
 """The memory that is assumed if a text does not show it: that of the largest GeForce card until
-2024.
-"""
+2024."""
 
 
 def whole_model_on_each_gpu(context: RuleContext) -> str:
