@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,9 @@ sys.path[:0] = [str(ROOT / "tests" / room) for room in ("", "diagnosis", "probe"
 
 from judging import HEALTHY, WINDOWS  # noqa: E402
 from machines_named import snapshots  # noqa: E402
+from maker_tapes import snapshot as read_tape  # noqa: E402
 from messages_searched import SearchedMessage, headings_of, messages_of  # noqa: E402
+from test_maker_stacks import BROKEN  # noqa: E402
 from test_rules import CASES  # noqa: E402
 
 from gpusetup.catalog.file import load_catalog  # noqa: E402
@@ -37,6 +40,8 @@ SYSTEM_LINES = {
 ONLY_ON_LINUX = re.compile(
     r"\b(?:bash|zsh|sh): |\bsudo\b|\.so\b|/dev/|/usr/|modprobe|NVRM|\bsrun:|slurmd"
     r"|NCCL(?! built in)|\bibv_"
+    # Linux drivers have three numbers (570.133.07), Windows drivers two (572.16).
+    r"|\b[Dd]river\b[^\n]{0,20}\b\d{3}\.\d{2,3}\.\d{2}\b"
 )
 """What only a text from Linux has."""
 ONLY_ON_WINDOWS = re.compile(r"WinError|Windows|\.dll\b|DLL load failed|Visual C\+\+")
@@ -80,7 +85,7 @@ def cases_of(record: Cause) -> tuple[Case, ...]:
         _differs(first_windows, shown) or _has_another_text(first_windows, shown)
     ):
         shown.append(first_windows)
-    if first_linux and not first_linux.is_a_text:
+    if first_linux and not first_linux.is_a_text and not first_linux.machine.makers:
         for variant in _in_other_environments(first_linux):
             if _differs(variant, shown):
                 shown.append(variant)
@@ -120,19 +125,59 @@ def _may_be_on(record: Cause, family: str) -> bool:
     """Whether a system can show the finding: some messages alone do not say where they are from."""
     if "windows" in record.id:
         return family == "windows"
-    # NCCL exists on Linux only; that it is missing elsewhere is a finding of its own (above).
-    return family == "linux" or not record.id.startswith("nccl-")
+    if record.id.startswith("jetson-"):
+        return family == "linux"
+    # NCCL and Fabric Manager exist on Linux only; that NCCL is missing elsewhere is a finding of
+    # its own (above).
+    is_linux_only = record.id.startswith("nccl-") or "fabric" in record.id
+    return family == "linux" or not is_linux_only
 
 
 def _on_system(record: Cause, family: str) -> Case | None:
     """The first case on one system that has commands, else the first case."""
     machines = _candidates(record, family)
-    return _first_with_commands(record, (m for m in machines if m.os.family == family))
+    case = _first_with_commands(record, (m for m in machines if m.os.family == family))
+    if case and case.machine.events:
+        # The example of a page is the message in its title, not another one of the finding.
+        of_title = _of_title(record, family)
+        if of_title and (command_lines(of_title.fix) or command_lines(case.fix)):
+            return of_title
+    return case
+
+
+def _of_title(record: Cause, family: str) -> Case | None:
+    """The case of the message in the page's title; None if it is from another system."""
+    titles = headings_of(record.id)[:1]
+    for message in messages_of(record.id):
+        is_from_elsewhere = any(part.search(message.text) for part in ONLY_ELSEWHERE[family])
+        if message.line in titles and not is_from_elsewhere:
+            case = case_of_message(record, message, family)
+            if case is None or not command_lines(case.fix):
+                return _checked(record, message, family) or case
+            return case
+    return None
+
+
+def _checked(record: Cause, message: SearchedMessage, family: str) -> Case | None:
+    """The finding in a text with the message and the check's command and output."""
+    if record.check is None:
+        return None
+    command = record.check.command.partition("  # ")[0]
+    system = SYSTEM_LINES[family]
+    output = f"{message.text}\n{system}\n$ {command}\n{record.check.prints}\n"
+    case = _first_with_commands(record, (read_bytes(output.encode()),))
+    return case if case and command_lines(case.fix) else None
 
 
 def _on_another_system(record: Cause) -> Case | None:
     """The same for a finding seen on neither Linux nor Windows, as on a Mac."""
-    return _first_with_commands(record, (*_recorded(record), *_tabled(record), *_texts(record, "")))
+    machines = (
+        *_recorded(record),
+        *_tabled(record),
+        *_of_other_makers(record),
+        *_texts(record, ""),
+    )
+    return _first_with_commands(record, machines)
 
 
 def _first_with_commands(record: Cause, machines: Iterable[Snapshot]) -> Case | None:
@@ -151,6 +196,7 @@ def _first_with_commands(record: Cause, machines: Iterable[Snapshot]) -> Case | 
 def _candidates(record: Cause, family: str) -> Iterator[Snapshot]:
     """Machines and texts that may show the finding, whole machines first."""
     yield from _recorded(record)
+    yield from _of_other_makers(record)
     for text in _words_of(record, family):
         yield _healthy_with(text, family)
     yield from _tabled(record)
@@ -167,9 +213,13 @@ def _healthy_with(text: str, family: str) -> Snapshot:
     return replace(healthy, events=read_bytes(text.encode()).events)
 
 
-def case_of_message(record: Cause, message: SearchedMessage) -> Case | None:
-    """The finding where a program printed this message; None if the message alone shows it not."""
-    family = "windows" if ONLY_ON_WINDOWS.search(message.text) else "linux"
+def case_of_message(record: Cause, message: SearchedMessage, family: str = "") -> Case | None:
+    """The finding where a program printed this message; None if the message does not show it.
+
+    Without a family, the system is the one that the message is from, or else Linux.
+    """
+    if not family:
+        family = "windows" if ONLY_ON_WINDOWS.search(message.text) else "linux"
     text_alone = read_bytes(f"{message.text}\n{SYSTEM_LINES[family]}".encode())
     return _first_with_commands(record, (_healthy_with(message.text, family), text_alone))
 
@@ -195,6 +245,17 @@ def _recorded(record: Cause) -> Iterator[Snapshot]:
 def _tabled(record: Cause) -> Iterator[Snapshot]:
     """The machine of `tests/diagnosis/test_rules.py` that shows it."""
     yield from (ill for id, _, ill, _ in CASES if id == record.id)
+
+
+def _of_other_makers(record: Cause) -> Iterator[Snapshot]:
+    """The machines with an AMD, Intel or Apple GPU that show it."""
+    yield from (machine for machine, id in _other_makers_machines() if id == record.id)
+
+
+@cache
+def _other_makers_machines() -> tuple[tuple[Snapshot, str], ...]:
+    """Each machine of `tests/diagnosis/test_maker_stacks.py`, with the finding that it shows."""
+    return tuple((read_tape(tape), id) for tape, id, _ in BROKEN)
 
 
 def _texts(record: Cause, family: str) -> Iterator[Snapshot]:

@@ -6,7 +6,7 @@ The texts are the record's; the commands are what doctor prints on the machines 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from finding_cases import Case, case_of_message, cases_of, machine_in_words, place_in_words
@@ -23,6 +23,8 @@ from gpusetup.render.screen import MARKS, Screen, marked
 from gpusetup.report.read import read_bytes
 
 OUTPUT_COLUMNS = 88
+CONFUSIONS = "Not to be confused with"
+"""The heading of what looks like the finding, which a symptom's first sentence refers to."""
 LONGEST_EXAMPLE = 170
 """Longer lines of a record's examples are logs, and make no title."""
 EVIDENCE_SHOWN = 3
@@ -98,13 +100,17 @@ def _telling_line(record: Cause) -> str:
     return ""
 
 
+NOT_NVIDIAS = (
+    "The GPU is not from NVIDIA, so neither NVIDIA's driver nor a CUDA build of torch helps."
+)
+"""What a finding about an AMD, Intel or Apple GPU means for the reader."""
 LAYER_MEANS = {
     Layer.UNFINISHED: "Until that is finished, nothing else about this environment can be judged.",
     Layer.NO_GPU: "CUDA needs an NVIDIA GPU, so another PyTorch build for CUDA does not help.",
-    Layer.PLATFORM: "PyTorch publishes no wheel for this system, so another version of pip or "
-    "another driver does not help.",
-    Layer.PROCESS: "Your GPU and your driver may be fine, because it is a setting or a file of "
-    "this process that gets in the way.",
+    Layer.PLATFORM: "Neither another version of pip nor another driver helps, because PyTorch "
+    "publishes no wheel for the system.",
+    Layer.PROCESS: "Your GPU and your driver may be fine, because a setting or a file on this "
+    "system gets in the way.",
     Layer.BOUNDARY: "The problem is between the host and the container, pod or WSL, so "
     "reinstalling PyTorch does not help.",
     Layer.HARDWARE: "The GPU or its connection to the computer fails, so reinstalling PyTorch "
@@ -120,15 +126,14 @@ LAYER_MEANS = {
     Layer.LIBRARIES: "The program fails on a library or a kernel that it loads, so the GPU and the "
     "driver are usually fine.",
     Layer.RUNNING: "The program fails while it runs, so PyTorch and the driver are usually fine.",
-    Layer.LOSSES: "Your program works, but slower than it could.",
+    Layer.LOSSES: "Your program works, but it may be slower than it could be.",
 }
 """What a cause of each layer means for the reader: where to look, and what does not help."""
-SYMPTOM_MEANS = (
-    "The message says what failed but not why, so the section on look-alikes below lists the "
-    "usual causes."
-)
+NOT_ABOUT_SPEED = ("conda-missing", "launcher-deprecated")
+"""Warnings among the losses of speed that cost none."""
+SYMPTOM_MEANS = "This is a symptom: it shows what failed but not why."
 SEVERITY_MEANS = {
-    Severity.WARNING: "This is a warning: your program runs, but not as well as it could.",
+    Severity.WARNING: "This is only a warning, so your program may run all the same.",
     Severity.NOTE: "This alone does not mean that your GPU setup is broken.",
 }
 
@@ -145,11 +150,16 @@ def _meaning(record: Cause) -> Iterator[Block]:
 def _consequence(record: Cause) -> str:
     """What the finding means for the reader, in a sentence."""
     if record.symptom and record.alike:
-        return SYMPTOM_MEANS
+        return f'{SYMPTOM_MEANS} "{CONFUSIONS}" below lists the usual causes.'
     if record.symptom:
-        return "The message says what failed but not why."
-    if record.place:
-        return LAYER_MEANS[record.place[0]]
+        return SYMPTOM_MEANS
+    if record.id == "ok":
+        return "doctor prints this if it finds no problem."
+    layer = record.place[0] if record.place else None
+    if layer is Layer.NO_GPU and record.id != "no-nvidia-gpu":
+        return NOT_NVIDIAS
+    if layer and record.id not in NOT_ABOUT_SPEED:
+        return LAYER_MEANS[layer]
     return SEVERITY_MEANS.get(record.severity, "")
 
 
@@ -167,15 +177,20 @@ def _check(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
         yield from _doctors_check(record, cases[0])
     else:
         yield Code(("gpusetup doctor",), "sh")
-        yield Text(f"You have this problem if the answer names `{record.id}`.")
+        yield Text(f"You have this problem if the output names `{record.id}`.")
     if record.proven_by:
         yield Text(f"What proves it: {ended(record.proven_by)}")
 
 
+def decided_by_a_log(case: Case) -> bool:
+    """Whether a program's output shows the finding, and not the machine's own facts."""
+    return case.is_a_text or bool(case.machine.events)
+
+
 def _doctors_check(record: Cause, case: Case) -> Iterator[Block]:
     """What doctor prints: about the machine if facts decide, else about the reader's log."""
-    decided_by_a_log = case.is_a_text or case.machine.events
-    if decided_by_a_log:
+    is_a_log = decided_by_a_log(case)
+    if is_a_log:
         yield Text("Save what your program printed as `error.txt`, and let doctor read it:")
         yield Code(("gpusetup doctor --report error.txt",), "sh")
     else:
@@ -183,7 +198,9 @@ def _doctors_check(record: Cause, case: Case) -> Iterator[Block]:
         yield Code(("gpusetup doctor",), "sh")
     yield Text("You have this problem if the output contains:")
     finding = case.finding
-    evidence = finding.evidence[: 1 if decided_by_a_log else EVIDENCE_SHOWN]
+    # A machine composed for the tests has events without a text: their name is no evidence.
+    quotes = [quote for quote in finding.evidence if quote.text not in (*record.kinds, record.id)]
+    evidence = quotes[: 1 if is_a_log else EVIDENCE_SHOWN]
     # Of a log only the message counts: the other readings are those of our example machine.
     verdict = marked(MARKS[finding.severity], record.id, finding.title)
     screen = Screen((verdict, *map(evidence_line, evidence)))
@@ -222,11 +239,17 @@ class Shown:
     def __init__(self) -> None:
         self.sentences: set[str] = set()
         self.commands: set[Lines] = set()
+        self.lines: set[str] = set()
+
+    def has(self, sentence: str) -> bool:
+        """Whether the page has a sentence already, or one that begins with it and goes on."""
+        start = sentence.rstrip(".")
+        return any(shown.startswith(start) for shown in self.sentences)
 
 
 def _solution(case: Case, shown: Shown) -> Iterator[Block]:
     """What doctor says to do in a case, without what the page has already."""
-    new_sentences = [text for text in _sentences(case.fix) if text not in shown.sentences]
+    new_sentences = [text for text in _sentences(case.fix) if not shown.has(text)]
     # It speaks of an output that a page does not have, so the page takes the record's own words.
     if ended(CHANGE_NOTHING_YET) in new_sentences:
         new_sentences.remove(ended(CHANGE_NOTHING_YET))
@@ -234,15 +257,19 @@ def _solution(case: Case, shown: Shown) -> Iterator[Block]:
     if new_sentences:
         yield Text(" ".join(new_sentences))
     lines = command_lines(case.fix)
-    if lines not in shown.commands:
+    typed = {str(line) for line in lines}
+    # Another system often needs only a look-up that the page shows already.
+    only_looks_up = not case.fix.commands and not case.fix.alternatives
+    if lines not in shown.commands and not (only_looks_up and typed <= shown.lines):
         shown.commands.add(lines)
+        shown.lines |= typed
         yield from _commands(case)
 
 
 def _sentences(fix: Fix) -> Iterator[str]:
     """What a fix says, sentence by sentence."""
     sentence = ""
-    for part in re.split(r"(?<=[.!?)])\s+(?=[A-Z`(])", ended(fix.text)):
+    for part in re.split(r"(?<=[.!?)])\s+(?=[A-Z`(]|cu\d)", ended(_for_any_driver(fix))):
         sentence = f"{sentence} {part}".strip()
         # A remark in parentheses may have sentences of its own: it stays whole.
         if sentence.count("(") == sentence.count(")") and sentence.endswith((".", "!", "?", ".)")):
@@ -255,6 +282,21 @@ def _sentences(fix: Fix) -> Iterator[str]:
     needed = " and ".join(need for need in (rights, reboot) if need)
     if needed:
         yield f"This needs {needed}."
+
+
+def _for_any_driver(fix: Fix) -> str:
+    """A fix's text for a reader whose driver is not the example's.
+
+    >>> _for_any_driver(Fix(text="Install cu130. cu130 needs driver 580 or newer (found: 570.8)."))
+    'Install cu130. cu130 needs driver 580 or newer (`nvidia-smi` shows yours).'
+    """
+    text = re.sub(r"\(found: [^)]*\)", "(`nvidia-smi` shows yours)", fix.text)
+    # Without a backend in the commands or before, the sentence has nothing to refer to.
+    needed = re.search(r"\.? (cu\d+) needs NVIDIA driver [^.]*(?:\.\d[^.]*)*$", text)
+    if needed is None:
+        return text
+    others = (text[: needed.start()], *(str(line) for line in command_lines(fix)))
+    return text if any(needed[1] in other for other in others) else text[: needed.start()]
 
 
 def commands_of_record(record: Cause) -> tuple[str, ...]:
@@ -274,14 +316,25 @@ def _commands(case: Case) -> Iterator[Block]:
     if not command_lines(fix):
         return
     example = _example_in_words(case)
+    look_ups = tuple(titled_look_ups(fix))
+    first = [row for row in look_ups if row[0].startswith("Check first")]
+    later = [row for row in look_ups if row not in first]
+    yield from _titled_blocks(case, first)
     if example and fix.commands:
         yield Text(f"For example, {example}:")
+    elif fix.commands and first:
+        yield Text("Then run:")
     yield from _block(case, fix.commands)
-    for title, lines in (*titled_alternatives(fix), *titled_look_ups(fix)):
-        yield Text(title if lines else ended(title))
-        yield from _block(case, lines)
+    yield from _titled_blocks(case, (*titled_alternatives(fix), *later))
     if changes := " ".join(_changes_elsewhere(case, fix)):
         yield Text(changes)
+
+
+def _titled_blocks(case: Case, rows: Iterable[tuple[str, Lines]]) -> Iterator[Block]:
+    """Blocks of commands, each below a sentence that introduces it."""
+    for title, lines in rows:
+        yield Text(title if lines else ended(title))
+        yield from _block(case, lines)
 
 
 def _example_in_words(case: Case) -> str:
@@ -334,8 +387,9 @@ def _reason(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     # The case of one system repeats most of the record's reason: the longest says all.
     yield Text(ended(record.means or max(texts, key=len)))
     if record.explains:
-        shown = ", ".join(record.explains[:4])
-        yield Text(f"Until it is fixed you may also see {shown}; fix this one first.")
+        *others, last = record.explains[:4]
+        shown = f"{', '.join(others)} and {last}" if others else last
+        yield Text(f"Until you fix this, doctor may also report {shown}. Fix this one first.")
 
 
 def _confusions(record: Cause) -> Iterator[Block]:
@@ -343,18 +397,19 @@ def _confusions(record: Cause) -> Iterator[Block]:
     sentences = [ended(record.not_when)] if record.not_when else []
     for command, ids in record.alike.items():
         purpose = f"tell it from {alternatives(ids)}" if ids else "find the cause"
-        sentences.append(f"To {purpose}, run `{command}`.")
+        line, _, remark = command.partition("  # ")
+        sentences.append(f"To {purpose}, run `{line}`{f' ({remark})' if remark else ''}.")
     for message in shared_by(record.id):
         other = home_of(message.line)
         beside = " ".join(message.beside.split())
         sentences.append(
-            f"The message `{message.line}` usually means {other}. It means {record.id} if the "
-            f"text also shows `{shortened(beside)}`."
+            f"The message `{message.line}` usually means {other}. It means {record.id} if your "
+            f"output also shows `{shortened(beside)}`."
         )
     for id in _sharing(record):
-        sentences.append(f"In a different context the same message means {id}.")
+        sentences.append(f"Together with other messages, the same message means {id}.")
     if sentences:
-        yield Heading(2, "Not to be confused with")
+        yield Heading(2, CONFUSIONS)
         yield Bullets(tuple(sentences))
 
 
@@ -370,16 +425,27 @@ def _other_messages(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     if not others:
         return
     yield Heading(2, "Other messages of the same problem")
-    yield Text("The check and the fix are those above, unless something else is said here.")
+    yield Text("Check and fix these messages as above, unless a message has its own fix here.")
     shown = Shown()
     for case in cases:
         shown.sentences.update(_sentences(case.fix))
         shown.commands.add(command_lines(case.fix))
     for line in others:
         yield Heading(3, line, is_message=True)
-        message = next(row for row in messages_of(record.id) if row.line == line)
-        if case_of_it := case_of_message(record, message):
+        if case_of_it := _case_of_line(record, line):
             yield from _solution(case_of_it, shown)
+
+
+def _cases_of_other_messages(record: Cause) -> tuple[Case, ...]:
+    """The cases of the messages that have a section of their own."""
+    cases = (_case_of_line(record, line) for line in headings_of(record.id)[1:])
+    return tuple(case for case in cases if case)
+
+
+def _case_of_line(record: Cause, line: str) -> Case | None:
+    """The finding where a program printed this line, one of the finding's messages."""
+    message = next(row for row in messages_of(record.id) if row.line == line)
+    return case_of_message(record, message)
 
 
 # --- the next step --------------------------------------------------------------------------------
@@ -387,13 +453,13 @@ def _other_messages(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
 
 def _short_way(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     yield Heading(2, "The short way")
-    yield Text(
-        "To find out whether this is your cause, and to get the commands for your own machine "
-        "instead of an example, run:"
-    )
+    yield Text("To get the commands for your own machine instead of an example, run this on it:")
     yield Code(("gpusetup doctor",), "sh")
-    yield Text("If you only have a log, pass it: `gpusetup doctor --report error.txt`.")
-    has_a_fix = has_commands(cases) or commands_of_record(record)
+    reads_a_log = not record.check and cases and decided_by_a_log(cases[0])
+    if not reads_a_log:
+        yield Text("If you only have a log, pass it: `gpusetup doctor --report error.txt`.")
+    all_cases = (*cases, *_cases_of_other_messages(record))
+    has_a_fix = has_commands(all_cases) or commands_of_record(record)
     if has_a_fix and not record.symptom:
         yield Text(
             "**Next step:** fix it as above, then run `gpusetup verify`, which tests that PyTorch "

@@ -12,7 +12,11 @@ def capital(text: str) -> str:
     >>> capital("the driver is old"), capital("torch is old")
     ('The driver is old', 'torch is old')
     """
-    return text[:1].upper() + text[1:] if re.match(r"(?:the|a|an|this|not|no) ", text) else text
+    return (
+        text[:1].upper() + text[1:]
+        if re.match(r"(?:the|a|an|this|not|no|nothing) ", text)
+        else text
+    )
 
 
 def ended(text: str) -> str:

@@ -14,27 +14,31 @@ TORCHS_KERNELS = (
 ASK_TORCH = (
     'python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
 )
-"""It prints torch and its CUDA, and ends with torch's own reason where that finds no GPU."""
+"""Prints torch's version and its CUDA version, then starts CUDA: if torch finds no GPU, the error
+shows why."""
 TORCH_SEES = 'python -c "import torch; torch.cuda.init(); print(torch.cuda.get_device_name())"'
-"""It names the GPU, or ends with torch's own reason."""
+"""Prints the GPU's name, or fails with an error that shows why torch sees no GPU."""
 THIS_TORCH = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, '
     'torch.cuda.get_arch_list())"'
 )
-"""Run by the Python of the program that failed: it names that Python too."""
+"""Prints the Python, torch and its kernels. It must run with the Python of the program that failed.
+"""
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 BOTH_VERSIONS = (
     'python -c "import torch; from importlib.metadata import version; '
     "print(torch.__file__, torch.__version__, version('torchvision'))\""
 )
-"""torch and its torchvision, read by the Python that fails, without importing the latter."""
+"""Prints the versions of torch and torchvision without importing torchvision, because that import
+may fail."""
 WHICH_ROCM = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.version.hip, '
     'torch.cuda.is_available())"'
 )
-"""`None` for hip: the torch of this Python is no ROCm build."""
+"""Prints `None` for hip if this Python's torch is not a ROCm build."""
 AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROCR_'"
-"""Every AMD GPU with its target, the processor's graphics too, and the variables that choose."""
+"""Prints every AMD GPU with its target, integrated graphics included, and the variables that select
+GPUs."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"
@@ -43,7 +47,7 @@ NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
 BLOCKING_RUN = f"export CUDA_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
-"""The traceback names the call that failed, and so the package."""
+"""With this variable the traceback shows the call that failed, and therefore the package."""
 WHICH_LIBCUDA = "ldconfig -p | grep libcuda"
 DOCKER_CONTEXT = "docker context ls"
 WHICH_TORCH = (
@@ -52,30 +56,34 @@ WHICH_TORCH = (
 WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.libc_ver())"'
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
-"""Which processor ollama's model runs on, and why its server chose that."""
+"""Shows whether ollama's model runs on the CPU or the GPU, and why its server chose that."""
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
 MEMORY_OVER_TIME = (
     "nvidia-smi --query-gpu=timestamp,memory.used --format=csv -l 60  "
     "# while it runs, and `free -m`: which of the two grows?"
 )
-"""The GPU's memory grows by tensors that the program keeps, the host's by its data and workers."""
+"""Shows whether the GPU's memory grows (because the program keeps tensors) or the host's (because
+of data and workers)."""
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"
 FAULTS = f"export PYTHONFAULTHANDLER=1  {RUN_AGAIN}"
-"""A program that ends without a word prints where it was (Python's faulthandler)."""
+"""With Python's faulthandler, a program that crashes without a message prints where it crashed."""
 LAST_BOOT = "sudo journalctl -k -b -1 -n 100"
-"""The kernel's last words before a machine went off: an Xid, a machine check, or nothing (power)."""
+"""Shows the last kernel messages before a machine switched off: an Xid, a machine check, or nothing
+if the power failed."""
 GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
-"""Whether docker gives a GPU at all, whatever the program and its compose file do."""
+"""Shows whether docker can give a container a GPU at all, independent of the program and its
+compose file."""
 TORCHS_DEVICES = (
     'python -c "import os, torch; '
     "print(torch.cuda.device_count(), os.environ.get('CUDA_VISIBLE_DEVICES'))\""
 )
-"""How many GPUs the program is shown, and whether the variable hides others."""
+"""Shows how many GPUs the program sees, and whether a variable hides others."""
 MONITOR = "gpusetup monitor"
-"""Whether the GPU is idle, throttled or waits for data while a slow program runs."""
+"""Shows whether the GPU is idle, throttled or waiting for data while a slow program runs."""
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
 MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
-"""Whether an operation that mps lacks is at fault: with it, that one runs on the CPU."""
+"""With this variable, operations that mps lacks run on the CPU. If the program then works, such an
+operation was the cause."""
 TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
@@ -90,31 +98,34 @@ WHICH_STACK = (
     "uname -r; (dpkg -l || rpm -qa || pacman -Q) 2>/dev/null "
     "| grep -iE 'linux-firmware|rocm|hsa|amdgpu|level-zero|compute-runtime|nvidia'"
 )
-"""The kernel, the firmware and the driver's packages: a fault that came with an update is in one."""
+"""Shows the kernel, the firmware and the driver's packages, because a fault that came with an
+update is in one of them."""
 KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
 RIGHTS = "id; ls -l /dev/kfd /dev/dri"
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
-"""How the GPUs are connected, and between which of them peer access is."""
+"""Shows how the GPUs are connected, and which pairs have peer access."""
 WHAT_LOADS = (
     'python -c "import os, torch; print(torch.__file__, torch.version.cuda, '
     "{k: v for k, v in os.environ.items() if 'CUDA' in k or 'PYTHON' in k}, "
     "torch.zeros(1, device='cuda'))\""
 )
-"""From where torch is loaded, and the variables that change what it runs."""
+"""Shows the folder from which torch is loaded, and the variables that change how it runs."""
 INTEL_RUNTIME = (
     "python -m pip list | grep -iE 'torch|intel|dpcpp|sycl|oneapi'; "
     "env | grep -iE 'oneapi|sycl|LD_LIBRARY_PATH'"
 )
-"""Which oneAPI runtime torch's build brings, and which one the shell puts in front of it."""
+"""Shows the oneAPI runtime that torch's build includes, and the one that the shell's settings put
+before it."""
 INTERFACES = "ip -brief addr"
 ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
-"""Whether it fails on the card too, or only on the processor's own graphics."""
+"""Shows whether the program also fails on the card, or only on the integrated graphics."""
 CPU_FLAGS = (
     "grep -m1 'model name' /proc/cpuinfo; grep -m1 -o -w avx2 /proc/cpuinfo || echo 'no avx2'"
 )
-"""Whether the processor knows the instructions that torch's wheels use."""
+"""Shows whether the processor supports the instructions that torch's wheels use."""
 IMPORT_FAULT = 'python -X faulthandler -c "import torch"'
-"""Where an import ends that prints nothing; torch's own tools import torch too."""
+"""Shows where the import of torch crashes if it prints nothing. torch's own tools would crash in
+the same way, because they import torch."""
 ROCM_STARTS = (
     'python -X faulthandler -c "import torch; print(torch.__version__, torch.version.hip); '
     'torch.cuda.init()"'
@@ -122,7 +133,7 @@ ROCM_STARTS = (
 IN_THE_JOB = (
     "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L; scontrol show job $SLURM_JOB_ID | grep TRES"
 )
-"""In the job: whether the scheduler gave it a GPU, and whether something hides it."""
+"""Shows, inside the job, whether the scheduler assigned a GPU and whether a variable hides it."""
 
 SETTLES: dict[str, tuple[str, ...]] = {
     LIST_GPUS: ("gpus",),
@@ -136,5 +147,5 @@ SETTLES: dict[str, tuple[str, ...]] = {
     "conda list torch": (),
     "findmnt -O noexec": (),
 }
-"""What a text may show that decides already. Of the others: `program`, that a program says it and
-not a person alone, if it says why."""
+"""A command -> what in a text makes the command unnecessary. `program` means that a program's own
+message states the reason."""

@@ -72,8 +72,8 @@ def toolkit_commands(context: RuleContext) -> Lines:
 
 
 ENGINES = {"cri-o": "crio", "crio": "crio", "containerd": "containerd", "docker": "docker"}
-"""An engine in people's words -> as `nvidia-ctk` and systemd call it. k3s, rke2 and microk8s find
-the runtime themselves when they start."""
+"""An engine's name as people write it -> its name for `nvidia-ctk` and systemd. k3s, rke2 and
+microk8s find the runtime themselves when they start."""
 
 
 def node_engine(context: RuleContext) -> str | None:
@@ -115,7 +115,7 @@ CONFIGURED = {
         "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
     ),
 }
-"""How an engine gets to know the toolkit, and a check that it does."""
+"""An engine -> the commands that configure it for the toolkit and check the result."""
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
@@ -184,8 +184,9 @@ CAUSES = (
         "installed or not configured",
         means="Docker cannot pass a GPU to a container by itself: nvidia-container-toolkit "
         "registers the runtime that puts the driver's files into the container.",
-        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
-        "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
+        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). If you installed "
+        "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
+        "packages",
         proven_by="Docker reports that it cannot select a device driver, or that it has no "
         "runtime called nvidia",
         not_when="If the container starts without GPUs, the cause is container-no-gpu",

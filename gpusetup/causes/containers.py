@@ -30,7 +30,8 @@ LOSES = (
 LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{1,3} ?|one |two )*(?:while|time|minutes?|hours?|days?|weeks?|h)\b|(?:one|a|the next) day (?:after|later)|randomly|sporadically|daemon-reload|over time|eventually)"
 
 NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
-"""A container that had its GPU and loses it while it runs, in a person's words."""
+"""Words that speak against a container that lost its GPU while it ran: then another event was the
+reason."""
 
 DOCKER = Fix(
     text="Add `--gpus all` to your `docker run` (this command tests it with a plain image). The "
@@ -63,7 +64,7 @@ START_WITH_GPU = {
     "none": DOCKER,
     "docker": DOCKER,
 }
-"""Kind of container -> what gives it a GPU, to be typed on the host."""
+"""Kind of container -> how to start it with a GPU; the commands are for the host."""
 
 
 def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
@@ -74,8 +75,8 @@ def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
 
 
 def _was_there_before(context: RuleContext) -> bool:
-    """Whether the container had its GPU at first: a text must say so, on a machine NVML shows
-    it."""
+    """Whether the container had a GPU at first. A text must say so; on a probed machine NVML's
+    error proves it."""
     if not is_report(context):
         return True
     losses = events(context, "container-nvml-lost")
@@ -295,7 +296,7 @@ CAUSES = (
         "the GPU is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the runtime nvidia",
-        proven_by="The scheduler or the kubelet reports it",
+        proven_by="The scheduler or the kubelet reports that no GPU is free",
         not_when="If the pod runs but did not request a GPU, the cause is container-no-gpu",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(

@@ -22,7 +22,7 @@ from gpusetup.model.versions import parsed
 LACKING = "cuda-lib-missing"
 
 RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
-"""A file of the CUDA runtime, with its version: `11.0` is all of 11."""
+"""The name of a CUDA runtime file with its version; `11.0` stands for every CUDA 11."""
 
 
 def _named(context: RuleContext) -> str:
@@ -32,10 +32,10 @@ def _named(context: RuleContext) -> str:
 
 
 def _is_anothers(context: RuleContext) -> bool:
-    """Whether something other than torch asks for the library.
+    """Whether a program or package other than torch needs the library.
 
-    torch works, another program fails, a package beside torch holds the failing file, or a runtime
-    of another CUDA is named.
+    It is so if torch works, another program fails, the failing file belongs to another package, or
+    the library is of another CUDA version.
     """
     torch = context.torch
     program = context.snapshot.failing.program or "torch"
@@ -50,11 +50,12 @@ def _is_anothers(context: RuleContext) -> bool:
 
 
 OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
-"""Libraries that carry CUDA's own number, which those of cuDNN, cuFFT and cuSPARSE do not."""
+"""Libraries whose number is the CUDA version. The numbers of cuDNN, cuFFT and cuSPARSE are their
+own."""
 
 
 def _torch_brings_it(context: RuleContext) -> bool:
-    """Whether the missing library is of the CUDA that torch was built for."""
+    """Whether the missing library belongs to the CUDA version that torch was built for."""
     library = re.search(OF_CUDAS_NUMBER, _named(context))
     major, _, _ = (cuda_needed(context.torch) or "").partition(".")
     return library is not None and library[1] == major
@@ -91,7 +92,7 @@ def _undeclared(context: RuleContext) -> str:
     """The missing library, if a Jetson's torch needs it without declaring it; "" otherwise."""
     libraries = _named(context).split()
     library = libraries[0] if libraries else ""
-    # NVPL is NVIDIA's library for Arm: a text that names it is about a board.
+    # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
     is_on_arm = library.startswith("libnvpl_")
     is_on_a_board = board_of(context.snapshot) is not None
     if not (is_on_a_board or is_on_arm):
@@ -129,7 +130,7 @@ WHISPER = r"(?:whisper|ctranslate2)"
 LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
 OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
-"""Linux' library of bitsandbytes in a folder of Windows."""
+"""A Linux library of bitsandbytes in a Windows folder."""
 
 CAUSES = (
     Cause(
@@ -201,7 +202,7 @@ CAUSES = (
                 "site-packages/nvidia, where torch looks for it and other packages do not.",
                 text="Let the package find torch's own library: import torch before it, or put "
                 "the folders of torch's libraries first",
-                # A notebook's cell sets no variable for the kernel that runs already.
+                # A notebook's cell cannot set a variable for the kernel that is already running.
                 commands=lambda context: (
                     () if lender_of(context) else folders_first(context, "nvidia/*/lib")
                 ),

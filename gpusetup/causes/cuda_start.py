@@ -115,7 +115,7 @@ SLEPT = (
     r"|(?:after|since|when) (?:I |we )?put(?:ting)? (?:\S{1,12} ){0,3}?(?:in)?to (?:sleep|suspend))\b"
 )
 GPU_FAILS = r"(?:\b(?:GPU|CUDA|torch)\b[^.\n]{0,60}?\b(?:stops?|stopped|no longer|not (?:work|used|seen|detect|found|available)|lost|gone|fails?|unavailable|disappear)\w*|\b(?:on|uses?|using) (?:the |my )?CPU\b)"
-"""What a person says of a GPU that does not come back with the machine."""
+"""How people describe a GPU that does not work after the machine resumed."""
 
 CAUSES = (
     Cause(
@@ -383,7 +383,7 @@ CAUSES = (
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
         cases=(
-            # Nothing has loaded the stub that lies there.
+            # The stub is in the folder, but no program has loaded it.
             Message(
                 where=(
                     lambda context: all(

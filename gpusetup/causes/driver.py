@@ -19,7 +19,7 @@ def serves_every_torch(context: RuleContext) -> bool:
     """Whether the driver is new enough for the CUDA of every build in the catalog."""
     cudas_of_builds = [parsed(build.cuda or "0") for build in context.catalog.builds]
     cuda_of_driver = parsed(context.driver.cuda or "0")
-    # Within one major version of CUDA a driver starts the later minor versions, too.
+    # A driver also runs later minor versions of its major CUDA version.
     newest_major = max(cuda.major for cuda in cudas_of_builds)
     return cuda_of_driver.major >= newest_major
 
@@ -43,7 +43,7 @@ HYBRID_ON = {
     "system76-power": "sudo system76-power graphics hybrid",
     "optimus-manager": "optimus-manager --switch hybrid",
 }
-"""The tool that switched the GPU off -> what switches it on."""
+"""The tool that switched the GPU off -> the command that switches it on."""
 
 
 CAUSES = (
@@ -139,7 +139,7 @@ CAUSES = (
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
         "block its module.",
         text="Turn the NVIDIA GPU on, and reboot",
-        proven_by="The tool's state or configuration shows it",
+        proven_by="The tool that switches between the GPUs shows that the NVIDIA GPU is off",
         not_when="If no tool switched the GPU off, the cause is driver-missing",
         # Source: the tools' own documentation.
         where=(lambda context: not listed_gpus(context),),
@@ -287,8 +287,8 @@ CAUSES = (
         # Source: dkms's manual page; messages of nvidia-installer.
         kind_of="driver-not-loaded",
         stage="build",
-        # Somebody may list a GPU without a driver. If nvidia-smi lists it, the driver's version is
-        # there too.
+        # A person may list a GPU that has no driver. nvidia-smi prints the driver's version with
+        # the GPU, so its list proves that a driver runs.
         where=(
             lambda context: (
                 not (listed_gpus(context) and context.driver.version)

@@ -1,4 +1,5 @@
-"""A driver that is loaded but has two versions, does not support this GPU, or does not answer."""
+"""A driver that is loaded but has parts of two versions, does not support this GPU, or does not
+respond."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from gpusetup.model.versions import parsed
 def image_brings_the_library(context: RuleContext) -> bool:
     """Whether a text about an image shows a library that is newer than the host's driver.
 
-    On a host an update leaves a newer library too; there a restart helps, and no image is named.
+    On a host, an update also leaves a newer library than the loaded module, but a restart fixes
+    that and the text names no image.
     """
     library, host = context.driver.library_version, context.driver.version
     if not (library and host and events(context, "image-named")):

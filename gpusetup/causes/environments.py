@@ -35,8 +35,8 @@ def _into_new_environment(context: RuleContext) -> Lines:
 
 
 def _does_no_harm(context: RuleContext) -> bool:
-    """Whether the file may be harmless: nothing in the text failed because of it, and torch
-    imports."""
+    """Whether the file may be harmless, because torch can be imported and nothing in the text
+    failed because of the file."""
     if is_report(context) or context.torch.import_error:
         return False
     shadowed = [event.values.get("module", "") for event in events(context, "module-shadowed")]

@@ -28,10 +28,10 @@ BESIDE = (
 WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
 
 BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps?|tells?|says?|gives?|gave|shows?|the|this|an?|me|error|following|fails?|failed|with|still|returns?|reports?|raises?|throws?|see|saw|saying|that|command|message))"
-"""Words of somebody between a command and what it said."""
+"""Words that a person writes between a command and the command's output."""
 
 COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
-"""A C++ compiler, as a build calls it."""
+"""The name of a C++ compiler in a build's output."""
 
 
 CAUSES = (
@@ -72,7 +72,7 @@ CAUSES = (
     ),
     Cause(
         "compiler-too-new",
-        # Visual Studio's message says the same of a compiler that is too old.
+        # Visual Studio prints the same message for a compiler that is too old.
         certain_if=proofs.message_states(
             "compiler-too-new", r"gcc versions later than|STL1002|and up are not supported"
         ),
@@ -188,7 +188,7 @@ CAUSES = (
     ),
     Cause(
         "compiler-missing",
-        # In Windows the compiler may be there and its environment (vcvarsall) not set.
+        # On Windows, the compiler may be installed although its environment (vcvarsall) is not set.
         certain_if=proofs.message_states(
             "compiler-missing",
             r"(?:gcc|g\+\+|cc|c\+\+|clang\+*)\S* ?' failed: No such|unable to execute",
@@ -273,8 +273,9 @@ CAUSES = (
         plain="The compiled part of an extension is missing",
         means="The build failed or was skipped (no compiler, no toolkit, no visible GPU). Or a "
         "variant of the extension without compiled operators is installed.",
-        text="Rebuild the extension with the nvcc of torch's CUDA and a visible GPU, and read the "
-        "build's output. Without a GPU, set TORCH_CUDA_ARCH_LIST to the GPU's architecture",
+        text="Rebuild the extension with the nvcc of the CUDA version that torch was built with, "
+        "on a machine where the GPU is visible, and read the build's output. Without a GPU, set "
+        "TORCH_CUDA_ARCH_LIST to the GPU's architecture",
         proven_by="The failed import names the compiled module (._C, ._ext), or a file in "
         "torch_extensions is missing",
         not_when="If the compiled part exists but was built for another torch, the cause is "

@@ -22,7 +22,7 @@ BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
 BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_extensions"
 
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
-"""What stands first in the name of a module of torch's own."""
+"""The first parts of the names of torch's own modules."""
 
 HOPPER = 9
 """The major compute capability of the GPUs for which FlashAttention-3 is written."""
@@ -39,7 +39,7 @@ def _is_no_companions(context: RuleContext) -> bool:
         return True
     for mismatch in events(context, "extension-abi-mismatch"):
         names_a_module = set(mismatch.values) != {"library"}
-        # torch's own library for CUDA is what companions link.
+        # torchvision and torchaudio also link torch's own CUDA library.
         if names_a_module or "c10_cuda" in mismatch.values["library"]:
             return True
     return False
@@ -74,7 +74,7 @@ def extension_of(messages: Events) -> str | None:
 
 
 def only_python_differs(context: RuleContext) -> bool:
-    """Whether an extension was built for the same versions as those that run, except for Python."""
+    """Whether an extension was built for the running versions of everything except Python."""
     for event in events(context, "extension-abi-mismatch"):
         values = event.values
         built_python, python = values.get("built_python", ""), values.get("python", "")

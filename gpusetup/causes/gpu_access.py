@@ -32,7 +32,7 @@ DESKTOP_PROFILE = (
 
 
 def _slurm_binds_gpus_to_tasks(context: RuleContext) -> bool:
-    """Whether the job's options give each task a GPU of its own."""
+    """Whether the job's options assign one GPU to each task."""
     jobs = events(context, "slurm-job")
     return any(job.values.get("binding") == "task" for job in jobs)
 
@@ -189,7 +189,7 @@ CAUSES = (
         "compute-mode-prohibited",
         title="{who}: its compute mode does not allow CUDA programs",
         plain="The compute mode does not allow CUDA programs",
-        means="An administrator set the mode.",
+        means="An administrator set the compute mode Prohibited, which allows no CUDA program.",
         text="Set the compute mode to default",
         proven_by="The GPU is in compute mode Prohibited",
         not_when="If the GPU is virtual (vGPU), the cause is vgpu-no-compute",

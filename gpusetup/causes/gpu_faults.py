@@ -200,7 +200,8 @@ CAUSES = (
         by_check=True,
         commands=("sudo reboot",),
         look=BUG_REPORT,
-        # Memory, links, power, display; the others are the driver's or the firmware's as well.
+        # These Xids concern memory, links, power or the display. The driver or the firmware can
+        # also cause the others.
         cases=(
             Message(
                 having={"number": "^(?:54|56|57|58|74|80|81|92|136|14[3-9]|150|167)$"},
@@ -247,7 +248,7 @@ CAUSES = (
         severity=Severity.NOTE,
         title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
         plain="The kernel log has GPU errors (Xids) that a program's own fault causes",
-        means="A bad address, an illegal instruction or a killed program causes them. The GPU "
+        means="A bad address, an illegal instruction or a killed program causes these Xids. The GPU "
         "still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
         "with this setting, the traceback shows it. `compute-sanitizer` finds it too, but slowly",
@@ -280,7 +281,7 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
         plain="The GPU's PCIe link is slow, or reports errors",
-        means="An idle GPU slows its link down by itself, which is normal. A few corrected "
+        means="A few corrected "
         "errors are harmless, but a log full of them means a slower link. After uncorrected "
         "errors, the GPU may fall off the bus.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "

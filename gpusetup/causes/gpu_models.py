@@ -49,7 +49,7 @@ def _xpu_works(context: RuleContext) -> bool:
     if events(context, "no-xpu"):
         return False
     is_xpu_build = context.torch.backend == "xpu"
-    # A backend that runs, or Intel's own image, has such a build.
+    # If the XPU backend runs, or the image is Intel's own, the build is installed.
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
 
@@ -244,6 +244,10 @@ CAUSES = (
     ),
     Cause(
         "amd-gpu",
+        no_command=(
+            "the right build depends on your GPU, which this message does not show. "
+            "`rocminfo | grep -i gfx` prints the GPU's target (gfx…)."
+        ),
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="The GPU is from AMD: torch's ROCm builds use it, its CUDA builds do not",
         means="PyTorch publishes ROCm builds for Linux. AMD publishes more, also for Windows.",

@@ -17,11 +17,13 @@ from gpusetup.model.shell import Lines
 from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
-"""What else fills: shared memory, and the disk of a program that writes its own checkpoint."""
+"""Other places that can be full: shared memory, and the disk to which a program writes its
+checkpoints."""
 
 
 INSTALL_BYTES = 8 * GIB
-"""What a CUDA build of torch takes: 3 GiB of wheels and 5 GiB unpacked (2.9 on Linux)."""
+"""The disk space that a CUDA build of torch needs: 3 GiB for the wheels and 5 GiB unpacked (torch
+2.9 on Linux)."""
 
 
 def needed(disk: Disk) -> int:
@@ -197,7 +199,7 @@ CAUSES = (
             prints="False True",
         ),
         no_command=(
-            "you change it in your own program, and for most trainings you want to keep TF32 "
+            "you change it in your own program, and for most training runs you want to keep TF32 "
             "because it is faster."
         ),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
@@ -353,7 +355,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The rendezvous port of the ranks ({port}) is in use",
         plain="The rendezvous port of the ranks is in use",
-        means="Another run listens there, mostly on torchrun's 29500.",
+        means="Usually another training run uses the port, because torchrun always starts with "
+        "port 29500 by default.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens there",
         # Source: torch documentation, torchrun.

@@ -1,7 +1,9 @@
-"""The layers below a GPU program, and how a fault in one shows in those above it.
+"""The layers below a GPU program, and which faults in higher layers a fault in a lower layer
+explains.
 
-What the process is told, the boundary around it, the driver, its readiness, the device, the wheel,
-the libraries beside it: what fails first in that order is the root cause.
+The process's settings, its container, the driver, CUDA's start on the driver, the GPU, torch's
+build and the other libraries depend on each other in this order. The root cause is the fault that
+comes first.
 """
 
 from __future__ import annotations
@@ -12,30 +14,32 @@ from gpusetup.model.finding import Stage
 
 
 class Layer(enum.IntEnum):
-    """The layer in which a cause acts. Of two unexplained causes the one in the lower layer is the
-    root."""
+    """The layer that a cause belongs to. If two causes explain nothing of each other, the one in
+    the lower layer is the root."""
 
     UNFINISHED = enum.auto()
-    """An environment between two states: nothing else says anything about it."""
+    """An interrupted installation. Nothing else about the environment can be judged before it is
+    completed."""
     NO_GPU = enum.auto()
-    """There is no GPU that CUDA drives."""
+    """The machine has no GPU that CUDA can use."""
     PLATFORM = enum.auto()
-    """torch does not exist for this system."""
+    """PyTorch publishes no wheels for this system."""
     PROCESS = enum.auto()
-    """What the process is told: variables, a stub, a module that stands before torch."""
+    """Settings of the process: environment variables, a stub library, or a local file that hides
+    torch."""
     BOUNDARY = enum.auto()
-    """The container, the pod, WSL."""
+    """The container, pod or WSL in which the process runs."""
     HARDWARE = enum.auto()
     DRIVER = enum.auto()
     READINESS = enum.auto()
-    """A driver that runs and does not let CUDA start: nodes, modes, codes of cuInit."""
+    """The driver runs but CUDA cannot start: device nodes, compute modes, errors of cuInit."""
     INSTALL = enum.auto()
     WHEEL = enum.auto()
-    """The build of torch: for this machine, whole, alone."""
+    """The build of torch: whether it fits the machine, is complete, and is the only one."""
     LIBRARIES = enum.auto()
     RUNNING = enum.auto()
     LOSSES = enum.auto()
-    """Warnings that are a root of their own: the stack works, and loses speed now."""
+    """Warnings that can be the root cause: everything works, but more slowly than it could."""
 
 
 NO_DEVICE = (
@@ -43,7 +47,7 @@ NO_DEVICE = (
     "torch-sees-no-gpu",
     "gpu-check-failed",
 )
-"""What everything sees that runs above a missing device."""
+"""Findings that appear if CUDA has no device, whatever the reason."""
 
 INIT_FAILS = (
     "cuda-unknown-error",
@@ -59,7 +63,7 @@ SILENCE = (
     "nvml-init-failed",
     "cuda-misses-gpu",
 )
-"""What asking a driver or a GPU ends with that something above it took away."""
+"""Findings that appear if the driver or a GPU is queried but something keeps it from answering."""
 
 NO_DRIVER = (
     "uvm-missing",
@@ -74,7 +78,8 @@ NO_DRIVER = (
     "gpu-init-failed",
     "container-hook-failed",
 )
-"""What is missing, too old or shut where the driver is not reached; the toolkit asks it first."""
+"""Findings that appear if the driver cannot be reached, including the container toolkit's, which
+queries the driver before a container starts."""
 
 BROKEN_TORCH = (
     "torch-sees-no-gpu",
@@ -88,7 +93,7 @@ NO_TORCH = (
     "torch-half-installed",
     "torch-import-failed",
 )
-"""What an install that failed leaves behind."""
+"""Findings that a failed installation leaves behind."""
 
 UNINSTALLABLE = (
     "torch-missing",
@@ -100,14 +105,14 @@ UNINSTALLABLE = (
     "python-no-wheel",
     "download-hash-mismatch",
 )
-"""What an install ends with that failed before."""
+"""Errors with which a later step of an installation ends after an earlier step failed."""
 
 NEED_A_GPU = (
     "program-sees-no-gpu",
     "program-without-gpu-support",
     "cuda-lib-missing",
 )
-"""What programs say whose way out is their build for CUDA."""
+"""Findings about programs whose fix is the program's own CUDA build."""
 
 KERNELS_FAIL = (
     "cuda-library-error",
@@ -126,14 +131,15 @@ COMPANIONS = (
 )
 
 OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
-"""The layers of what belongs to the machine's owner."""
+"""The layers that only the machine's owner can fix."""
 
 STAGES: dict[Layer, Stage] = {
     **dict.fromkeys((Layer.UNFINISHED, Layer.PLATFORM, Layer.INSTALL), "install"),
     Layer.LIBRARIES: "import",
     **dict.fromkeys((Layer.HARDWARE, Layer.RUNNING, Layer.LOSSES), "running"),
 }
-"""The stage at which the causes of a layer usually make a program fail; else at its start."""
+"""A layer -> the stage at which its causes usually make a program fail. For the other layers it is
+the program's start."""
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: (
@@ -181,7 +187,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.RUNNING: (*NCCL_SAYS,),
 }
-"""A layer -> what every cause in it explains of the findings that come after it in the order."""
+"""A layer -> the later findings that every cause in this layer explains."""
 
 ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: ("install-unfinished",),
@@ -377,6 +383,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "conda-missing",
     ),
 }
-"""Of two unexplained causes the earlier one is the root: all that can be one, by their layers."""
+"""All causes that can be the root, by layer. If several remain unexplained, the first one in this
+order is the root."""
 
 PLACES = {id: (layer, rank) for layer, ids in ORDER.items() for rank, id in enumerate(ids)}

@@ -1,4 +1,4 @@
-"""Libraries that conflict: on the loader's path, or two copies of OpenMP."""
+"""Conflicts between libraries: other CUDA libraries on the loader's path, or two copies of OpenMP."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gpusetup.model.shell import Lines
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
 ANOTHER_CUDA = "cuda|cudnn|nccl"
-"""How folders of libraries are named that torch brings itself."""
+"""Words in the names of folders with libraries that torch's wheel already includes."""
 
 
 def _without_others(context: RuleContext) -> Lines:
-    """Remove the folders of other CUDA versions from the loader's path; those that the text names,
-    if it does."""
+    """Remove the folders of other CUDA versions from the loader's path. If the text names the
+    folders, remove exactly those."""
     folders: dict[str, None] = {}
     for conflict in events(context, "foreign-library", "ld-library-path-conflict"):
         folder = conflict.values.get("folder")
@@ -146,8 +146,8 @@ CAUSES = (
                 plain="The loaded CUDA library is older than the one the program was compiled with",
                 means="A program needs the version that it was compiled with, or a newer minor "
                 "version with the same major version.",
-                text="Upgrade the library in this environment to that version or newer (pip: "
-                "`pip install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If "
+                text="Upgrade the library in this environment to the version that the program was "
+                "compiled with, or a newer one (pip: `pip install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If "
                 "torch in the same environment requires its own version, use a separate "
                 "environment for each. If LD_LIBRARY_PATH contains a folder of another CUDA "
                 "version, remove that folder",

@@ -1,5 +1,5 @@
-"""Libraries that are loaded wrongly: another libcuda, a folder off the search path, a DLL too
-early."""
+"""Libraries that are loaded wrongly: the wrong libcuda, a folder that is not on the search path, or
+a DLL that loads too early."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from gpusetup.model.finding import Fix
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
-    """Put the folder of the listed library first in the loader's search path."""
+    """Put the folder of the library, if a listing shows it, first in the loader's search path."""
     variable = "PATH" if context.os.family == "windows" else "LD_LIBRARY_PATH"
     for path in listed_files(context):
         folder = re.sub(r"[/\\][^/\\]+$", "", path)
         if is_a_path(folder):
             put_first = paste.prepending(context, variable, folder)
-            sentence = text.format(variable=variable, folder=f" ({folder})")
-            return Fix(text=sentence, commands=(put_first,))
-    return Fix(text=text.format(variable=variable, folder=""))
+            return Fix(text=text, commands=(put_first,))
+    return Fix(text=text)
 
 
 CAUSES = (
@@ -68,7 +67,7 @@ CAUSES = (
         plain="A library is installed, but the loader does not search its folder",
         means="A wheel's libraries are in folders of site-packages that only torch searches. A "
         "program that loads one of them itself needs the folder on its path.",
-        text="Install nothing. Add the library's folder{folder} to {variable} before the program "
+        text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
         "starts. Or import torch first in the program, because torch loads its own CUDA libraries",
         proven_by="A program cannot find a library, although a listing shows the file",
         not_when="If the file does not exist, the cause is cuda-lib-missing",
@@ -119,7 +118,7 @@ CAUSES = (
         "the driver. The library does not tell the loader that it needs libcuda, or the loader "
         "cannot find libcuda.",
         text="Keep the driver and CUDA: the package must be linked to libcuda (report it to "
-        "those who build it). Until then, preload the driver's libcuda: set LD_PRELOAD to its "
+        "the package's project). Until then, preload the driver's libcuda: set LD_PRELOAD to its "
         "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",
         proven_by="A symbol of the driver's API is undefined",
         not_when="If the symbol is one of torch's, the cause is extension-abi-mismatch",
@@ -198,8 +197,8 @@ CAUSES = (
         title="The program does not run on the GPU that is named: {fact}",
         plain="The program does not run on the GPU that is named",
         means="A machine may have a second, older GPU, and CUDA may number it first.",
-        text="Run the command below to see which GPU torch uses. Choose the right one with "
-        "CUDA_VISIBLE_DEVICES, and set CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match "
+        text="See which GPUs torch lists, and in which order (`torch.cuda.get_device_name(0)` is "
+        "the first). Choose the right one with CUDA_VISIBLE_DEVICES, and set CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match "
         "those of nvidia-smi",
         proven_by="A message calls the GPU too old, although the named GPU is new enough",
         # Source: CUDA C++ Programming Guide, environment variables.

@@ -41,10 +41,12 @@ NO_FAILURE = (
     r"|\b(?:if|when|whenever|unless|avoids?|avoiding|in case|without|prevents?|preventing|whether|how to handle|could|may|might|would) (?:\S{1,16} ){0,6}?(?:exceed|exhaust|memory error|insufficient|not enough)|(?:\bnot|n't) (?:exceed|overflow)"
     r"|\b(?:is|was|could|can|might|may) (?:it|this|that) (?:be )?(?:because|due|caused|related|a matter)\b"
 )
-"""The computer's memory is meant, or somebody speaks of such a failure and has none."""
+"""Words that show that the message is about the computer's memory, or that a person only talks
+about such a failure."""
 
 SAME_MESSAGE = r"(?:(?!out of memory).)"
-"""A character of one message: a title may quote the message that follows below."""
+"""A character that does not begin another "out of memory", because a title may quote the message
+that follows it."""
 
 CAUSES = (
     Cause(
@@ -57,6 +59,8 @@ CAUSES = (
         "own machine, look for a limit on the process's memory, then restart the machine",
         proven_by="An out-of-memory message whose numbers show that most of the memory is free",
         not_when="If most of the GPU is used, the cause is out-of-memory",
+        no_command="the limit may be in your program, in the batch system or in the container, "
+        "and only you know which of them you use.",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
         by_check=True,
         cases=(

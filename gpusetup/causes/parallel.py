@@ -133,7 +133,7 @@ CAUSES = (
         ),
         says=(
             "peer access is not supported",
-            # `lspci -vvv`: the bridge sends requests between two cards up to the root.
+            # In `lspci -vvv`: the bridge redirects requests between two cards to the root complex.
             says(r"ACSCtl:\s*SrcValid\+[^\n]*ReqRedir\+", "acsctl", why="acs"),
             r"(?:doesn't|does not) support faster communication broadband via P2P",
             r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",

@@ -1,4 +1,4 @@
-"""Programs that see no GPU, were installed without GPU support, or fail by themselves."""
+"""Programs that see no GPU, were installed without GPU support, or fail for a reason of their own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def programs_own(context: RuleContext, text: str) -> Fix:
 
 
 def is_all(context: RuleContext) -> bool:
-    """Whether the text gives no reason why the GPU support was not loaded."""
+    """Whether the text shows no reason why the GPU support was not loaded."""
     return not events(
         context, "cuda-lib-missing", "extension-abi-mismatch", "driver-too-old", "cuda-error"
     )
@@ -40,7 +40,8 @@ def _has_a_gpu(context: RuleContext) -> bool:
 
 
 def _holds_no_memory(context: RuleContext) -> bool:
-    """Whether nobody says that a program holds memory of the GPU, which it then uses."""
+    """Whether nothing in the text shows that the program occupies GPU memory, because then it uses
+    the GPU."""
     return not any("holds" in event.values for event in events(context, "gpu-starved"))
 
 
@@ -57,7 +58,7 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
 
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
-"""The program that a sentence begins with."""
+"""The name of a program at the beginning of a sentence."""
 
 CAUSES = (
     Cause(
@@ -134,7 +135,7 @@ CAUSES = (
         no_command="what to change depends on what your program's Python prints.",
         severity=Severity.WARNING,
         title="The GPU is not used",
-        plain="According to the description, a program does not use the GPU",
+        plain="A program does not use the GPU",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
         "installs one, and installing another package may do so too. Or torch finds no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
@@ -160,7 +161,7 @@ CAUSES = (
         ),
         severity=Severity.WARNING,
         title="The GPU works, but it waits for its input in between",
-        plain="According to the description, the GPU waits for its data",
+        plain="The GPU waits for its data",
         means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
         "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
         "transfers that do not overlap with the computation.",
@@ -212,7 +213,7 @@ CAUSES = (
                 r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"
             ),
             says("cudaexecutionprovider not available", program="onnxruntime"),
-            # The providers as onnxruntime lists them, without one for a GPU.
+            # onnxruntime's list of providers, without a provider for a GPU.
             says(
                 r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]",
                 program="onnxruntime",
@@ -243,8 +244,8 @@ CAUSES = (
         plain="A program failed on its own",
         means="A key, a shape, a file or a name is wrong, or a package is missing. The GPU, the "
         "driver and torch are not the reason.",
-        text="The GPU, the driver or torch may be the reason. Run the program again, and read "
-        "the first error that it prints",
+        text="Run the program again, and read the first error that it prints. If that error "
+        "mentions the GPU, the GPU, the driver or torch may be the reason",
         proven_by="The program ends with an error, and nothing near the error mentions a GPU",
         not_when="If the error may come from the GPU, its driver or torch, program-failed is not "
         "the cause",

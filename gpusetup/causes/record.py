@@ -1,7 +1,8 @@
-"""The record of a cause: all that is known about it, and what is said when it is found.
+"""The record of a cause: everything that is known about it, and the texts that doctor prints when
+it finds the cause.
 
-A record is complete when its file is loaded: an id that appears twice, or an error without a place
-in the order, fails there.
+Loading a file checks its records: an id that appears twice, or an error without a place in the
+order, raises ValueError.
 """
 
 from __future__ import annotations
@@ -28,139 +29,154 @@ RECORDS: dict[str, Cause] = {}
 """Every record of the files that are loaded, by its id."""
 
 UNORDERED = max(Layer) + 1
-"""The place of what is never a root: after every layer."""
+"""The layer of causes that are never the root: it comes after every other layer."""
 
 
 Words = tuple[str, ...]
 Question = Callable[[Any], bool]
-"""A question about a machine: it is given the rules' context."""
+"""A function that takes the rules' context and answers a yes-or-no question about the machine."""
 
 
 class Message(Frozen):
-    """The sentences about a cause, or about one case of it, and the fix."""
+    """The texts and the fix of a cause, or of one case of it."""
 
     title: str = ""
-    """May name values of the event (`{library} is not here`), and `torch`, `driver`, `gpus` of the
-    machine."""
+    """The title. It may contain placeholders for values of the event (`{library} is missing`) and
+    for the machine's `torch`, `driver` and `gpus`."""
     plain: str = ""
-    """The title if the event lacks such a value."""
+    """The title to use if the event lacks a value that the title needs."""
     means: str = ""
     """Why it happens and what it does, in a sentence or two."""
     text: str = ""
     """What to do."""
     commands: Words | Callable[[Any], Lines] = ()
-    """The way, in order, or what makes it for a machine. `pip`, `python`, `gpusetup install`, `export` and `unset` are written for
-    the target and its shell; `{name}` is a value of the event."""
+    """The commands of the fix in order, or a function that returns them for a machine. `pip`,
+    `python`, `gpusetup install`, `export` and `unset` are written for the target and its shell;
+    `{name}` is replaced by the event's value."""
     windows: Words | None = None
-    """The commands on Windows, where they differ."""
+    """The commands on Windows; None if they are the same."""
     then: Words = ()
-    """What follows the commands on every system."""
+    """Commands that follow the others on every system."""
     look: Words = ()
-    """What shows more and changes nothing."""
+    """Commands that show more and change nothing."""
     needs_root: bool = False
     needs_reboot: bool = False
     way: Callable[[Any, str], Fix] | None = None
-    """Makes the whole fix, if its text too depends on the machine."""
+    """A function that returns the whole fix, for fixes whose text also depends on the machine."""
     only: Severity | None = None
-    """How grave it is, if not as the record says."""
+    """The severity, if it differs from the record's."""
     where: tuple[Question, ...] = ()
-    """What must hold for a finding; a case is met if all these hold."""
+    """Conditions that must all hold before the finding is made, or before the case applies."""
     having: Mapping[str, str] = {}
-    """A case is met if an event has these values: each pattern is found in its value."""
+    """Names of values -> patterns. The case applies if an event's values match all of them."""
     cases: tuple[Message, ...] = ()
-    """The first that is met is said instead; the texts that it lacks are those of the message."""
+    """Special cases. The first one that applies replaces this message; texts that the case leaves
+    empty come from this message."""
 
 
 class Likelier(Frozen):
-    """A cause that the text makes more likely as the reason behind a symptom."""
+    """A cause that the text makes the likely reason for a symptom."""
 
     cause: str
     shown: Question
     because: str
-    """What makes it likely; it follows the symptom's own words."""
+    """What makes the cause likely: a clause that doctor prints after the symptom's own words."""
     text: str = ""
-    """What to do, where the symptom's own way out is of another cause,"""
+    """What to do, if the symptom's own fix belongs to another cause,"""
     way: Callable[[Any], Fix] | None = None
-    """or what makes that for this machine."""
+    """or a function that returns the fix for this machine."""
 
 
 class Refutation(Frozen, kw_only=False):
     """A fact that rules a cause out, and the cause that remains."""
 
     fact: Fact
-    """What was read, in a sentence; "" where it does not hold."""
+    """A function that returns the fact in a sentence, or "" if the fact does not hold."""
     then: str = ""
-    """The id of the cause that the same message means then; "": the text does not say which."""
+    """The id of the cause that the message means instead; "" if the text does not show which one.
+    """
     asks: str = ""
-    """The command whose output tells more then."""
+    """The command whose output helps to find the remaining cause."""
 
 
 class CheckCommand(Frozen, kw_only=False):
-    """A command that shows a person whether a cause is theirs."""
+    """A command with which people can check whether a cause is the one on their machine."""
 
     command: str
-    """Pastes as it stands, changes nothing, and needs no gpusetup."""
+    """The command: it runs as it is, changes nothing, and does not need gpusetup."""
     prints: str
-    """What it prints if the cause is theirs, for an example machine."""
+    """What the command prints on an example machine with this cause."""
 
 
 class Cause(Message, kw_only=False):
-    """One cause: its place in the order, what is said of it, and what `doctor --explain` says."""
+    """One cause: how it is recognized, where it comes in the order of causes, and what doctor
+    prints about it."""
 
     id: str
     proven_by: str = ""
-    """The evidence in a snapshot that makes the finding; "": a program's message says it."""
+    """What in a snapshot proves the cause; "" if a program's message proves it."""
     severity: Severity = Severity.ERROR
-    """The gravest that it is found with."""
+    """The highest severity that the finding can have."""
     not_when: str = ""
-    """What looks alike and is another finding, or none."""
+    """What looks similar but is a different finding, or no problem."""
     check: CheckCommand | None = None
-    """How a person sees that it is theirs; None: `gpusetup doctor` shows it."""
+    """How to check for the cause without gpusetup; None if only `gpusetup doctor` shows it."""
     no_command: str = ""
-    """Why no command fixes it, as the end of a sentence: its page says so."""
+    """Why no command fixes it. The finding's page prints this after "There is no command to paste
+    here:"."""
     explains: Words = ()
-    """The findings that are its consequences where both are there, beside those of its layer."""
+    """The findings that are consequences of this cause if both are found, in addition to those of
+    its layer."""
     events: Words = ()
-    """The kinds of event that it is found from; none: the one that has the cause's name."""
+    """The kinds of events that show the cause; if empty, the kind with the same name as the cause.
+    """
     codes: tuple[int, ...] = ()
-    """CUDA's own codes that say the same."""
+    """CUDA's error codes for this cause."""
     but: Mapping[str, str] = {}
-    """An event with such a value does not count: it is another cause's."""
+    """Names of values -> patterns. Events that match belong to another cause and do not count."""
     by_check: bool = False
-    """Whether a check decides it, and no message alone."""
+    """Whether a function decides about this cause, because a message alone does not prove it."""
     says: tuple[str | MessageRow, ...] = ()
-    """The messages of programs that say it, as patterns; each becomes an event of the cause's name."""
+    """Patterns for the messages that show the cause. Each match becomes an event with the cause's
+    name."""
     examples: Words = ()
-    """Texts that show it and nothing else: one for each message that is more than letters."""
+    """Sample texts that show this cause and no other: one for each pattern that is not plain text.
+    """
     not_examples: Words = ()
-    """Texts that come near its messages, and show nothing."""
+    """Sample texts that resemble the messages but do not show the cause."""
     alike: Mapping[str, Words] = {}
-    """The command whose answer decides -> what a text may mean as well: the first that is open
-    counts."""
+    """A command -> the other causes that its output can rule out or confirm. doctor suggests the
+    first command whose output is not in the text."""
     likelier: tuple[Likelier, ...] = ()
-    """Of a symptom: the first that is shown is its cause."""
+    """For a symptom: the causes that may be behind it. The first one whose condition holds is
+    taken."""
     certain_if: Question | None = None
-    """How a text proves it by itself (`evidence.proofs`); None: in a text it is at most likely."""
+    """The condition under which a text alone proves the cause (see `evidence.proofs`); None if a
+    text can only make it likely."""
     refuted_by: tuple[Refutation, ...] = ()
-    """What rules it out: it is never given where one of these facts was read."""
+    """Facts that rule the cause out: if one of them holds, the finding is removed."""
     stage: Stage | None = None
-    """At what a program fails by it, if that is not its layer's stage."""
+    """The stage at which programs fail because of this cause; None if it is the usual stage of the
+    layer."""
     failure: int = 0
-    """If no error is found, the failure of the program is the answer: the one with the lowest rank
-    of those above 0."""
+    """The rank among the failures of programs, which are the answer if no error is found: the
+    lowest rank above 0 comes first. 0 means that this is not such a failure."""
     symptom: bool = False
-    """It says what was seen, and not why: a text that shows no more has another cause, or none."""
+    """Whether the finding shows only what happened and not why, so that the real cause is another
+    one."""
     beside_torch: str = ""
     """The fix for a program that does not use torch, if the program's usual fix does not help."""
     lacks: Literal["", "gpu", "driver"] = ""
-    """What is missing: a GPU, or a newer driver. On a rented machine or in a cluster, its user
-    cannot add it."""
+    """What the machine lacks: a GPU, or a newer driver. The user of a rented machine or a cluster
+    cannot add either."""
     before_torch: tuple[Severity, ...] = ()
-    """With one of these severities, it is fixed before torch is changed, whatever its layer."""
+    """Severities with which this finding must be fixed before torch is changed, whatever its layer
+    is."""
     impossible: tuple[Question, ...] = ()
     """Conditions under which it cannot be the cause, even if a message looks like it."""
     kind_of: str = ""
-    """The more general cause that `cause` names for a text; this record is a case of it."""
+    """The id of the more general cause that doctor reports as `cause` for a text; "" if this cause
+    stands for itself."""
 
     def __post_init__(self) -> None:
         if self.severity is Severity.ERROR and self.place is None:
@@ -170,7 +186,7 @@ class Cause(Message, kw_only=False):
 
     @property
     def name(self) -> str:
-        """Its title when nothing is known about the machine."""
+        """The title for a machine about which nothing is known."""
         return self.plain or self.title
 
     @property
@@ -180,12 +196,12 @@ class Cause(Message, kw_only=False):
 
     @property
     def kinds(self) -> Words:
-        """The kinds of events from which it is found."""
+        """The kinds of events that show this cause."""
         return self.events or (self.id,)
 
     @property
     def rows(self) -> Iterator[MessageRow]:
-        """Its messages, each under the id of the cause."""
+        """The message rows of this cause, each with the cause's id as its kind."""
         for message in self.says:
             if isinstance(message, str):
                 yield row(self.id, message)

@@ -54,7 +54,7 @@ CAUSES = (
         severity=Severity.NOTE,
         title="An internal assertion of torch failed in {file}",
         plain="An internal assertion of torch failed",
-        means="torch has a bug, or another finding causes this error.",
+        means="torch has a bug, or another problem on the machine causes this error.",
         text="Run the program with the newest torch. If the error remains, report it to PyTorch",
         not_when="If the failed assertion is about a device number, the cause is mig-misconfigured",
         # Source: torch's sources, c10/util/Exception.h.

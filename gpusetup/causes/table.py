@@ -48,5 +48,5 @@ FACTS = (
     *trainers.ROWS,
     *people.IN_PROSE_AND_LOGS,
 )
-"""Messages that prove a fact and no cause alone."""
+"""Messages that prove a fact but are not enough for a cause."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

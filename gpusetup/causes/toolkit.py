@@ -64,14 +64,15 @@ ASKED_OF_TORCH = (
 
 
 def _nothing_was_built(context: RuleContext) -> bool:
-    """Whether only a shell did not find nvcc, and the text compiles nothing.
+    """Whether the only problem is that a shell did not find nvcc, and nothing in the text is
+    compiled.
 
-    torch's wheels need no toolkit, so a missing nvcc explains no failure then.
+    torch's wheels need no toolkit, so in that case a missing nvcc explains nothing.
     """
     missing = events(context, "cuda-toolkit-missing")
     only_a_shell = all(event.values.get("who") == "shell" for event in missing)
     is_a_build = context.snapshot.failing.stage == "build"
-    # Any other message of a failure may come from a build.
+    # Any other error message may come from a build.
     nothing_else_failed = says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH)
     return only_a_shell and not is_a_build and nothing_else_failed
 

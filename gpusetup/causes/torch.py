@@ -27,7 +27,8 @@ CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 
 def _fails_by_a_dll(context: RuleContext) -> bool:
-    """Whether Windows says that a DLL is missing (126, 127) or that it did not start (1114)."""
+    """Whether Windows reports that a DLL is missing (error 126 or 127) or that a DLL did not start
+    (1114)."""
     message = context.torch.import_error or ""
     return bool(re.search(r"WinError (?:126|127|1114)\b|DLL load failed", message))
 
@@ -115,7 +116,7 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
 
 
 HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
-"""What fails where a package of the environment meets a torch from elsewhere."""
+"""Findings that appear if a package of the environment is used with a torch from outside it."""
 
 AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
 
@@ -234,7 +235,7 @@ CAUSES = (
         "torch-import-failed",
         title="torch cannot be imported",
         means="doctor tried to import torch, but the import failed.",
-        text="Reinstall it. ",
+        text="Reinstall torch. ",
         proven_by="`import torch` ends with an error",
         symptom=True,
         way=paste.install_torch,
@@ -373,9 +374,9 @@ CAUSES = (
         "gpu-check-failed",
         title="torch fails on this machine's GPU: {name}",
         plain="torch computes wrong results on the GPU, or none at all",
-        means="A check of `gpusetup verify` failed or crashed.",
+        means="The GPU computed a wrong result, or an operation of torch failed on it.",
         text="Look at the result of each check",
-        proven_by="A record of `gpusetup verify` in `fleet show`",
+        proven_by="A check of `gpusetup verify` failed or crashed on this machine",
         symptom=True,
         look=("gpusetup verify -v",),
     ),

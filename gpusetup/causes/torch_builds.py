@@ -33,17 +33,20 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
 
 
 def _release_that_works(context: RuleContext, text: str) -> Fix:
-    """Install the release that worked; in place of a nightly build the newest stable release."""
+    """Install the release that worked. If a nightly build fails, install the newest stable release
+    instead."""
     regressions = events(context, "release-regressed")
     values = regressions[0].values if regressions else {}
     good_release = values.get("good", "")
     is_nightly = ".dev" in values.get("bad", "")
     if is_nightly:
         sentence = f"{text}Install the newest stable release"
-    else:
+    elif good_release:
         sentence = f"{text}Install torch {good_release} again"
+    else:
+        sentence = f"{text}Install the release that worked again"
     backend = context.torch.backend or ""
-    # Without the build that is installed, no index is right for certain.
+    # If the installed build is unknown, the right index is unknown too.
     if not is_a_label(backend):
         return Fix(text=sentence)
     is_exact = not is_nightly and is_a_version(good_release)
@@ -116,7 +119,7 @@ CAUSES = (
         title="{who} is a ROCm build: it cannot use {gpus}",
         plain="torch is a ROCm build on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs.",
-        text="Replace it. ",
+        text="Replace the ROCm build. ",
         proven_by="torch's version ends in +rocm…, although there is an NVIDIA GPU",
         not_when="If there is no NVIDIA GPU, the cause is amd-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
@@ -128,7 +131,7 @@ CAUSES = (
         title="{who} is an XPU build: it cannot use {gpus}",
         plain="torch is an XPU build on a machine with an NVIDIA GPU",
         means="XPU builds are for Intel's GPUs.",
-        text="Replace it. ",
+        text="Replace the XPU build. ",
         proven_by="torch's version ends in +xpu, although there is an NVIDIA GPU",
         not_when="If there is no NVIDIA GPU, the cause is intel-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.

@@ -14,7 +14,7 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
-"""What the driver answers to a kernel that it cannot use."""
+"""Errors that the driver returns for a kernel that it cannot use."""
 NOT_BUILT_FOR = (
     r"not built with CUDA kernel binaries compatible with compute capability (?P<arch>\d{1,2}\.\d)"
 )
@@ -46,7 +46,8 @@ NO_NEWER = (
 )
 
 OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)
-"""torch has the kernels and fails alone: no extension is at fault, and no build."""
+"""torch itself fails although it has the kernels, so neither an extension nor the build is the
+cause."""
 
 CAUSES = (
     Cause(

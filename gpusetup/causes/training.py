@@ -56,7 +56,8 @@ STABLE = (
     "the first 3 to 10 % of the steps. If NaN still appears, look for it in your data, and use "
     "`torch.autograd.set_detect_anomaly(True)` to find the operation that produces the first one"
 )
-"""The utilisation guide's three steps (grad_clip 1.0, learning rate, warm-up), then how to look."""
+"""The three steps of the guide on utilisation (clip gradients at 1.0, lower the learning rate, warm
+it up), then how to find the NaN."""
 
 FASTER = (
     "First find out what the training waits for: run it under `gpusetup monitor` (your own "
@@ -80,7 +81,7 @@ CAUSES = (
         "or the model is too small to fill the GPU.",
         text="Let gpusetup watch the training for a minute: it then names the cause",
         proven_by="nvidia-smi shows a program that computes and a utilisation below 50 %",
-        not_when="If nothing computes, the GPU is idle and there is no finding",
+        not_when="If no program computes, the GPU is idle, which is normal",
         # Source: the marks of readings/gpu_use.py.
         by_check=True,
         stage="running",
@@ -172,7 +173,7 @@ CAUSES = (
         "are decoded again in each epoch), or if the model or the batch is too small to fill the "
         "GPU.",
         text=FASTER,
-        proven_by="According to the description, mixed precision did not make a training faster",
+        proven_by="The text says that mixed precision did not make the training faster",
         not_when="If it fails or computes NaN, the cause is loss-diverges or another error",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         stage="running",

@@ -21,7 +21,7 @@ NETWORK_WAYS = {
     "timeout": "The connection is slow: allow more time (PIP_DEFAULT_TIMEOUT=120, "
     "UV_HTTP_TIMEOUT=300), or use a mirror",
 }
-"""How a connection failed -> what to look at."""
+"""The way a connection failed -> what to check."""
 
 ANY_NETWORK = "Check the network, the proxy and this machine's clock, and try again"
 
@@ -30,12 +30,12 @@ MIRROR = ". To use a mirror instead: `gpusetup install --index URL`"
 ANSWERS = ("curl -sSI https://{host}/",)
 
 AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
-"""Signs of an installer: programs unzip their own files too."""
+"""Words that show that an installer was running, because other programs unzip files too."""
 
 FETCHING = (
     r"(?:\bpip[/\\]_(?:vendor|internal)|\bpip3? (?:install|download)\b|\bDownloading \S{1,80}\.whl)"
 )
-"""Signs of pip at work near a message that any program prints."""
+"""Words that show that pip was running, near a message that any program could print."""
 
 
 def _as_chosen(context: RuleContext, text: str) -> Fix:
@@ -63,7 +63,7 @@ def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
 
 
 REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
-"""A distribution and its range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
+"""A distribution with its version range in uv's form: `torch>=2.0.1,<=2.4.1`."""
 
 
 def way_without_wheels(context: RuleContext) -> str:
@@ -409,7 +409,8 @@ CAUSES = (
             "ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel",
         ),
         by_check=True,
-        plain="The index or the version's label does not exist where the installer looked",
+        plain="The index, or the label at the end of the version (such as `+cu121`), does not exist "
+        "where the installer looked",
     ),
     Cause(
         "package-not-found",
@@ -424,6 +425,6 @@ CAUSES = (
         "torchvision or torchaudio",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
-        plain="The installer finds no file of another package",
+        plain="The installer finds no file of a package other than torch",
     ),
 )

@@ -28,7 +28,7 @@ def _is_not_told(context: RuleContext) -> bool:
 
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
-"""How a program is said to have ended."""
+"""The words with which a text reports how a program ended."""
 
 LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
 
@@ -43,7 +43,8 @@ REMOVAL = {
     "fedora": lines("sudo dnf remove -y 'akmod-nvidia*' 'kmod-nvidia*' 'xorg-x11-drv-nvidia*'"),
     "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
 }
-"""Distribution -> what removes the driver's packages, and neither CUDA nor the container tools."""
+"""Distribution -> the command that removes the driver's packages but keeps CUDA and the container
+tools."""
 
 
 def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
@@ -167,7 +168,7 @@ CAUSES = (
                 windows=(),
                 look=(alike.TORCHS_CUDA,),
             ),
-            # This machine itself was searched: torch was not imported.
+            # This is a probed machine, on which torch's files were read without importing torch.
             Message(
                 having={"searched": ""},
                 only=Severity.WARNING,
@@ -308,8 +309,8 @@ CAUSES = (
             Message(
                 where=(_has_a_linux_driver,),
                 title="A Linux driver was installed inside WSL and hides the Windows driver",
-                means=f"WSL's own is in {WSL_LIBRARIES}; any other one cannot communicate with "
-                "Windows.",
+                means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only that library can reach the "
+                "driver on Windows.",
                 text="Remove the Linux driver's packages from WSL, then start WSL again",
                 way=lambda context, text: Fix(
                     text=text,
@@ -345,7 +346,8 @@ CAUSES = (
         "wsl-linux-driver",
         title="A Linux driver library is installed inside WSL: {path}",
         plain="A Linux driver is installed inside WSL",
-        means=f"WSL's own is in {WSL_LIBRARIES}; any other one cannot communicate with Windows.",
+        means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only that library can reach the driver on "
+        "Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
         proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
         # Source: NVIDIA, "CUDA on WSL User Guide".

@@ -1,7 +1,8 @@
-"""Whether a text already shows what a question asks for, in any form, and what is asked then.
+"""Whether a text already shows the output of a command that doctor would ask for, and which command
+to ask for next.
 
-A value may stand in a tool's table, in `collect_env`, in a list of packages, in the label of a
-version or in a sentence: the snapshot holds it in one field, whichever it was. Pure.
+A value may come from a tool's table, `collect_env`, a list of packages, a version's label or a
+sentence. The snapshot keeps it in the same field in all cases.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Answered(Frozen):
     instead."""
 
     part: str
-    """A piece of the command."""
+    """A part of the command by which it is recognized."""
     is_shown: Callable[[RuleContext], bool]
     following: str
 
@@ -60,7 +61,8 @@ def _gpus_are_listed(context: RuleContext) -> bool:
 
 
 def _target_is_printed(context: RuleContext) -> bool:
-    """Whether a text names the target of its AMD GPU (gfx1100), and lacks a kernel for it."""
+    """Whether a text shows the target of its AMD GPU (such as gfx1100), and a kernel for that
+    target is missing."""
     if not events(context, "hip-kernel-missing") or _printed("devices")(context):
         return False
     names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
@@ -68,7 +70,7 @@ def _target_is_printed(context: RuleContext) -> bool:
 
 
 def _crashed_after_collect_env(context: RuleContext) -> bool:
-    """Whether torch's values are shown, and the program ends in a crash all the same."""
+    """Whether the text shows torch's environment report, and the program nevertheless crashes."""
     is_printed = _printed("collect-env")(context)
     return is_printed and bool(events(context, "program-crashed", "silent-crash"))
 
@@ -87,7 +89,7 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part="NCCL_DEBUG=INFO", is_shown=_printed("nccl"), following=alike.TOPOLOGY),
     Answered(part=alike.KERNEL_LOG, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
     Answered(part=alike.KERNEL_OF_MAKER, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
-    # The target is known: what is open is which kernels this very torch has.
+    # The target is known; the open question is which kernels the installed torch has.
     Answered(part=alike.AMD_TARGETS, is_shown=_target_is_printed, following=alike.THIS_TORCH),
     Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
     Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
@@ -107,13 +109,14 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part="nvidia-smi topo", is_shown=_printed("topology"), following=alike.STACK),
     Answered(part=alike.BLOCKING_RUN, is_shown=_printed("blocking"), following=alike.WHAT_LOADS),
 )
-"""In the order in which they are tried; what follows may be answered too."""
+"""All commands in the order in which they are checked. The output of the next command may be in the
+text too."""
 
 
 def beyond_what_was_printed(context: RuleContext, reading: str) -> str | None:
     """The command, or the next one whose output the text does not show; None if it shows them all.
 
-    Each reading is asked at most once: two that follow each other end the search.
+    Each command is visited at most once, so two commands that lead to each other end the search.
     """
     tried: set[str] = set()
     while reading not in tried:

@@ -1,7 +1,9 @@
-"""Answers to plain questions about torch, CUDA, drivers and GPUs: a fact, then the next step.
+"""Answers to plain questions about torch, CUDA, drivers and GPUs: each states a fact and then the
+next step.
 
-Each answer is made of the catalog's facts and one rule of the field. A question that the text's own
-values decide (a driver too old for the CUDA that is asked about) is a finding, and no answer.
+Each answer combines the catalog's facts with one rule. If the text's own values decide a question
+(for example a driver that is too old for the CUDA version in the question), it becomes a finding
+instead.
 """
 
 from __future__ import annotations
@@ -55,13 +57,13 @@ def plain_answer(context: RuleContext) -> str:
     if question is None:
         return ""
     topic = question.values["topic"]
-    # "The driver was it, now it works. Must I do more?" asks about no driver.
+    # "The driver was it, now it works. Must I do more?" is not a question about a driver.
     if question.values.get("named") == "before" and shows_a_working_gpu(context):
         return ""
-    # "48 tokens/s, is that normal for my RX 9070?": a program uses it already.
+    # In "48 tokens/s, is that normal for my RX 9070?" a program already uses the GPU.
     if topic == "maker" and events(context, "gpu-in-use"):
         return ""
-    # CUDA's versions and NVIDIA's drivers mean nothing for a GPU of another maker.
+    # CUDA versions and NVIDIA drivers do not matter for another maker's GPU.
     if topic in ABOUT_CUDA and maker_in_a_text(context) in ("amd", "intel", "apple"):
         return ""
     if topic in ABOUT_BUILDS and _build_works(context):
@@ -73,7 +75,7 @@ def plain_answer(context: RuleContext) -> str:
 
 
 ABOUT_CUDA = ("driver", "downgrade", "torch-cuda")
-"""Questions whose answer is a version of CUDA or of NVIDIA's driver."""
+"""Questions whose answer is a CUDA version or a version of NVIDIA's driver."""
 ABOUT_BUILDS = ("build", "torch-cuda", "card", "driver")
 """Questions whose answer could be taken for the advice to replace a build that works."""
 
@@ -87,12 +89,12 @@ def _build_works(context: RuleContext) -> bool:
 
 
 def _of_the_driver(context: RuleContext, question: Event) -> str:
-    """The answer whether a driver is new enough, or which driver is needed."""
+    """Answers whether a driver is new enough, or which driver is needed."""
     version = context.driver.version
     wanted = wanted_cuda(context) or question.values.get("cuda") or cuda_needed(context.torch)
     if version and wanted:
         if driver_serves(context, wanted) is not True:
-            return ""  # `driver-too-old` says what to do
+            return ""  # The finding `driver-too-old` contains the fix.
         floor = context.catalog.driver_floor(wanted, driver_family(context.snapshot))
         return (
             f"yes, driver {version} runs builds for CUDA {wanted} (they need {floor} or newer). "
@@ -130,7 +132,7 @@ def _floors(context: RuleContext, wanted: str | None) -> str:
 
 
 def _of_a_downgrade(context: RuleContext, question: Event) -> str:
-    """Whether somebody must go back to an older CUDA or driver."""
+    """Answers whether the person must go back to an older CUDA or driver."""
     wanted = wanted_cuda(context)
     if wanted and driver_serves(context, wanted) is False:
         return ""
@@ -146,7 +148,7 @@ def _of_a_downgrade(context: RuleContext, question: Event) -> str:
 
 
 def _of_the_toolkit(context: RuleContext, question: Event) -> str:
-    """The answer whether torch needs a CUDA toolkit."""
+    """Answers whether torch needs a CUDA toolkit."""
     return (
         "no, torch needs only the NVIDIA driver: its wheels bring the CUDA libraries and cuDNN. "
         "You need a CUDA toolkit (nvcc) only to compile extensions from source, for example "
@@ -155,7 +157,7 @@ def _of_the_toolkit(context: RuleContext, question: Event) -> str:
 
 
 def _of_two_numbers(context: RuleContext, question: Event) -> str:
-    """The answer why nvidia-smi and nvcc show different CUDA versions."""
+    """Answers why nvidia-smi and nvcc show different CUDA versions."""
     by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
     shown = f" (here {by_driver})" if by_driver else ""
     toolkit = f" (here {by_nvcc})" if by_nvcc else ""
@@ -169,12 +171,12 @@ def _of_two_numbers(context: RuleContext, question: Event) -> str:
 
 
 def _of_python(context: RuleContext, question: Event) -> str:
-    """The answer which torch has wheels for a Python version."""
+    """Answers which torch has wheels for a Python version."""
     python = question.values["python"]
     rows = [row for row in context.catalog.builds if row.channel == "pytorch"]
     releases = {row.torch for row in rows if python in row.pythons}
     if not releases:
-        # A tag that ends in a letter is of a Python without the GIL (3.13t).
+        # A version that ends in a letter is a Python without the GIL (3.13t).
         usual_pythons: set[str] = set()
         for row in rows:
             usual_pythons.update(tag for tag in row.pythons if tag[-1].isdigit())
@@ -241,7 +243,7 @@ def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_build(context: RuleContext, question: Event) -> str:
-    """The answer which build a GPU needs."""
+    """Answers which build a GPU needs."""
     build = context.choice.build
     gpus_in_text = gpus(context)
     if not gpus_in_text or build is None or not build.cuda:
@@ -294,7 +296,7 @@ def _fits(context: RuleContext, build: TorchBuild) -> str:
     """The sentence about the build that fits a GPU, with its lowest driver and the command that
     shows the same."""
     gpu, family = gpus(context)[0], driver_family(context.snapshot)
-    # The build and the card each need a lowest driver; the newer of the two counts.
+    # The build and the card each have a minimum driver; the newer of the two counts.
     of_build = context.catalog.driver_floor(build.cuda or "", family)
     of_card = context.catalog.first_driver(gpu, family)
     floor = max(filter(None, (of_build, of_card)), key=parsed)
@@ -310,16 +312,16 @@ def _argument(gpu: Gpu) -> str:
         return own_word(gpu.name)
     if gpu.compute_capability:
         return gpu.compute_capability.sm
-    # An example of a target, for a GPU of which nothing is known.
+    # An example target for a GPU about which nothing is known.
     return "sm_86"
 
 
 PLAIN_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9 -]{1,39}")
-"""A GPU's name that a stranger's text may put into a command."""
+"""The form of a GPU name that may be copied from a text into a command."""
 
 
 def _of_a_maker(context: RuleContext, question: Event) -> str:
-    """The answer whether, and how, torch uses a GPU of another maker."""
+    """Answers whether and how torch uses another maker's GPU."""
     words = (question.text or "").lower()
     names_a_mac = any(word in words for word in ("mac", "apple", "mps"))
     if names_a_mac or maker_in_a_text(context) == "apple":
@@ -333,7 +335,7 @@ TRY_IT = "On that machine, `gpusetup doctor` shows what fits"
 
 
 def _of_several_cudas(context: RuleContext, question: Event) -> str:
-    """The answer whether several CUDA toolkits can be installed together."""
+    """Answers whether several CUDA toolkits can be installed together."""
     return (
         "yes, toolkits of several CUDA versions can be installed side by side, and torch uses "
         "none of them, because each environment's torch includes its own CUDA. There is only one "
@@ -342,7 +344,7 @@ def _of_several_cudas(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_jetson(context: RuleContext, question: Event) -> str:
-    """The answer whether there are torch wheels for a Jetson."""
+    """Answers whether there are torch wheels for a Jetson."""
     return (
         "yes, NVIDIA publishes torch wheels for each JetPack; PyTorch's own aarch64 wheels have no "
         "kernels for most Jetsons. On the board, `gpusetup doctor` names the wheel for its JetPack "
@@ -351,7 +353,7 @@ def _of_a_jetson(context: RuleContext, question: Event) -> str:
 
 
 def _of_wsl(context: RuleContext, question: Event) -> str:
-    """The answer whether WSL needs a Linux driver."""
+    """Answers whether WSL needs a Linux driver."""
     return (
         "no, install the NVIDIA driver in Windows only: WSL gets its libraries from there "
         "(/usr/lib/wsl/lib), and a Linux driver inside WSL hides them. In WSL, run `gpusetup "
@@ -360,7 +362,7 @@ def _of_wsl(context: RuleContext, question: Event) -> str:
 
 
 def _of_several_gpus(context: RuleContext, question: Event) -> str:
-    """The answer whether several GPUs act as one with the memory of all."""
+    """Answers whether several GPUs can be used as one with their memory combined."""
     return (
         "not by itself: each GPU keeps its own memory, and data parallel (DDP) puts the whole "
         "model on each. To split a model over them, use FSDP or DeepSpeed ZeRO-3 (to train), or "
@@ -370,7 +372,7 @@ def _of_several_gpus(context: RuleContext, question: Event) -> str:
 
 
 def _of_memory(context: RuleContext, question: Event) -> str:
-    """The answer how much GPU memory a model needs: the command that computes it."""
+    """Answers how much GPU memory a model needs, with the command that computes it."""
     gpus_in_text = gpus(context)
     # An example, if the text names no GPU.
     gpu = _argument(gpus_in_text[0]) if gpus_in_text else "'RTX 3090'"
@@ -381,7 +383,7 @@ def _of_memory(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_check(context: RuleContext, question: Event) -> str:
-    """The answer how to see whether torch uses the GPU."""
+    """Answers how to check whether torch uses the GPU."""
     return (
         'run `python -c "import torch; print(torch.cuda.is_available())"` which prints True if '
         "torch sees the GPU. `gpusetup verify` computes on the GPU and checks the results"
@@ -405,4 +407,4 @@ ANSWERS: dict[str, Callable[[RuleContext, Event], str]] = {
     "jetson": _of_a_jetson,
     "check": _of_a_check,
 }
-"""What a question is about (`messages.questions`) -> what answers it."""
+"""The topic of a question (see `messages.questions`) -> the function that answers it."""

@@ -19,15 +19,15 @@ from gpusetup.model.machine import Snapshot
 def build_case(
     snapshot: Snapshot, catalog: Catalog, choice: Choice | None, *, other_host: bool = False
 ) -> tuple[RuleContext, ResolveAnswer]:
-    """The input of the rules, and the choice as a document. Without a choice, one is made for what
-    the machine shows."""
+    """The input of the rules, and the choice as a document. If `choice` is None, a build is chosen
+    for the machine."""
     machine = completed_from_catalog(snapshot, catalog)
     if choice is None:
         choice = choose(Wish(), host_of(machine, catalog), catalog)
     answer = answer_of(choice, machine, moved_with(machine, choice.build))
     installer = shown_installer(machine)
     if installer == "conda" and choice.conda:
-        # Recommended is what this environment's own installer installs.
+        # The recommended build is the one that this environment's own installer can install.
         answer = with_build(replace(answer, index_url=None), choice.conda)
     context = RuleContext(
         snapshot=machine,

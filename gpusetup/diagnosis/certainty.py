@@ -1,16 +1,16 @@
 """How sure the answer about a text is. Only this module decides between `certain` and `likely`.
 
-A text shows what it shows. An answer about it is certain only if its cause is proven by itself (its
-record's `certain_if`: a message that states it, or two values that were read and do not fit), and
-if four things hold, which the groups of doubts below ask one after another:
+An answer about a text is certain only if the text proves the cause by itself (the record's
+`certain_if`: a message that states the cause, or two values that do not fit together), and if four
+conditions hold. The groups of doubts below check them one after another:
 
-1. the facts that decide were read, in a program's own words, of the environment that failed;
+1. a program printed the deciding facts, about the environment that failed;
 2. the message has one meaning, and its owner is known;
 3. nothing else in the text speaks against the cause;
-4. what would cure it was not tried already.
+4. the person has not already tried the fix.
 
-Each doubt that holds makes the answer likely, and its sentence says what else it could be. A
-machine that was asked itself has none. Pure.
+Each doubt that applies makes the answer only likely, and its sentence names what else it could be.
+There are no doubts about a probed machine.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Doubt(Frozen):
     """One reason why an answer is only likely."""
 
     reason: str
-    """Its name: what was not read, or what speaks against the cause."""
+    """The doubt's name: what was not read, or what speaks against the cause."""
     sentence: str
-    """What is open, and what it could be instead."""
+    """A sentence that states what is open, and what else the cause could be."""
     holds: Callable[[Grounds], bool]
     asks: str = ""
-    """The command whose output settles it."""
+    """The command whose output settles the doubt."""
 
 
 NOT_READ = (
@@ -92,7 +92,7 @@ NOT_READ = (
         asks=alike.NODES,
     ),
 )
-"""1. What decides was not read."""
+"""1. The deciding facts were not read."""
 
 OPEN = (
     Doubt(
@@ -181,10 +181,10 @@ TRIED = (
         holds=ask.remedy_was_tried,
     ),
 )
-"""4. The cure was tried."""
+"""4. The fix was already tried."""
 
 DOUBTS: tuple[Doubt, ...] = (*NOT_READ, *OPEN, *AGAINST, *TRIED)
-"""All of them; the first sentences are shown."""
+"""All doubts in order. doctor shows the first sentences."""
 
 
 UNPROVEN = Doubt(
@@ -192,7 +192,7 @@ UNPROVEN = Doubt(
     sentence="the message can have other reasons too, for example in the program itself",
     holds=ask.cause_is_not_proven,
 )
-"""The message suggests the cause, and does not state it."""
+"""The doubt if the message suggests the cause but does not state it."""
 
 WHAT_ELSE: dict[Layer, str] = {
     Layer.BOUNDARY: "the host's driver or the container's options may be at fault as well",
@@ -211,7 +211,7 @@ WHAT_ELSE: dict[Layer, str] = {
     Layer.LIBRARIES: "the program may load a second copy of a library or use another environment",
     Layer.RUNNING: "the program itself, a library or the driver may be at fault as well",
 }
-"""Layer -> what else it could be, where no doubt of the cause's own says it."""
+"""Layer -> what else the cause could be, if no other doubt names it."""
 
 
 def doubts(context: RuleContext, main: Finding | None) -> tuple[Doubt, ...]:
@@ -220,7 +220,8 @@ def doubts(context: RuleContext, main: Finding | None) -> tuple[Doubt, ...]:
         return ()
     grounds = Grounds(context, main)
     particular = tuple(doubt for doubt in DOUBTS if doubt.holds(grounds))
-    # A doubt of the cause's own names what else it could be; the layer's word is for the rest.
+    # Prefer the cause's own doubts, because they name what else it could be. The layer's sentence
+    # is for the other causes.
     if particular or not UNPROVEN.holds(grounds):
         return particular
     what_else = WHAT_ELSE.get(grounds.layer) if grounds.layer is not None else None

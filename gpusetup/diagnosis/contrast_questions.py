@@ -1,7 +1,7 @@
-"""Which command decides if the text compares two runs, or already shows the usual output.
+"""Which command to ask for if the text compares two runs, or already shows the usual output.
 
-Two runs that differ in one thing ask for that thing. What was printed is asked for in no stage:
-`diagnosis.answered` takes the next reading. Pure.
+If two runs differ in one thing, the command shows that thing. Output that the text already contains
+is never asked for: `diagnosis.answered` chooses the next command.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ READING_OF_WAY = {
     "kernel": alike.WHICH_STACK,
     "older-release": alike.BOTH_RELEASES,
 }
-"""What differs between two runs -> the output that shows where."""
+"""What differs between two runs -> the command whose output shows the difference."""
 
 
 def reading_by_contrast(context: RuleContext) -> str | None:
@@ -42,10 +42,10 @@ def reading_by_contrast(context: RuleContext) -> str | None:
     has no such pair of runs."""
     for event in events(context, "works-otherwise"):
         way = event.values.get("what", "")
-        # GPUs of other makers run on packages of the system, not of Python.
+        # Other makers' GPUs depend on system packages, not on Python packages.
         if way == "older-release" and is_of_another_maker(context):
             return alike.WHICH_STACK
-        # That it works on one GPU is only a difference if the failing run uses several.
+        # A run that works on one GPU differs only if the failing run uses several.
         if way == "one-gpu" and not events(context, "several-gpus"):
             continue
         if way in READING_OF_WAY:

@@ -54,33 +54,35 @@ SEVERITIES = list(Severity)
 
 class Diagnosis(Frozen):
     cause: str
-    """The id of the root cause, of what a program of a text failed at, `ok`, or `unknown`."""
+    """The id of the root cause or of the program's failure; `ok` or `unknown` if there is none."""
     findings: tuple[Finding, ...]
-    """The root first, then by severity; a consequence names what explains it."""
+    """All findings, the root first, then by severity. A consequence has the id of the finding that
+    explains it."""
     choice: Choice
-    """What `install` would make of torch, and the newest beside it."""
+    """The build of torch that `install` would choose, and the newest build."""
     snapshot: Snapshot
-    """What was judged: the machine, completed from the catalog."""
+    """The machine that was judged, completed with facts from the catalog."""
     answer: ResolveAnswer
     """The choice as a document, with the commands of every installer."""
     proof: str | None = None
-    """What `ok` rests on: what was seen, in one line."""
+    """What proves `ok`, in one line."""
     confidence: Sureness | None = None
-    """Like `certainty`, and `likely` also if another error is left unexplained."""
+    """Like `certainty`, but also `likely` if another error remains unexplained."""
     certainty: Sureness | None = None
-    """`certain` if a text proves its cause by itself and nothing is left open; None without one."""
+    """`certain` if the text proves the cause and nothing remains open; None if there is no cause.
+    """
     doubts: tuple[str, ...] = ()
-    """Why a text's cause is only likely, in sentences."""
+    """Sentences that state why the cause in a text is only likely."""
     other_causes: tuple[str, ...] = ()
-    """What is left open beside the root, the likelier first."""
+    """The causes that remain possible in addition to the root, the likeliest first."""
     ruled_out: tuple[RuledOut, ...] = ()
-    """What a message suggests and a reading denies."""
+    """Causes that a message suggests but a reading rules out."""
     next_reading: str | None = None
-    """The command whose answer would decide."""
+    """The command whose output would decide between the possible causes."""
     symptom: str | None = None
-    """The finding that says what a text shows, and not why."""
+    """The id of the finding that describes a symptom without its cause."""
     program: str | None = None
-    """The program that somebody's text is about."""
+    """The program that the text is about."""
     stage: Stage | None = None
     """At what it failed."""
 
@@ -93,19 +95,19 @@ def diagnose(
     other_host: bool = False,
     rules: Iterable[Rule] | None = None,
 ) -> Diagnosis:
-    """Diagnose one machine. `choice` is the torch chosen for it; None chooses one for what the
-    machine shows.
+    """Diagnose one machine. `choice` is the torch chosen for the machine; if it is None, a build is
+    chosen.
 
-    The steps: collect what the rules find, refute it by what was read, fit each way out to the
-    program and the machine, explain one finding by another, choose the root, infer the cause behind
-    a symptom, choose the question that decides.
+    The steps: collect the findings of the rules, remove those that a reading refutes, fit each fix
+    to the program and the machine, mark findings that others explain, choose the root, infer the
+    cause behind a symptom, and choose the command that decides.
     """
     context, answer = build_case(snapshot, catalog, choice, other_host=other_host)
     collected = collect(context, rules)
     remaining = refute(context, collected)
     if plain_answer(context):
         remaining = without_makers(remaining)
-    # Two findings that a fact refutes may leave the same cause behind.
+    # After a fact refutes two findings, the same cause may remain for both.
     possible = one_per_id(remaining.findings)
     fitting = tuple(with_fitting_fix(context, finding) for finding in possible)
     explained = with_explanations(without_nvidias(context, fitting))
@@ -131,7 +133,7 @@ def diagnose(
         marked_findings.append(finding)
     has_root = root is not None and cause != UNKNOWN
     open_question = question.inferred or bool(question.other_causes) or bool(reasons)
-    # Another error that the root does not explain is a doubt of its own.
+    # An error that the root does not explain is also a reason for doubt.
     doubted = open_question or bool(question.unexplained)
     return Diagnosis(
         cause=cause,
@@ -170,7 +172,7 @@ OF_NVIDIAS_STACK = (Layer.BOUNDARY, Layer.HARDWARE, Layer.DRIVER, Layer.READINES
 def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings without those about NVIDIA's stack, if the text is about another maker's GPU.
 
-    What is advised for NVIDIA's driver, container tools and GPUs does nothing there.
+    Fixes for NVIDIA's driver, container tools and GPUs have no effect there.
     """
     errors = [finding.id for finding in findings if finding.severity is Severity.ERROR]
     is_of_another_maker = not set(errors).isdisjoint(OTHER_MAKERS)
@@ -186,18 +188,18 @@ def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tupl
 
 
 def without_makers(remaining: Remaining) -> Remaining:
-    """The findings without those about the GPU's maker: somebody who asks whether torch runs there
-    has no failure."""
+    """The findings without those about the GPU's maker, because a person who only asks whether
+    torch runs on the GPU has no failure."""
     ids = (*OTHER_MAKERS, "no-nvidia-gpu")
     findings = tuple(finding for finding in remaining.findings if finding.id not in ids)
     return remaining._replace(findings=findings, ruled_out=())
 
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """The root cause; in a text without one, what the program failed at."""
+    """The root cause, or the program's failure if the text shows no cause."""
     root = root_of(findings) or failure_without_cause(context, findings)
-    # A log's line of error before the program went on stopped nothing, and who does not
-    # see a GPU is denied by the program that names it.
+    # An error line did not stop anything if the program went on after it. And if a program names
+    # the GPU, a message that no GPU was found does not count.
     goes_on = is_report(context) and shows_a_working_gpu(context)
     if root and root.id in ("program-failed", "gpu-unused") and goes_on:
         return None
@@ -207,7 +209,7 @@ def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
     """Whether a finding in a text says what happened, but not why.
 
-    A live machine was asked all there is to ask: its answer names where that ended.
+    On a probed machine every reading was taken, so its answer names the symptom as the cause.
     """
     return is_report(context) and RECORDS[main.id].symptom
 
@@ -247,12 +249,11 @@ class OpenQuestion(NamedTuple):
     inferred: bool
     """Whether the cause was inferred from a symptom, or took a refuted one's place."""
     unexplained: list[Finding]
-    """Errors that the root does not explain."""
+    """The errors that the root does not explain."""
 
 
 def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining) -> OpenQuestion:
-    """The causes that remain possible, and a command whose possible outputs point to different
-    ones."""
+    """The causes that remain possible, and a command whose output would decide between them."""
     root, symptom, cause = verdict.root, verdict.symptom, verdict.cause
     unexplained_errors = unexplained(verdict.findings, root)
     other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
@@ -261,10 +262,10 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     if root and root.id in remaining.asks:
         inferred, reading = True, remaining.asks[root.id]
     elif cause == UNKNOWN and "" in remaining.asks:
-        # Nothing took the refuted cause's place: its own question is all that is left.
+        # No other cause replaced the refuted one, so only its own command remains.
         reading = remaining.asks[""]
     elif unread := unread_needs(root):
-        # The cause stands; what would be done needs to know more.
+        # The cause is known, but the commands of its fix need facts that are not.
         reading = unread[0].reading
     undecided = inferred or cause == UNKNOWN or unproven
     command = reading_command(context, reading, undecided=undecided)
@@ -298,7 +299,7 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
     if main is None:
         return OK if may_be_ok(context) else UNKNOWN
     if symptom and main.id == symptom.id:
-        # A GPU that waits for its input works.
+        # A GPU that waits for its input works correctly.
         works = main.id == "input-bound" and events(context, "names-no-failure")
         return OK if works else UNKNOWN
     if is_report(context) and RECORDS[main.id].kind_of:
@@ -317,7 +318,7 @@ CHANGES_SOMETHING = re.compile(
     r"gpusetup install\b|\b(?:pip3?|conda|mamba|apt(?:-get)?|dnf|pacman|zypper|winget) (?:-\S+ )*"
     r"(?:un|re)?install\b|\buv (?:add|sync)\b|\bpacman -S"
 )
-"""How a line goes on that installs or removes something."""
+"""A pattern for commands that install or remove something."""
 CHANGE_NOTHING_YET = "Change nothing yet: the output above tells which cause it is"
 
 
@@ -328,7 +329,7 @@ def without_changes(finding: Finding) -> Finding:
         return finding
 
     def unless_it_changes(block: Alternative) -> Alternative | None:
-        """The commands; None if one of them changes what is installed."""
+        """The commands; None if one of them changes the installed packages."""
         changes = any(map(CHANGES_SOMETHING.search, block.commands))
         return None if changes else block
 
@@ -345,7 +346,7 @@ INSTALLATION = re.compile(r"^!?gpusetup install\b")
 def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tuple[Finding, ...]:
     """The findings with at most one command that installs torch: the root's, if it has one.
 
-    Two commands that differ would leave a person to choose between them.
+    With two different commands, people would have to choose between them.
     """
     if root is None:
         return findings
@@ -411,5 +412,5 @@ def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
 
 
 def sureness(doubt: bool) -> Sureness:
-    """The word for an answer with or without a doubt."""
+    """`likely` if there is a doubt, otherwise `certain`."""
     return "likely" if doubt else "certain"

@@ -45,7 +45,7 @@ VERDICTS = (
         "snapshot`",
     ),
 )
-"""The answers if no finding is the root."""
+"""The answers that doctor gives if no finding is the root."""
 
 
 OF_OTHER_COMMANDS = {
@@ -64,7 +64,7 @@ OF_OTHER_COMMANDS = {
         "gpusetup monitor",
     ),
 }
-"""What other commands find -> the command."""
+"""The id of a finding of another command -> that command."""
 
 
 def records() -> tuple[Cause, ...]:

@@ -1,7 +1,7 @@
-"""The grounds of an answer about a text, and the questions that decide how sure it is.
+"""What an answer about a text is based on, and the questions that decide how sure it is.
 
-Each question is true where something is missing or speaks against the cause; `diagnosis.certainty`
-gives it its sentence. Pure.
+Each question is true if something is missing or speaks against the cause. `diagnosis.certainty` has
+the sentence for each one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gpusetup.model.machine import Event, Events
 
 
 class Grounds(Frozen, kw_only=False):
-    """The grounds of the answer about a text."""
+    """What the answer about a text is based on."""
 
     context: RuleContext
     root: Finding
@@ -68,15 +68,15 @@ def cause_is_not_proven(grounds: Grounds) -> bool:
 # --- 1. what decides was not read -----------------------------------------------------------------
 
 OF_KERNELS = ("arch-too-new-for-wheel", "arch-too-old-for-wheel", "extension-arch-mismatch")
-"""Causes that the build of torch decides."""
+"""Causes that depend on the kernels in torch's build."""
 OF_TORCHS_BUILD = (*OF_KERNELS, "torch-cpu-build", "driver-too-old", "torchvision-mismatch")
-"""Causes that mean another one where the torch that runs is not the torch that was read."""
+"""Causes that would be different if another torch runs than the one in the text."""
 
 
 def only_a_person_says_it(grounds: Grounds) -> bool:
     """Whether only a person's words support the cause, and no line of a program.
 
-    "It falls off the bus" is what somebody concluded; the kernel's line is what happened.
+    "It falls off the bus" is a person's conclusion, but a line of the kernel log is a fact.
     """
     quotes = [quote for quote in grounds.root.evidence if line_of(quote.source)]
     own_lines = lines_of_a_person(grounds.context)
@@ -99,11 +99,11 @@ def torch_said_it(context: RuleContext) -> bool:
     """Whether the text itself shows which kernels torch has; otherwise they are inferred from the
     catalog.
 
-    torch warned of it, the text prints its list, or a program printed the exact build, whose
-    kernels the catalog knows.
+    It does if torch printed a warning or its list of kernels, or if a program printed the exact
+    build, whose kernels are in the catalog.
     """
     for warning in events(context, WARNING):
-        # A person may say it in words of their own; torch's warning is a quote.
+        # A person may describe it in their own words; only torch's warning counts.
         if warning.values.get("said") != "in words":
             return True
     if kernels_that_a_text_prints(context):
@@ -141,7 +141,7 @@ def pair_was_not_read(grounds: Grounds) -> bool:
     torchvision = package(grounds.context, "torchvision")
     if torch is None or torchvision is None:
         return True
-    # The evidence names both versions only where they are no pair.
+    # The evidence contains both versions only if they do not match.
     quotes = [quote.text for quote in grounds.root.evidence]
     return not any("torchvision " in quote for quote in quotes)
 
@@ -159,12 +159,12 @@ def boards_support_was_not_read(grounds: Grounds) -> bool:
 
 
 def it_may_never_have_worked(grounds: Grounds) -> bool:
-    """Whether somebody says that something stopped working, and the text does not show that it ever
+    """Whether a person says that something stopped working, but the text does not show that it ever
     worked."""
     if grounds.root.id != NVML_LOST:
         return False
     messages = events(grounds.context, NVML_LOST)
-    # A person's words are kept with the event: "it worked until the reload".
+    # The event keeps the person's words, for example "it worked until the reload".
     return not any(message.values.get("said") for message in messages)
 
 
@@ -179,7 +179,7 @@ SEVERAL_REASONS = (
     *("cuda-sees-no-device", "cuda-misses-gpu", "gpu-does-not-answer", "driver-call-unsupported"),
     *("container-hook-failed", "gpu-hang", "nccl-p2p-failure", "nccl-timeout"),
 )
-"""Causes that say where it stopped; what stopped it can be several things."""
+"""Causes that state where something stopped, although it can have stopped for several reasons."""
 FIRMWARE = ("hardware-fault", "gpu-fault", "gsp-timeout")
 MAKERS = ("amd-gpu", "intel-gpu")
 MISSING_LIBRARY = ("cuda-lib-missing", "library-missing")
@@ -204,7 +204,7 @@ def driver_of_another_maker(grounds: Grounds) -> bool:
 def only_the_maker_was_read(grounds: Grounds) -> bool:
     """Whether the text names the maker of the GPU, and no build of torch for another maker.
 
-    Who has a build of torch for this maker has another problem than the maker's name.
+    A person with a build of torch for this maker has a different problem.
     """
     backend = grounds.context.torch.backend or ""
     is_build_of_another_maker = backend == "cpu" or backend.startswith("cu")
@@ -212,7 +212,7 @@ def only_the_maker_was_read(grounds: Grounds) -> bool:
 
 
 BY_MAKER = (*MAKERS, "maker-wrong-build", "rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia")
-"""Causes that say that a build is for another maker's GPU."""
+"""Causes in which a build is for another maker's GPU."""
 
 
 def gpus_of_two_makers(grounds: Grounds) -> bool:
@@ -271,7 +271,8 @@ def person_has_no_nvidia_gpu(grounds: Grounds) -> bool:
 
 
 LINES_OF_ONE_MESSAGE = 6
-"""How far apart the first and the last line of one message may stand: a hint, a few frames."""
+"""The most lines between the first and the last line of one message, because a hint or a few stack
+frames may be between them."""
 
 
 def text_ends_with_another_failure(grounds: Grounds) -> bool:
@@ -292,7 +293,7 @@ def text_ends_with_another_failure(grounds: Grounds) -> bool:
 def judged_messages(grounds: Grounds) -> Events:
     """The messages that the answer rests on: the root's evidence, and every known failure message.
 
-    What such a message means is a finding of its own, which the root explains or leaves open.
+    Each such message has its own finding, which the root explains or leaves open.
     """
     messages = []
     for quote in grounds.root.evidence:
@@ -304,7 +305,8 @@ def judged_messages(grounds: Grounds) -> Events:
 
 
 SHARED_WORDS = 0.6
-"""The share of the shorter message's words that two quotes of one message have in common."""
+"""Two quotes count as the same message if they share at least this part of the shorter one's words.
+"""
 
 
 def says_the_same(first: str, second: str) -> bool:
@@ -341,7 +343,7 @@ REMEDIES = {
     "vc-runtime": ("windows-dll-missing",),
     "package": ("extension-abi-mismatch", "torchvision-mismatch", "extension-not-built"),
 }
-"""What was tried -> the causes that it would have cured."""
+"""What the person tried -> the causes that it would have fixed."""
 
 
 def remedy_was_tried(grounds: Grounds) -> bool:

@@ -1,8 +1,8 @@
-"""When the answer may be `ok`, and what it rests on. Only this module decides this.
+"""When the answer may be `ok`, and what proves it. Only this module decides this.
 
-It needs a proof, and nothing that speaks against it. A machine that was read itself was asked all
-there is to ask. A text must show no complaint, no failure and no `False` of torch's: most texts
-with a healthy `nvidia-smi` are of people whose program does not work.
+`ok` needs a proof, and nothing may speak against it. On a probed machine every reading was taken. A
+text must contain no complaint, no failure and no `False` from torch, because most texts with a
+healthy `nvidia-smi` come from people whose program does not work.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from gpusetup.model.machine import Gpu, Snapshot
 
 CUDA_NOT_REACHED = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
-"""What a program says that looked for the driver or for CUDA in vain. A driver that answers
-elsewhere in the text, for example on the host, does not prove that the program reaches it."""
+"""Events of a program that did not find the driver or CUDA. A driver that responds elsewhere in the
+text, for example on the host, does not prove that the program can use it."""
 
 
 def may_be_ok(context: RuleContext) -> bool:
@@ -41,7 +41,7 @@ def may_be_ok(context: RuleContext) -> bool:
     if is_report(context) and is_answered(context):
         return True
     complains = is_report(context) and complains_of_something(context)
-    # If a library of CUDA fails, what a text showed before that proves nothing.
+    # If a CUDA library fails, earlier successes in the text prove nothing.
     library_fails = events(context, "cuda-library-error", "cuda-call-not-supported")
     if complains or library_fails or torch_said_false(context.snapshot):
         return False
@@ -58,9 +58,9 @@ def complains_of_something(context: RuleContext) -> bool:
 
 
 def is_answered(context: RuleContext) -> bool:
-    """Whether nothing in the text is left open.
+    """Whether nothing in the text remains open.
 
-    Its plain question has an answer, its run came to an end, or its GPU computes.
+    The text's plain question has an answer, its run ended normally, or its GPU computes.
     """
     if plain_answer(context) or _ended_well(context):
         return True
@@ -70,7 +70,7 @@ def is_answered(context: RuleContext) -> bool:
 def _ended_well(context: RuleContext) -> bool:
     """Whether a program with a CUDA build ran to its end on a machine whose GPU is named.
 
-    What it printed before that was no failure.
+    Messages that it printed before the end are not failures.
     """
     if not events(context, "run-finished") or events(context, "gpu-unused", "gpu-starved"):
         return False
@@ -79,7 +79,7 @@ def _ended_well(context: RuleContext) -> bool:
 
 def torch_said_false(machine: Snapshot) -> bool:
     """Whether torch answered `False` anywhere in the text."""
-    # An XPU build and a Mac have no CUDA to be available.
+    # With an XPU build or on a Mac, CUDA is never available, so `False` is normal.
     if machine.torch.backend == "xpu" or machine.os.family == "macos":
         return False
     if machine.origin != "report":
@@ -93,7 +93,7 @@ def torch_said_false(machine: Snapshot) -> bool:
 def _report_is_healthy(context: RuleContext) -> bool:
     """Whether something computed on the GPU, or everything that the text shows is in order.
 
-    A build that fits the driver proves nothing of a torch that computed nowhere.
+    A build that fits the driver does not prove that torch computes.
     """
     if computed(context) or _only_warned_of_capability(context):
         return True
@@ -101,7 +101,7 @@ def _report_is_healthy(context: RuleContext) -> bool:
     if torch.version or torch.installed:
         return False
     names_no_failure = events(context, "names-no-failure")
-    # Somebody may be about to install torch: then the driver is all that there is to judge.
+    # If a person is about to install torch, only the driver can be judged.
     if torch.installed is False and not names_no_failure:
         return False
     program = context.snapshot.failing.program
@@ -152,15 +152,15 @@ def _machine_is_healthy(context: RuleContext) -> bool:
     """Whether a driver answered for a GPU, and torch sees it or has kernels for every GPU."""
     machine = context.snapshot
     torch, visible = machine.torch, visible_gpus(machine)
-    # Of another host's driver nothing is asked here.
+    # The driver of another host cannot be queried here.
     if not context.other_host and not (visible and _driver_answered(context)):
         return False
     if torch.cuda_available:
         return True
     if not is_cuda_build(torch):
         return False
-    # A build whose kernels are not known is taken to serve the GPUs, and so is a GPU whose compute
-    # capability is not known.
+    # If the build's kernels or a GPU's compute capability are unknown, assume that the build
+    # supports the GPU.
     if torch.kernels is None:
         return True
     return all(serving(context, gpu) for gpu in visible if gpu.compute_capability)
@@ -176,7 +176,7 @@ def _driver_answered(context: RuleContext) -> bool:
 
 
 def proof(context: RuleContext) -> str:
-    """What was seen to work, in one line."""
+    """What was shown to work, in one line."""
     torch, visible = context.torch, visible_gpus(context.snapshot)
     if answer := _answer_without_a_gpu(context):
         return answer

@@ -1,7 +1,7 @@
 """Which other causes remain possible, and the command that would decide between them.
 
-Both stand in the cause's record (`alike`); what cannot be on this machine, in the records of the
-others (`impossible`).
+Both come from the cause's record (`alike`). The other causes' records decide what is impossible on
+this machine (`impossible`).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def open_causes(
         if record is None:
             left_open.append(cause_id)
             continue
-        # An error that was found is possible, whatever its record says of others.
+        # An error that was found is possible, whatever the record's conditions are.
         is_found = cause_id in [error.id for error in unexplained]
         is_impossible = not is_found and any(rules_out(context) for rules_out in record.impossible)
         if not record.symptom and not is_impossible:
@@ -103,7 +103,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
     machine, record = context.snapshot, RECORDS[finding.id]
     if not is_report(context):
         return None, ()
-    # What a text shows -> whether it does, by the names of `SETTLES`.
+    # The names in `SETTLES` -> whether the text shows that output.
     program_said_it = any("said" not in event.values for event in events(context, *record.kinds))
     is_shown = {
         "gpus": machine.gpus,
@@ -114,7 +114,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         "build": in_an_image_build(context),
         "program": program_said_it,
     }
-    # A program's own words settle what no other reading does, except of a symptom.
+    # A program's own message settles the question if no other reading does, except for a symptom.
     usually_settled_by = () if record.symptom else ("program",)
     for reading, causes in record.alike.items():
         if _asks_another_program(context, reading):
@@ -172,9 +172,10 @@ ON_WINDOWS = {
     WHICH_STACK: ON_A_PC,
     INTEL_RUNTIME: "python -m pip list; Get-ChildItem env: | Sort-Object Name",
 }
-"""What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
+"""A command -> its form in PowerShell. Event 2004 is Windows' report that virtual memory ran out.
+"""
 ON_MACS: dict[str, str] = {
-    # A Mac has no NVIDIA driver: somebody works on another machine from it.
+    # A Mac has no NVIDIA driver, so the person uses it to work on another machine.
     KERNEL_LOG: "python -m torch.utils.collect_env  # on the machine with the GPU",
     ON_THE_BUS: ON_A_MAC,
     "nvidia-smi": ON_A_MAC,
@@ -191,11 +192,11 @@ IN_WSL: dict[str, str] = {
 IN_A_NOTEBOOK = dict.fromkeys(
     (ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY, ON_THE_HOST), "nvidia-smi"
 )
-"""A lent machine: its bus and its kernel's log are its lender's."""
+"""On a rented machine, only its provider can read the PCI bus and the kernel log."""
 IN_A_CONTAINER: dict[str, str] = {
     command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
 }
-"""What a container's image lacks, or may not read."""
+"""Commands that a container's image lacks, or that may not read their files there."""
 
 
 def reading_command(context: RuleContext, reading: str | None, *, undecided: bool) -> str | None:
@@ -226,17 +227,18 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
 
 
 OF_TORCH = (ASK_TORCH, TORCH_SEES, TORCHS_CUDA, THIS_TORCH, LIST_GPUS)
-"""Readings that say which build of torch there is, and whether it sees a GPU."""
+"""Commands that show which build of torch is installed, and whether it sees a GPU."""
 
 
 def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
     """The next command, if the text already shows what torch would print."""
     if reading not in OF_TORCH:
         return reading
-    # Whether docker gives a GPU at all comes before what torch says of it.
+    # First find out whether docker provides a GPU at all, then what torch reports.
     if is_given_a_gpu_in_vain(context):
         return GPU_BY_DOCKER
-    # It is a ROCm build that says so: which GPUs ROCm sees, and what overrides them, is open.
+    # torch is a ROCm build, so the open question is which GPUs ROCm sees and which variables
+    # override them.
     is_rocm = events(context, "no-hip-gpus")
     overridden = "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment
     if is_of_amd(context) and (is_rocm or overridden):

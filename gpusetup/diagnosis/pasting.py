@@ -1,8 +1,8 @@
-"""The last step for a fix before it is shown: commands that can be pasted here, and how long they
-hold.
+"""The last step before a fix is shown: keep commands that can be pasted here, and add how long
+their effect lasts.
 
-A block is shown whole or not at all: without the one command whose value is no plausible one, the
-others would do something else.
+A block of commands is shown completely or not at all: if one command were left out because of an
+implausible value, the others would do something else.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
     shown = map_blocks(fix, unless_harmful)
     remarks = (_least_driver, _gpus_left_out, _how_long_it_holds)
     text = shown.text + "".join(remark(context, shown) for remark in remarks)
-    # What a container's engine says is read on its host, and mended there.
+    # Messages of a container engine come from its host, so the fix is for the host too.
     if lender_of(context):
         shown = map_blocks(shown, _in_cells)
     elif in_container(context) and not finding.id.startswith("container-"):
@@ -67,7 +67,7 @@ def _in_cells(block: Alternative) -> Alternative:
 
 
 INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
-"""Where a sentence or a command names the index that a torch comes from."""
+"""A pattern for the place where a sentence or a command names the index of a torch."""
 
 
 def _least_driver(context: RuleContext, fix: Fix) -> str:
@@ -125,7 +125,8 @@ ACTS_ON_THE_HOST = (
     r"|(?:sudo )?nvidia-smi .*(?:--gpu-reset|-mig\b|\bmig\b|-c DEFAULT|-p[lm]\b)"
     r"|.*\| sudo tee /etc/(?:modprobe\.d|security)/"
 )
-"""How a line begins that acts on the kernel, the driver or the services: a container has none."""
+"""The beginnings of commands that change the kernel, the driver or services, which a container does
+not have."""
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:
@@ -158,7 +159,7 @@ POSIX_ONLY = (
     r"(?:sudo|export|unset|rm|ls|df|free|ulimit|ldconfig|echo|ip|ss|curl|cd|source|modinfo) "
     r"|.*\| (?:grep|sudo|sed) |.*\"\$\("
 )
-"""How a line begins, or goes on, that no PowerShell takes."""
+"""A pattern for commands that do not work in PowerShell."""
 
 
 def _is_posix_only(line: Line) -> bool:
@@ -185,14 +186,14 @@ PROFILES = {
 
 
 def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
-    """How long a changed variable stays set, and how to make it permanent."""
+    """How long a changed variable stays set, and how to make the change permanent, in sentences."""
     lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
         return ""
     if lender_of(context):
         return ". The variable lasts until the session ends; set it before torch is imported"
     profile = PROFILES.get(context.os.family, PROFILES["linux"])
-    # A variable that is in the way was set in such a file.
+    # A variable that must be removed was usually set in such a file.
     unsets = any(line.lstrip("!").startswith("unset ") for line in fix.commands)
     verb, done = ("remove", "removed") if unsets else ("set", "set")
     return (

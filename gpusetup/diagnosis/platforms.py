@@ -1,10 +1,10 @@
 """Adapts a fix to its platform: Windows, macOS, WSL, a notebook, or a cluster's job.
 
-No command and no sentence of an answer names what the system does not have.
+No command or sentence of an answer refers to something that the system does not have.
 
-The rules write for Linux with its own driver. A line or a clause that names a part of Linux is
-taken out on Windows and macOS; one that names a kernel module or a device node, in WSL, whose
-driver is Windows'.
+The rules write fixes for Linux with its own driver. On Windows and macOS, commands and clauses
+about parts of Linux are removed. In WSL, which uses the Windows driver, those about kernel modules
+and device nodes are removed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LINUX_ONLY = (
     r"\b(?:sudo|ldconfig|ulimit|rmmod|systemctl|dmesg|lspci|LD_PRELOAD|(?:nvidia-)?modprobe)\b"
     r"|(?:apt|apt-get|dnf|pacman) install|(?<!\w)/(?:dev|etc|proc)/|libcuda\.so|^chmod "
 )
-"""What neither Windows nor macOS has, in a line or a sentence."""
+"""A pattern for parts of Linux that neither Windows nor macOS has."""
 KERNEL_MODULES = (
     r"modprobe|\brmmod\b|\b(?<!no-)dkms\b|akmod|mokutil|MOK\b|\b[Rr]eboot|/dev/nvidia|nouveau|NVreg_"
     r"|kernel modules?|linux-headers|kernel-devel|nvrm|(?:NVIDIA|nvidia)-(?:gridd|fabricmanager"
@@ -40,9 +40,10 @@ KERNEL_MODULES = (
     r"|open)|libnvidia|cuda-drivers)|--gpu-reset|envycontrol|system76-power|bbswitch|prime-select"
     r"|(?<!wsl )(?<!wsl\.exe )-mig\b|dmesg \| grep -iE? '?(?:xid|aer)|restart a? ?Linux"
 )
-"""What WSL has none of: the GPU's driver, its modules and its services are Windows'."""
+"""A pattern for what does not exist in WSL, because the driver, its modules and its services belong
+to Windows."""
 LIBRARY_PATHS = {"windows": "PATH", "macos": "DYLD_LIBRARY_PATH"}
-"""The variable that names folders of libraries, if it is not LD_LIBRARY_PATH."""
+"""The variable with the folders of libraries, on systems where it is not LD_LIBRARY_PATH."""
 IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
 RESTART_WINDOWS = "Restart Windows, which controls the GPU. If the error comes back: "
 
@@ -120,7 +121,7 @@ def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
     if lender := lender_of(context):
         return replace(finding, fix=_way_at_lender(context, lender, finding, fix))
     scheduled = has_a_scheduler(context)
-    # Who asked the scheduler for a GPU already has another problem.
+    # A person who already requested a GPU from the scheduler has another problem.
     if RECORDS[finding.id].lacks == "gpu" and scheduled and not _asked_for_a_gpu(context):
         return replace(finding, fix=ON_A_CLUSTER)
     shared = scheduled or events(context, "shared-node") or IN_KUBERNETES(context)
@@ -154,6 +155,6 @@ def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: 
         )
     for line in fix.commands:
         if any(command in line for command in INSTALL_COMMANDS):
-            # The session's Python has the old torch loaded.
+            # The session's Python has already loaded the old torch.
             return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
     return fix

@@ -1,7 +1,7 @@
 """Which of several findings is the root, by the order of their records.
 
-Findings stand in the order of their records: the layer, the rank in it. What is only a consequence
-of a cause says its layer (`SHOWS`) and its record (`explains`).
+Findings are sorted like their records: by layer, then by rank in the layer. A cause's layer
+(`SHOWS`) and record (`explains`) list its consequences.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpusetup.model.frozen import replace
 
 
 def order_of(finding: Finding) -> tuple[int, int, str]:
-    """A finding's layer and rank; last if it is never a root."""
+    """A finding's layer and rank; findings that are never the root come last."""
     return RECORDS[finding.id].order
 
 
@@ -32,18 +32,18 @@ def consequences(cause: Cause) -> tuple[str, ...]:
     explained: list[str] = []
     for finding_id in findings_of_layer:
         record = RECORDS[finding_id]
-        # What explains the cause itself is none of its consequences.
+        # A finding that explains the cause is not one of its consequences.
         explains_the_cause = cause.id in record.explains
         if record.order > cause.order and not explains_the_cause:
             explained.append(finding_id)
-    # A finding may be named both by the layer and by the record.
+    # Both the layer and the record may list the same finding.
     return tuple(dict.fromkeys((*explained, *cause.explains)))
 
 
 def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Each finding with the first other finding that explains it, in the order of precedence.
 
-    An explained finding loses its commands, because they do not mend it.
+    An explained finding loses its commands, because they would not fix it.
     """
     explanation: dict[str, str] = {}
     for error in _errors_in_order(findings):
@@ -61,7 +61,7 @@ def _explained_by(finding: Finding, cause_id: str) -> Finding:
     """The finding marked as a consequence of a cause, without commands."""
     place = RECORDS[cause_id].place
     fix = finding.fix and replace(finding.fix, commands=(), alternatives=())
-    # Where there is no GPU even the sentence of the way out is wrong: it speaks of one.
+    # Without a GPU, even the text of the fix is wrong, because it assumes one.
     if place and place[0] is Layer.NO_GPU:
         fix = None
     return replace(finding, explained_by=cause_id, fix=fix)
@@ -98,8 +98,8 @@ def root_of(findings: tuple[Finding, ...]) -> Finding | None:
 def blocks_torch(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
     """The finding that must be fixed before torch can be; None if there is none.
 
-    A root in what the process is told, the container, the driver or the GPU; and, if torch stays
-    as it is, the driver that it asks for.
+    This is a root in the process's settings, the container, the driver or the GPU. If torch stays
+    as it is, it is also the driver that torch needs.
     """
     for finding in findings:
         record = RECORDS[finding.id]

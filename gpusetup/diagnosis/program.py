@@ -1,7 +1,7 @@
 """The program that a text is about: where it failed, and its own fix.
 
-torch's commands cure torch. A program that does not stand on torch (`Program.on_torch`) has its own
-way to the GPU; driver, container and hardware are mended alike for all.
+Commands for torch only fix torch. A program that is not built on torch (`Program.on_torch`) gets
+its own fix. Fixes for the driver, the container and the hardware are the same for all programs.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ PINNING_ENGINES = {
     "lmdeploy": "LMDeploy",
     "text-generation-inference": "text-generation-inference",
 }
-"""Packages each release of which requires one torch exactly: another one breaks their kernels."""
+"""Packages whose releases each require exactly one torch release, because another one breaks their
+kernels."""
 IMAGE_ONLY = ("text-generation-inference",)
-"""Those of them that come as an image only."""
+"""The packages among them that are only published as an image."""
 
 
 def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
@@ -84,7 +85,7 @@ OF_ANOTHER_MAKER = (
     "for the CPU"
 )
 TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
-"""What a command for torch has in it."""
+"""A pattern for commands that concern torch."""
 
 
 def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
@@ -121,8 +122,8 @@ def _way_of_program(context: RuleContext, program: Program, finding: Finding, fi
     way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
     needs_newer_driver = record.lacks == "driver"
     if not needs_newer_driver:
-        # Some causes have a way out of their own for programs without torch, e.g. a build from
-        # source where no release has kernels for the GPU.
+        # Some causes have their own fix for programs without torch, for example a build from source
+        # if no release has kernels for the GPU.
         return Fix(text=record.beside_torch or way)
     newer_driver = drivers.driver_fix(context, "Update the driver", fix.min_driver)
     return replace(newer_driver, text=f"{newer_driver.text}; or keep it. {way}")
@@ -141,10 +142,11 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
 
 
 def _names_failure(context: RuleContext, finding: Finding) -> bool:
-    """Whether the text says what failed, and it was not merely the drawing of a picture."""
+    """Whether the text shows what failed, and it was more than the display of an image."""
     if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
         return False
     if finding.id != "program-failed":
         return True
-    # `own` marks a failure that nothing in the text blames on the GPU stack (report.failures).
+    # `own` marks a failure that nothing in the text connects with the GPU stack (see
+    # report.failures).
     return any(event.values.get("own") for event in events(context, finding.id))

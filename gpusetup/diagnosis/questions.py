@@ -1,9 +1,9 @@
-"""What an `unknown` answer asks for, by the stage that failed: one command whose possible outputs
-point to different causes.
+"""Which command an `unknown` answer asks for, by the stage that failed: its possible outputs point
+to different causes.
 
-A stage asks only for what the text does not hold, and only for what belongs to it: a build asks for
-its whole output, several GPUs for NCCL's log, a container for its hook's words. `nvidia-smi` tells
-whether a driver answers, and nothing of a program that has one.
+A stage asks only for output that the text lacks and that belongs to the stage: the whole output of
+a build, NCCL's log for several GPUs, the hook's log for a container. `nvidia-smi` shows whether a
+driver responds, but nothing about the program.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
 HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
-"""What the container's hook asks, with its own words on the screen."""
+"""Runs what the container's hook runs, with the hook's log on the screen."""
 
 
 class StageQuestion(Frozen):
@@ -54,7 +54,7 @@ class StageQuestion(Frozen):
     name: str
     is_reached: Callable[[RuleContext], bool]
     reading: Callable[[RuleContext], str | None]
-    """The command; None if the text holds its answer already."""
+    """A function that returns the command; None if the text already contains its output."""
 
 
 # --- install and build ----------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def _build_again(context: RuleContext) -> str | None:
         modules += program.packages
     distributions = [distribution_of(module) for module in modules]
     known_distributions = [distribution for distribution in distributions if distribution]
-    # The name of something that no table knows is no name that an installer takes.
+    # The name of an unknown program may not be a package that an installer can find.
     if failing.program and not known_distributions and not program:
         return INSTALLER_OUTPUT
     is_built_on_torch = program is None or program.on_torch
@@ -109,7 +109,7 @@ def _runs_on_several_gpus(context: RuleContext) -> bool:
         return bool(events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed"))
     if events(context, "run-hangs"):
         return True
-    # torch sees the GPUs, and what is said to fail has several of them.
+    # torch sees the GPUs, and the failing run uses several of them.
     gpus_are_seen = context.torch.cuda_available or events(context, "works-there", "gpu-trains")
     return complains(context) and bool(gpus_are_seen)
 
@@ -171,7 +171,8 @@ def _is_a_mac(context: RuleContext) -> bool:
 # --- torch, the driver ----------------------------------------------------------------------------
 
 USUAL = (Capability(7, 5), Capability(9, 0))
-"""GPUs between these have kernels in every build of the last years: of others the list is asked."""
+"""Every build of the last years has kernels for GPUs between these two. For other GPUs, doctor asks
+for torch's list of kernels."""
 
 
 def _torch_answers_both(context: RuleContext) -> bool:
@@ -209,7 +210,7 @@ ON_ANOTHER_DEVICE = lazy(
     r"(?i)\b(?:on|uses?|using|only) (?:the |my )?(?:\w+ )?(?:cpu|processor|igpu|intel|integrated)\b"
     r"|100 ?% (?:on|of) the (?:cpu|processor)"
 )
-"""Words that put a program's work elsewhere than on the GPU that torch sees."""
+"""Words that show that a program does not work on the GPU that torch sees."""
 
 
 def _what_it_does(context: RuleContext) -> str | None:
@@ -219,7 +220,8 @@ def _what_it_does(context: RuleContext) -> str | None:
         return alike.WHILE_IT_RUNS
     if ends_in_a_crash(context):
         return alike.FAULTS
-    # An exception has its traceback already: what counts is which call on the GPU raised it.
+    # With an exception, the text already has a traceback. The open question is which GPU call
+    # raised it.
     if events(context, "program-failed"):
         return alike.BLOCKING_RUN
     return alike.MONITOR
@@ -235,14 +237,14 @@ def ends_in_a_crash(context: RuleContext) -> bool:
 def _is_slow(context: RuleContext) -> bool:
     """Whether the only complaint is slowness, with an NVIDIA GPU."""
     complaint = _quoted_complaint(context)
-    # Somebody who compares with the CPU, or names an error, complains of more than slowness.
+    # A person who compares with the CPU or reports an error complains about more than slowness.
     names_more_than_slowness = "cpu" in complaint.lower() or events(context, "program-failed")
     is_slow = working.SLOW.search(complaint) or _is_slower_than_hoped(context)
     return bool(gpus(context) and is_slow and not names_more_than_slowness)
 
 
 def _is_slower_than_hoped(context: RuleContext) -> bool:
-    """Whether the person names a speed or load, and worries about it."""
+    """Whether the person mentions a speed or load and asks whether it is normal."""
     complaint = _quoted_complaint(context)
     names_a_speed = working.SPEED.search(complaint) or events(context, "speed-named")
     names_a_load = LOAD.search(complaint)
@@ -322,9 +324,10 @@ def _command_for_the_driver(context: RuleContext) -> str | None:
     """The command that shows the driver: torch's own report or, for a program without torch,
     nvidia-smi."""
     if is_beside_torch(context):
-        # If the text already shows the driver's GPUs, nvidia-smi would say nothing new.
+        # If the text already shows the driver's GPUs, nvidia-smi would show nothing new.
         return None if listed_gpus(context) else "nvidia-smi"
-    # Also shows torch and the rest of the environment, so it is useful even if the GPUs are known.
+    # collect_env also shows torch and the rest of the environment, so it is useful even if the GPUs
+    # are known.
     return alike.COLLECT_ENV
 
 

@@ -1,9 +1,9 @@
 """Which causes a fact rules out. This is the only place that removes a finding again.
 
-A message usually means one cause, and a reading in the same text may deny it: torch's list has the
-GPU's architecture, the driver is newer than the program needs, the missing file is there. A record
-names such facts (`refuted_by`). A refuted cause is never given: what the message means then takes
-its place, or nothing does, and the answer asks.
+A message usually means one cause, but a reading in the same text may rule it out: torch's list
+contains the GPU's architecture, the driver is new enough, or the missing file exists. A record
+lists such facts (`refuted_by`). A refuted cause is never the answer. The remaining cause of the
+message replaces it; if there is none, the answer asks for a command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Remaining(NamedTuple):
     findings: tuple[Finding, ...]
     ruled_out: tuple[RuledOut, ...]
     asks: dict[str, str]
-    """A cause that took a refuted one's place -> the command whose output tells more."""
+    """A cause that replaced a refuted one -> the command whose output tells more."""
 
 
 def refute(context: RuleContext, findings: Iterable[Finding]) -> Remaining:
@@ -63,11 +63,11 @@ def _what_is_left(
 ) -> Finding:
     """The remaining cause for the same message, with the message and the fact as evidence."""
     record = RECORDS[refuted.id]
-    # The messages of the remaining cause go first: their values fill its title.
+    # The messages of the remaining cause come first, because their values fill its title.
     messages = events(context, *RECORDS[refutation.then].kinds)
     if not messages:
         messages = (*events(context, *record.kinds), *cuda_errors(context, *record.codes))
-    # A check may have found it without a message; then the fact is all there is to say.
+    # A check may have made the finding without a message. Then the fact is the only evidence.
     shown = messages or (Event(kind="refuted", text=fact),)
     remaining = finding_of(context, refutation.then, shown, fact=fact)
     evidence = (*refuted.evidence, Evidence(source="this rules out " + refuted.id, text=fact))

@@ -10,10 +10,11 @@ from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import Rule, RuleContext
 from gpusetup.model.finding import Findings, Severity
 
-# The files of the findings by what they are about; which finding is the root says `precedence`.
-# The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
+# The modules with the rules, by subject. `precedence` decides which finding is the root. If two
+# rules make a finding with the same id, the first one's title is kept, so rules that read device
+# nodes come before those that read NVML's codes.
 DRIVER_FILES = ("driver", "kernels", "gpu_access", "cuda", "gpu_faults")
-"""A driver and its GPUs."""
+"""Rules about a driver and its GPUs."""
 RULE_FILES = (
     *("message_rules", "container", "maker_stacks", "presence", "environment", "companions"),
     *DRIVER_FILES,
@@ -32,8 +33,8 @@ def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
 
 
 def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
-    """What the rules find. If a rule crashes, the others still run, and the crash becomes a
-    line."""
+    """The findings of the rules. If a rule crashes, the others still run, and the crash becomes a
+    finding."""
     for rule in rules:
         try:
             yield from tuple(rule(context))

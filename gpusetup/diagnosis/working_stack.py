@@ -1,4 +1,5 @@
-"""The answer for a person whose GPU works: what shows this, and what helps with their question."""
+"""The answer for a person whose GPU works: what proves it, and what helps with the person's
+question."""
 
 from __future__ import annotations
 
@@ -14,17 +15,17 @@ if TYPE_CHECKING:
     from gpusetup.model.machine import Event
 
 WORKS = ("gpu-in-use", "gpu-speed", "gpu-trains", "works-there")
-"""Events of a GPU that computes; `report.works` gives them only where no failure is open."""
+"""Events of a GPU that computes. `report.works` makes them only if no failure is open."""
 OF_OTHER_MAKERS = {
     "amd": "`amd-smi monitor`",
     "intel": "`xpu-smi dump`",
     "apple": "the Activity Monitor's GPU history",
 }
-"""Whose GPU `gpusetup monitor` does not read -> what shows its load."""
+"""A maker whose GPUs `gpusetup monitor` cannot read -> the tool that shows their load."""
 
 
 DEVICES_SEEN = ("foreign-gpu", "smi-sees-it", "backend-runs", "no-nvidia-gpu")
-"""Events that only say whose GPU it is, and who sees it."""
+"""Events that only show the GPU's maker and which program sees the GPU."""
 
 
 def shows_a_working_gpu(context: RuleContext) -> bool:
@@ -32,7 +33,8 @@ def shows_a_working_gpu(context: RuleContext) -> bool:
     if not events(context, *WORKS) or events(context, "run-hangs"):
         return False
     for complaint in events(context, "gpu-unused"):
-        # Who only does not see the GPU is denied by the program that names it (`report.works`).
+        # If a program names the GPU, a message that no GPU was found does not count (see
+        # `report.works`).
         if not NOT_SEEN.search(complaint.text or ""):
             return False
     return _only_notices_are_left(context)
@@ -61,7 +63,7 @@ def answer_to_a_working_stack(context: RuleContext) -> str:
 def _topic(context: RuleContext) -> str:
     """What the person asks about a GPU that works, as a key of `_next_step`; "" if nothing is
     asked."""
-    # Whatever was asked, a GPU that waits for its input is helped by a faster loader only.
+    # Whatever the question is, only a faster data loader helps a GPU that waits for its input.
     if events(context, "gpu-starved"):
         return "loader"
     question = next(iter(events(context, "asks-about")), None)
@@ -93,7 +95,7 @@ def _what_works(context: RuleContext, event: Event) -> str:
 
 
 NAMES_SHOWN = 2
-"""GPUs that a sentence names; of more it says how many there are."""
+"""The most GPUs that a sentence names. If there are more, it gives their number."""
 
 
 def _gpu_in_words(context: RuleContext) -> str:
@@ -146,7 +148,7 @@ def _next_step(context: RuleContext, topic: str) -> str:
 
 
 def maker_in_a_text(context: RuleContext) -> str:
-    """The maker of the GPU; "" if the text does not tell."""
+    """The maker of the GPU; "" if the text does not show it."""
     of_the_build = maker_of(context.torch.backend)
     if of_the_build:
         return of_the_build

@@ -22,6 +22,8 @@ PRINTED = lazy(
     # settings.
     r"|\d\+(?:cpu|cu\d|rocm|xpu)|==\d|>>> |[\w.]+/[\w.]+/|[A-Z]:\\|^\s*[\[{|+$#]|\w+=\S"
     r"|^[EWIF]\d{4} \d\d:\d\d"
+    # A container engine's own answer: `docker: Error response from daemon: could not …`.
+    r"|^(?:docker|podman|nerdctl): |\bError response from daemon\b"
 )
 """Matches parts that occur in programs' output and rarely in sentences: names of errors and their
 numbers, files, addresses, sizes, calls, versions with a build."""
@@ -33,6 +35,8 @@ def is_program_output(words: str) -> bool:
     >>> is_program_output("RuntimeError: CUDA error: out of memory")
     True
     >>> is_program_output("misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed")
+    True
+    >>> is_program_output('docker: Error response from daemon: could not select device driver')
     True
     >>> is_program_output("my card falls off the bus whenever I train")
     False

@@ -1,2 +1,2 @@
-"""The findings: each module holds pure rules, which take a machine and return what is wrong with
-it."""
+"""The rules that make findings: each one takes what is known about a machine and returns what is
+wrong with it."""

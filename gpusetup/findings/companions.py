@@ -26,12 +26,13 @@ from gpusetup.model.shell import Line
 from gpusetup.readings.packages import normalised
 
 IMAGE_WARNING = "torchvision-image-mismatch"
-"""Reading images fails, and nothing more: beside another failure it is only a warning."""
+"""The event of a torchvision that only fails to read images. If something else failed, it is only a
+warning."""
 
 
 def companions(context: RuleContext) -> Findings:
-    """torchvision or torchaudio belongs to another torch, by a program's message or by the
-    versions."""
+    """torchvision or torchaudio belongs to another torch, as a program's message or the versions
+    show."""
     for name, cause in NAMES:
         messages = events(context, cause)
         is_about_images = False
@@ -61,7 +62,7 @@ NAMES: tuple[tuple[Name, str], ...] = (
 
 
 def _difference(context: RuleContext, name: Name) -> str:
-    """How a companion differs from torch: in its release, its CUDA or its backend; "" if it fits.
+    """How a companion does not fit torch (release, CUDA or backend); "" if it fits.
 
     It is the end of the sentence "NAME does not belong to this torch".
     """
@@ -89,7 +90,7 @@ def _difference(context: RuleContext, name: Name) -> str:
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
     """Install the companion of the installed torch, or both together if torch must change too."""
     torch = context.torch
-    # A torch without a version below /usr came with the image of a board or a container.
+    # A torch below /usr whose version is unknown came with the image of a board or a container.
     lies_in_system = "/usr/" in (torch.location or "")
     is_of_an_image = lies_in_system and not torch.version and not lender_of(context)
     if context.os.jetson or is_of_an_image:
@@ -120,7 +121,8 @@ def pairs(context: RuleContext) -> Findings:
         return
     for installed in context.snapshot.packages or ():
         project = companion_table().project(normalised(installed.name))
-        # Packages of torch's own index are judged by their release, conda's by conda.
+        # Other functions judge the packages of torch's own index by their release, and conda checks
+        # its own packages.
         if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
         if takes_torch(project, installed.version, torch) is not False:
@@ -142,7 +144,8 @@ def pairs(context: RuleContext) -> Findings:
 
 CHANGED = "guarded-set-changed"
 PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
-"""A pin as the probe writes it; in somebody's snapshot anything may stand there."""
+"""A pin as the probe writes it. A snapshot from another person may contain anything in its place.
+"""
 
 
 def guarded_set_changed(context: RuleContext) -> Findings:
@@ -159,7 +162,7 @@ def guarded_set_changed(context: RuleContext) -> Findings:
                 moved[name] = pinned
         if not moved:
             continue
-        # The title names one of them; the command brings all of them back.
+        # The title names only one package, but the command restores all of them.
         name, pinned = next(iter(moved.items()))
         fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
         yield finding(
@@ -168,7 +171,7 @@ def guarded_set_changed(context: RuleContext) -> Findings:
 
 
 def is_same(pinned: str, installed: str) -> bool:
-    """Whether a version is the one that was pinned; a pin without a label takes any.
+    """Whether a version is the pinned one. A pin without a build label matches every label.
 
     >>> is_same("2.13.0", "2.13.0+cu130"), is_same("2.13.0+cu130", "2.13.0+cpu")
     (True, False)
@@ -180,8 +183,8 @@ def is_same(pinned: str, installed: str) -> bool:
 
 
 def _back(context: RuleContext, moved: dict[str, str]) -> Line:
-    """The command that restores torch with its family if torch was changed, otherwise the other
-    packages alone."""
+    """The command that restores the packages: with torch and its family if torch was changed,
+    otherwise only the other packages."""
     if "torch" in moved:
         release, _, backend = moved["torch"].partition("+")
         words = ["--python", paste.python(context), "--torch", release]

@@ -28,12 +28,13 @@ from gpusetup.model.machine import Events
 
 
 def wsl_driver(context: RuleContext) -> Findings:
-    """Programs in WSL do not reach the Windows driver."""
+    """Programs in WSL cannot reach the Windows driver."""
     machine = context.snapshot
     if context.other_host:
         return
     messages = events(context, "wsl-driver")
-    # A driver that a text shows may be Windows' own, which nothing in WSL reached.
+    # A driver version in a text may come from Windows, although programs in WSL cannot reach that
+    # driver.
     is_unreached = machine.os.wsl and not listed_gpus(context) and _nothing_answers_in_wsl(context)
     if messages or is_unreached:
         kernel = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
@@ -47,7 +48,7 @@ def _nothing_answers_in_wsl(context: RuleContext) -> bool:
     driver, nodes = context.driver, context.snapshot.devices
     if driver.library_found is False or driver.nvml_code:
         return True
-    # Windows hands its driver over by this node.
+    # WSL reaches the Windows driver through this device node.
     if nodes is not None and "/dev/dxg" not in [node.path for node in nodes]:
         return True
     return _text_without_driver(context)
@@ -83,7 +84,7 @@ def container_no_gpu(context: RuleContext) -> Findings:
     if context.other_host:
         return
     messages = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
-    # While an image is built no GPU is there, whatever asks for one.
+    # While an image is built, there is no GPU, so a build step that needs one always fails.
     if in_an_image_build(context):
         messages += (*events(context, *BLIND, *IN_VAIN), *cuda_errors(context, 3, 100))
     if messages:
@@ -95,26 +96,26 @@ def container_no_gpu(context: RuleContext) -> Findings:
 
 
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")
-"""Events of a program that came to no GPU, whatever the driver."""
+"""Events of a program that could not use a GPU, whether there is a driver or not."""
 
 
 BLIND = ("no-nvidia-driver", "smi-not-found")
-"""Events of a program that finds nothing of the driver."""
+"""Events of a program that finds no part of the driver."""
 
 
 def _got_none(context: RuleContext) -> bool:
-    """Whether a container has no driver although its host has a GPU, or although it was started to
-    use one."""
+    """Whether a container has no driver although its host has a GPU, or although it was started
+    with one."""
     machine = context.snapshot
     if not in_container(context):
         return False
     if driver_answers(context) or machine.container.nvidia_requested:
         return False
-    # An engine brings nvidia-smi with the devices; into LXC it is installed by hand.
+    # Container engines mount nvidia-smi together with the devices; in LXC it is installed by hand.
     by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
     blind_programs = events(context, *BLIND, *by_hand)
     places = [event.values.get("place") for event in blind_programs]
-    # The toolkit asked the host's driver: that is what is missing.
+    # The toolkit queried the host's driver, so that driver is what is missing.
     if "host" in places:
         return False
     if blind_programs or nvidia_on_pci(context):
@@ -147,10 +148,10 @@ def _blind_beside_a_driver(context: RuleContext) -> Events:
     if not is_report(context) or not driver_answers(context):
         return ()
     is_in_wsl_itself = context.os.wsl and not in_container(context)
-    # TensorFlow says so of its own libraries as well, in a container or not.
+    # TensorFlow prints the same message if its own libraries are missing, in a container or not.
     if is_in_wsl_itself or events(context, *OTHER_REASONS):
         return ()
-    # A container that asked for no GPU has no nvidia-smi either.
+    # A container that was started without a GPU has no nvidia-smi either.
     if context.snapshot.container.nvidia_requested is False:
         return events(context, *BLIND)
     return events(context, "no-nvidia-driver")
@@ -165,8 +166,8 @@ OTHER_REASONS = (
 
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
-    """CUDA_VISIBLE_DEVICES hides every GPU from the process: somebody set it so, or a scheduler
-    assigned no GPU."""
+    """CUDA_VISIBLE_DEVICES hides every GPU from the process, because a person set it so or a
+    scheduler assigned no GPU."""
     if context.other_host:
         return
     messages = events(context, "gpus-not-given") or job_without_gpu(context)
@@ -179,15 +180,17 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
 
 
 def _none_is_left(context: RuleContext, value: str) -> bool:
-    """Whether the variable hides every GPU: the driver says so, or its first entry names none."""
+    """Whether the variable hides every GPU: CUDA reports no device, or the variable's first entry
+    names no GPU."""
     listed = gpus(context)
-    # A program that ran out of the GPU's memory had one, whatever the variable is now.
+    # A program that ran out of GPU memory had a GPU, whatever the variable contains now.
     if listed and all(gpu.visible is False for gpu in listed):
         return not events(context, "out-of-memory")
     first_entry = value.split(",")[0].strip()
     if first_entry in NOTHING:
         return bool(listed or has_nvidia(context) or cuda_was_refused(context))
-    # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
+    # CUDA stops at the first entry that names no GPU. nvidia-smi ignores the variable and lists all
+    # GPUs.
     if not listed or not cuda_was_refused(context):
         return False
     index = whole_number(first_entry)
@@ -198,7 +201,7 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     identifiers: list[str] = []
     for gpu in listed:
         identifiers += (gpu.uuid or "", *gpu.mig_instances)
-    # An entry may be the beginning of an identifier.
+    # An entry may be the beginning of a GPU's identifier.
     return not any(identifier.startswith(first_entry) for identifier in identifiers)
 
 
@@ -219,7 +222,7 @@ def container_driver_capability_missing(context: RuleContext) -> Findings:
     machine, variable = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     messages = events(context, "container-driver-capability-missing")
     if not in_container(context):
-        # Outside a container the same words mean that the driver's own libcuda is missing.
+        # Outside a container, the same message means that the driver's own libcuda is missing.
         messages = tuple(message for message in messages if "said" not in message.values)
     else:
         messages += events(context, "cuda-version-err")

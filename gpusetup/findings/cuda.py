@@ -1,4 +1,4 @@
-"""The driver or CUDA was asked and did not answer, answered late, or returned an error."""
+"""Rules for a driver or CUDA that does not respond, responds late, or returns an error."""
 
 from __future__ import annotations
 
@@ -51,25 +51,27 @@ CODES: dict[int, str] = {
     **dict.fromkeys(range(805, 810), "mps-server"),
     999: "cuda-unknown-error",
 }
-"""What the driver API answers (cuda.h, CUresult)."""
+"""The error codes of the driver API (cuda.h, CUresult) -> the causes."""
 CODE_OF_KIND = {kind: code for code, kind in CODES.items()}
 """Kind of event -> the code of the same cause."""
 
 
 ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
-"""Numbers of the older runtime -> today's."""
+"""Error numbers of older CUDA runtimes -> the current numbers."""
 
 
 RUNS_ALREADY = (2, 36)
-"""Codes that mean another thing once CUDA runs: then they are no answer of cuInit."""
+"""Codes that have a different meaning after CUDA has started, because then they do not come from
+cuInit."""
 
 
 def cuda_answers(context: RuleContext) -> Findings:
-    """The error that CUDA returns at its start, to our own question or in a program's message."""
+    """The error that CUDA returns when it starts: the probe's own reading, or the one in a
+    program's message."""
     api = context.snapshot.cuda_api
     messages_by_code = _messages_by_code(context)
     init_code = api.init_code
-    # A text gives the code in the line that is quoted already.
+    # In a text, the quoted line already contains the code.
     is_quoted = is_report(context) and init_code in messages_by_code
     if init_code and not context.other_host and not is_quoted:
         text = f"cuInit: {api.init_name} {init_code}"
@@ -78,7 +80,8 @@ def cuda_answers(context: RuleContext) -> Findings:
     for code, messages in messages_by_code.items():
         if _is_a_fault(context, code, messages):
             cause = CODES.get(code, "cuda-init-failed")
-            # What fails after hours of work is no cause of a start, which it had.
+            # A program that fails after hours of work had started CUDA, so this is not a failed
+            # start.
             yield finding(context, cause, messages, weak=events(context, "ran-first"))
 
 
@@ -103,18 +106,18 @@ NO_DEVICE, SYSTEM_NOT_READY = 100, 802
 
 
 def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
-    """Whether a code says that something is wrong on this machine."""
-    # It has a finding of its own, with the GPU that it is about.
+    """Whether an error code means that something is wrong on this machine."""
+    # This code has its own finding, which names the GPU.
     if code == UNCORRECTABLE:
         return False
-    # A Fabric Manager is needed only where there is an NVSwitch.
+    # Only machines with an NVSwitch need a Fabric Manager.
     is_our_answer = code == context.snapshot.cuda_api.init_code
     if code == SYSTEM_NOT_READY and not is_our_answer and _has_no_fabric(context):
         return any(event.kind not in CODE_OF_KIND for event in messages)
     if code != NO_DEVICE:
         return True
-    # Without any NVIDIA GPU "no device" is only the truth. A text seldom lists the GPU that its
-    # program looked for.
+    # On a machine without an NVIDIA GPU, "no device" is correct. A text rarely lists the GPU that
+    # its program looked for.
     is_listed_nowhere = not gpus(context) and not nvidia_on_pci(context)
     if is_listed_nowhere and not is_report(context):
         return False
@@ -149,7 +152,7 @@ def libcuda_missing(context: RuleContext) -> Findings:
     has_library = driver.library_found and has_nvidia(context) is not False
     has_driver = nvml_works or driver.module_loaded or has_library
     messages: Events = ()
-    # In a container and in WSL nvidia-smi's "ERR!" has causes of its own.
+    # In a container and in WSL, nvidia-smi's "ERR!" has other causes.
     version_errors: Events = ()
     if not in_container(context) and not os.wsl:
         version_errors = events(context, "cuda-version-err")
@@ -159,32 +162,35 @@ def libcuda_missing(context: RuleContext) -> Findings:
         messages = events(context, "libcuda-missing")
     messages += events(context, "libcuda-unlinked")
     if messages:
-        # Who has no CUDA build of torch may need no CUDA.
+        # A person without a CUDA build of torch may not need CUDA at all.
         needs_cuda = version_errors or is_cuda_build(context.torch)
         is_weak = nvml_works and not needs_cuda
         yield finding(context, "libcuda-missing", messages, weak=is_weak)
 
 
 def driver_does_not_answer(context: RuleContext) -> Findings:
-    """A library of the driver crashed or hung when it was asked."""
+    """A library of the driver crashed or hung when gpusetup queried it."""
     children = failed_children(context)
-    # The child that was asked about one GPU says more than the one that was asked about all.
+    # The child process that queried one GPU tells more than the one that queried all GPUs.
     children_of_a_gpu = [event for event in children if "gpu" in event.values]
     messages = (*children_of_a_gpu, *children, *events(context, "driver-does-not-answer"))
     if not messages:
         return
     first = messages[0]
-    values = {"asked": "The driver", "problem": "it gets no answer", **first.values}
+    values = {**first.values}
+    # Without these values, for example in a text, the title is the record's plain one.
+    if children:
+        values = {"asked": "The driver", "problem": "no response", **values}
     if children_of_a_gpu:
-        values["problem"] += f" of {named_gpu(context, first)}"
+        values["problem"] += f" for {named_gpu(context, first)}"
     first = replace(first, values=values)
-    # What a text complains of is over if its driver answers.
+    # If the driver in the text responds, the problem that the text describes is over.
     is_over = not children and driver_answers(context)
     yield finding(context, "driver-does-not-answer", (first, *messages[1:]), weak=is_over)
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
-    """The GPU that an event names, by NVML's numbering or by CUDA's."""
+    """The GPU that an event is about; its number is NVML's or CUDA's."""
     number = event.values.get("gpu")
     is_cudas_number = event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
@@ -198,7 +204,7 @@ NOT_SUPPORTED = "3"
 
 
 UNREAD = Message(
-    title="{gpu} does not answer when gpusetup asks for its {field}",
+    title="{gpu} does not respond when gpusetup reads its {field}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
 )
@@ -208,14 +214,14 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU returned errors instead of values when it was queried."""
     for event in events(context, "gpu-read-failed"):
         values = {**event.values, "gpu": named_gpu(context, event)}
-        # Not every GPU has each value.
+        # Some GPUs do not have this value.
         if values.get("code") == NOT_SUPPORTED:
             continue
         nvml_code = 0
         if values.get("asked") == "nvml":
             nvml_code = whole_number(values.get("code")) or 0
         cause = NVML.get(nvml_code, "gpu-does-not-answer")
-        # A sensor that fails keeps no program from the GPU.
+        # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in MEASURED
         message = replace(event, values=values)
         yield finding(context, cause, (message,), message=UNREAD, weak=is_sensor)
@@ -234,11 +240,12 @@ NVML = {
     16: "hardware-fault",
     17: "device-permission",
 }
-"""What NVML's errors mean (nvml.h, enum nvmlReturn_t), at its start or for one GPU."""
+"""The causes of NVML's error codes (nvml.h, enum nvmlReturn_t), when NVML starts or when one GPU is
+queried."""
 
 
 ANSWERED = Message(
-    title="The driver's NVML does not start: it answers {said}",
+    title="The driver's NVML does not start: it reports {said}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
     cases=(HERE,),
@@ -246,7 +253,7 @@ ANSWERED = Message(
 
 
 LIBRARIES = Message(
-    title="NVML does not start although a driver runs: it answers {said}",
+    title="NVML does not start although a driver runs: it reports {said}",
     text="Reinstall the driver's libraries in exactly the version of its kernel module, and reboot",
     look=("ldconfig -p | grep libnvidia-ml",),
     needs_root=True,
@@ -261,16 +268,16 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     """NVML failed to start on this machine; each error code has its own cause."""
     machine, is_in_container = context.snapshot, in_container(context)
     code = machine.driver.nvml_code or 0
-    # Only our own question has a code; the messages of a text have causes of their own.
+    # Only a probed machine has an NVML code; other rules handle the messages in a text.
     if is_report(context) or context.other_host or code in (NVML_STARTS, NVML_OTHER_LIBRARY):
         return
     cuda_starts = machine.cuda_api.init_code == 0
     lacks_kernel_driver = code in NO_KERNEL_DRIVER
     driver_runs = cuda_starts or machine.driver.module_loaded
-    # There is no driver at all, which other rules say.
+    # There is no driver at all, and other rules report that.
     if lacks_kernel_driver and (machine.os.jetson or not driver_runs):
         return
-    # A rule of containers says it: the GPU was taken away, or never handed in.
+    # The rules for containers report it: the container lost its GPU or never had one.
     if is_in_container and not cuda_starts and code in (*NO_KERNEL_DRIVER, NVML_UNKNOWN_ERROR):
         return
     message = LIBRARIES if lacks_kernel_driver else ANSWERED
@@ -281,22 +288,24 @@ def nvml_init_failed(context: RuleContext) -> Findings:
         "driver.nvml_code",
         answer,
         message=message,
-        # A container may lack NVML's library and compute all the same.
+        # A container without NVML's library may still compute.
         weak=lacks_kernel_driver and is_in_container,
         said=answer,
     )
 
 
 NVML_STARTS, NVML_OTHER_LIBRARY, NVML_UNKNOWN_ERROR = 0, 18, 999
-"""NVML's codes: success; another library than the kernel module's (a finding of its own)."""
+"""NVML's codes for success, for a library that does not match the kernel module (another finding),
+and for an unknown error."""
 
 
 SLOW_SECONDS = 5.0
-"""A driver that is loaded answers within a second; one that has to start its GPUs takes seconds."""
+"""A loaded driver responds within a second. A driver that must first start its GPUs needs several
+seconds."""
 
 
 def driver_slow(context: RuleContext) -> Findings:
-    """The driver took long to answer, usually because no process keeps it loaded."""
+    """The driver took long to respond, usually because no process keeps it loaded."""
     seconds = context.driver.seconds or 0.0
     if seconds > SLOW_SECONDS:
         text = f"{seconds:.0f}"

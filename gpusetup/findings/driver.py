@@ -44,11 +44,11 @@ from gpusetup.model.versions import parsed
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
-    """The driver's packages are installed, but its kernel module does not answer."""
+    """The driver's packages are installed, but its kernel module does not respond."""
     driver = context.driver
     messages = []
     for event in events(context, *NOT_LOADED, "module-not-found"):
-        # The module of unified memory has a finding of its own.
+        # The unified memory module has its own finding.
         if "uvm" not in event.values.get("module", ""):
             messages.append(event)
     is_installed = driver.library_found or driver.module_version or driver.library_version
@@ -59,7 +59,8 @@ def driver_not_loaded(context: RuleContext) -> Findings:
         messages.append(shown(context, "driver.module_loaded", on_disk))
     if not messages and driver.nvml_code != NVML_DRIVER_NOT_LOADED:
         return
-    # The driver's version in a text may be of a package, and no proof that it runs.
+    # The driver version in a text may be that of a package, so it does not prove that the driver
+    # runs.
     answers = listed_gpus(context) if is_report(context) else driver_answers(context)
     is_of_this_machine = driver_belongs_here(context) or said_on_the_host(messages)
     if is_of_this_machine and not answers and has_nvidia(context) is not False:
@@ -71,7 +72,7 @@ def driver_too_old(context: RuleContext) -> Findings:
     """The driver supports an older CUDA than the installed torch needs, or than any torch needs."""
     driver, torch = context.driver, context.torch
     complaints = complaints_of_the_driver(context)
-    # No driver helps a GPU that no build of torch serves any more.
+    # No driver helps if no current build of torch supports the GPU.
     if context.catalog.never_serves(gpus(context)):
         return
     unmet_complaints = []
@@ -83,22 +84,22 @@ def driver_too_old(context: RuleContext) -> Findings:
             unmet_complaints.append(complaint)
             named_floor = named_floor or floor_of_complaint
     if complaints and not unmet_complaints:
-        # What was read refutes it (`refuted_by`): the message is about another library.
+        # A fact in the record's `refuted_by` applies: the message is about another library.
         first_floor = driver_asked_by(context, complaints[0])
         yield _too_old(context, "torch or the program", first_floor, complaints)
     cuda = cuda_needed(torch) or _cuda_beyond_driver(complaints)
     floor = named_floor
     if not floor and cuda:
         floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
-    # In WSL and with cuda-compat the driver says itself that it serves this CUDA.
+    # In WSL and with cuda-compat, the driver itself reports that it supports this CUDA version.
     driver_names_this_cuda = False
     if not named_floor and cuda and driver.cuda:
         driver_names_this_cuda = not _is_older(driver.cuda, cuda)
-    # A Jetson's driver is numbered apart: its JetPack decides.
+    # A Jetson's driver has different version numbers, so its JetPack decides.
     is_jetson = board_of(context.snapshot) is not None
     serves = torch.cuda_available or is_jetson or driver_names_this_cuda
     is_short = not serves and _is_older(driver.version, floor)
-    # Of the GPUs that no driver listed the one that needs the newest.
+    # If no driver listed the GPUs, take the one that needs the newest driver.
     first_of_gpus = first_drivers(context.snapshot, context.catalog)
     gpu, first_driver = max(first_of_gpus, key=lambda row: parsed(row[1]), default=("", "0"))
     if _is_older(driver.version, first_driver):
@@ -107,7 +108,7 @@ def driver_too_old(context: RuleContext) -> Findings:
             least = max(first_driver, floor, key=parsed)
         yield _too_old(context, gpu, least, ())
     elif unmet_complaints or is_short:
-        # The complaints may ask for more than torch does, and do not say for what.
+        # The messages may require a newer driver than torch does, without naming what requires it.
         least_known = floor if is_short or not driver.version else None
         yield _too_old(context, "torch or the program", least_known, tuple(unmet_complaints))
 
@@ -116,12 +117,12 @@ def _cuda_beyond_driver(complaints: Events) -> str | None:
     """The next major version of CUDA after the one that the driver supports: 13.0 for `12090`."""
     served_versions = [whole_number(event.values.get("found")) or 0 for event in complaints]
     major = max(served_versions, default=0) // 1000
-    # The oldest builds that are told apart here are for CUDA 11.
+    # CUDA 11 is the oldest version that the catalog's builds are for.
     return f"{major + 1}.0" if major > 10 else None
 
 
 def driver_for_what_is_wanted(context: RuleContext) -> Findings:
-    """Somebody asks whether a driver is new enough for a CUDA version, and it is not."""
+    """A person asks whether a driver is new enough for a CUDA version, and it is not."""
     cuda = wanted_cuda(context)
     if cuda and driver_serves(context, cuda) is False:
         floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
@@ -137,7 +138,7 @@ def _is_older(version: str | None, floor: str | None) -> bool:
 
 
 def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Events) -> Finding:
-    """The finding that `who` needs a newer driver: at least version `floor`, or an unknown version
+    """The finding that `who` needs a newer driver: version `floor` or newer, or an unknown version
     if `floor` is None."""
     messages = list(complaints)
     version = context.driver.version
@@ -158,13 +159,13 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
     if build is None or build.backend == "cpu" or torch_stays or not driver_is_known:
         return newer
     torch = f"torch {build.torch} from {build.backend}"
-    # Where torch has no kernel for the GPU, a newer driver is not enough.
+    # If torch has no kernel for the GPU, a newer driver is not enough.
     torch_serves_gpus = True
     if context.torch.kernels is not None:
         torch_serves_gpus = all(serving(context, gpu) for gpu in gpus(context))
     or_newer = newer.text[:1].lower() + newer.text[1:]
     update = paste.other(or_newer, *newer.commands) if torch_serves_gpus else ()
-    # torch's own complaint names the version of CUDA that it found.
+    # torch's own message contains the CUDA version that torch found.
     is_from_torch = any("found" in event.values for event in complaints)
     if context.torch == Torch() and is_report(context) and not is_from_torch:
         text = f"Use the program's build for an older CUDA. Or: {newer.text}"
@@ -191,9 +192,9 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     programs_complain = bool(messages)
     nvml_works = driver.nvml_code == 0
     if kernel and library and parsed(kernel) != parsed(library):
-        # The versions in a text may be of different days.
+        # The versions in a text may have been read on different days.
         is_read_here = not (is_report(context) or context.other_host or machine.os.jetson)
-        # NVML that answers proves that its library fits, though of another release.
+        # If NVML responds, its library matches the module, even if their version numbers differ.
         if not nvml_works or (on(context, "linux") and is_read_here):
             messages += (shown(context, "driver.library_version", f"library {library}"),)
     if driver.nvml_code == NVML_LIBRARY_MISMATCH:
@@ -202,8 +203,8 @@ def nvml_mismatch(context: RuleContext) -> Findings:
         return
     if kernel:
         messages += (shown(context, "driver.version", f"kernel module {kernel}"),)
-    # On a host NVML's word decides and CUDA's error follows; an image may bring old libraries, and
-    # CUDA's own code says which library it is.
+    # On a host, NVML's result decides and CUDA's error is a consequence. An image may contain old
+    # libraries, and then CUDA's own code shows which library it is.
     is_of_an_image = in_container(context) and cuda_errors(context, 803, 804)
     is_weak = is_of_an_image or (nvml_works and not programs_complain)
     yield finding(context, "nvml-mismatch", messages, weak=is_weak)
@@ -217,21 +218,23 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     left_out = events(context, "gpu-not-listed")
     messages: Events = ()
     is_empty_list = False
-    # A job without a GPU has nothing to start, and a list of GPUs shows that they started.
+    # A job without a GPU has no GPU to start, and a list of GPUs shows that they have started.
     if not job_without_gpu(context) and not listed_gpus(context):
         messages = events(context, "gpu-init-failed", "no-devices-found")
         is_empty_list = _driver_lists_nothing(context)
     if messages or left_out or is_empty_list:
         places = []
         for event in left_out:
-            places.append(f"GPU {event.values.get('place')} ({event.values.get('bus')})")
+            place = event.values.get("place")
+            number = "the GPU" if place is None else f"GPU {place}"
+            places.append(f"{number} ({event.values.get('bus')})")
         names = ", ".join(places) or gpu_naming.gpu_names(context)
         evidence = (*messages, *left_out, *on_the_bus(context))
         yield finding(context, "gpu-init-failed", evidence, who=names)
 
 
 def _driver_lists_nothing(context: RuleContext) -> bool:
-    """Whether the module is bound to a GPU on the bus and NVML answers with an empty list."""
+    """Whether the module is bound to a GPU on the bus although NVML lists no GPU."""
     machine = context.snapshot
     drivers_of_devices = [device.driver for device in nvidia_on_pci(context)]
     is_bound = "nvidia" in drivers_of_devices and driver_belongs_here(context)
@@ -240,15 +243,15 @@ def _driver_lists_nothing(context: RuleContext) -> bool:
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
-    """The loaded driver does not support the GPU: the GPU is too old, too new, or needs the other
-    kind of kernel module."""
+    """The loaded driver does not support the GPU, which is too old, too new, or needs the other
+    kind of kernel modules."""
     driver, catalog = context.driver, context.catalog
     messages = events(context, "gpu-not-supported-by-driver")
     dropped_gpus = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))
     is_open, request = driver.open_module, drivers.driver_request(context)
     lacks_open = request.needs_open and is_open is False
     has_needless_open = is_open and not request.takes_open
-    # That no GPU is listed is proven live only; a text may leave the list out.
+    # Only a probed machine proves that no GPU is listed, because a text may leave out the list.
     is_live = driver.module_loaded and driver_belongs_here(context) and not is_report(context)
     if not messages and (lacks_open or has_needless_open) and is_live:
         flavour = "open" if is_open else "closed"

@@ -1,5 +1,5 @@
-"""torch in its environment: whether it is complete, the only one, and built for this machine; its
-libraries, its Python and the host."""
+"""torch in its environment: whether it is complete, installed once, and built for this machine;
+also its libraries, its Python and the host."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def two_torch_installs(context: RuleContext) -> Findings:
     """Two torch distributions are installed over each other, or one hides the other."""
     copies = packages(context, "torch")
     versions = tuple(dict.fromkeys(copy.version for copy in copies))
-    # conda's and pip's torch in one environment is a finding of its own.
+    # Another rule reports an environment with both conda's and pip's torch.
     if len(versions) < 2 or all(conda_and_pip(context)):
         return
     evidence = []
@@ -132,7 +132,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     is_cpu_build = torch.backend == "cpu" and not torch.cuda_available
     if not has_gpu or not (messages or is_cpu_build):
         return
-    # If the listed build has CUDA, another torch than that one printed the message.
+    # If the listed build has CUDA, a different torch printed the message.
     name = torch_in_words(context) if torch.backend in (None, "cpu") else "The torch that runs"
     gpu = gpu_naming.gpu_names(context)
     evidence = [
@@ -203,7 +203,7 @@ def cuda_lib_missing(context: RuleContext) -> Findings:
 
 
 NAMES_SHOWN = 3
-"""How many packages a title names."""
+"""How many packages a title lists."""
 
 
 def interpreter(context: RuleContext) -> Findings:
@@ -292,7 +292,8 @@ def host(context: RuleContext) -> Findings:
         # Without an error message, a nearly full disk is only a warning.
         yield finding(context, "pip-cache-disk-full", (*messages, *disks), weak=not messages)
     shared_memory = machine.memory.shm_total_bytes
-    # Docker's default is 64 MiB; what a DataLoader's workers share is often larger.
+    # By default, docker gives a container 64 MiB of shared memory, but DataLoader workers often
+    # share more.
     if shared_memory is not None and shared_memory <= GIB and in_container(context):
         text = f"/dev/shm is {gib(shared_memory)}"
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
@@ -313,7 +314,7 @@ SETTINGS = {
 
 
 def settings(context: RuleContext) -> Findings:
-    """Environment variables that cost speed or memory, or break something, if they are set to 1."""
+    """Environment variables that cost speed or memory, or break a program, if they are set to 1."""
     for name, cause in SETTINGS.items():
         if context.snapshot.environment.get(name) == "1":
             yield seen(context, cause, "environment", f"{name}=1")

@@ -26,7 +26,7 @@ from gpusetup.model.shell import Lines, filled
 def uvm_missing(context: RuleContext) -> Findings:
     """The unified memory module or its device node is missing: NVML works, but CUDA cannot
     start."""
-    # In WSL Windows' driver holds the memory, without this module.
+    # In WSL, the Windows driver manages the memory, so this module does not exist.
     if context.os.wsl:
         return
     messages = []
@@ -41,7 +41,8 @@ def uvm_missing(context: RuleContext) -> Findings:
 
 
 def _lacks_uvm(context: RuleContext) -> bool:
-    """Whether the driver answers, but its unified memory module or its node is missing."""
+    """Whether the driver responds although its unified memory module or the module's device node is
+    missing."""
     machine = context.snapshot
     paths = [node.path for node in machine.devices or ()]
     has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
@@ -50,10 +51,10 @@ def _lacks_uvm(context: RuleContext) -> bool:
 
 
 def device_permission(context: RuleContext) -> Findings:
-    """This user may not open the device nodes."""
+    """This user has no permission to open the device nodes."""
     messages = list(events(context, "device-permission"))
     closed_nodes = [node for node in context.snapshot.devices or () if _is_shut(context, node)]
-    # /dev/nvidia0 before the longer /dev/nvidiactl and /dev/nvidia-uvm: it says most to a person.
+    # Put /dev/nvidia0 before /dev/nvidiactl and /dev/nvidia-uvm, because people know it best.
     for node in sorted(closed_nodes, key=lambda node: len(node.path)):
         text = f"{node.path} {node.mode or 'is closed'}"
         messages.append(shown(context, "devices", text, node=node.path))
@@ -62,13 +63,14 @@ def device_permission(context: RuleContext) -> Findings:
 
 
 def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
-    """Whether a device node is closed to this user; in a text, whether it is closed to everybody
-    outside its group and CUDA was refused."""
+    """Whether this user cannot open a device node. In a text: whether only the node's group can
+    open it and CUDA failed."""
     if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
         return False
     if False in (node.readable, node.writable):
         return True
-    # A text does not say who asks: `crw-rw----` closes the node to those outside its group.
+    # A text does not show which user ran the program. `crw-rw----` means that only the node's group
+    # can open it.
     if not is_report(context) or "uvm" in node.path or not node.mode:
         return False
     is_closed_to_others = node.mode[7:9] != "rw"
@@ -77,16 +79,17 @@ def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
 
 
 INVALID_DEVICE = 101
-"""cudaErrorInvalidDevice: of several MIG instances that are named, CUDA shows the first."""
+"""cudaErrorInvalidDevice. It also appears if the variable names several MIG instances, because CUDA
+uses only the first."""
 
 
 BUSY = 46
-"""cudaErrorDevicesUnavailable, with which a vGPU without a licence answers after a while."""
+"""cudaErrorDevicesUnavailable, which a vGPU without a licence returns after a while."""
 
 
 def mig_misconfigured(context: RuleContext) -> Findings:
-    """MIG is on, and there is no instance that a process can use, or there are several and none is
-    chosen."""
+    """MIG is on, but there is no instance that a process can use, or there are several and none is
+    selected."""
     messages = _messages_of_mig(context)
     sliced_gpus = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
     empty_gpus = [gpu for gpu in sliced_gpus if instances(gpu) == 0]
@@ -106,15 +109,15 @@ def mig_misconfigured(context: RuleContext) -> Findings:
 
 
 def _messages_of_mig(context: RuleContext) -> Events:
-    """The messages about MIG. Those that mean it only beside a MIG that was read count only if a
-    GPU has MIG switched on or the variable names an instance."""
+    """The messages about MIG. Messages that have other meanings too count only if a GPU has MIG
+    turned on or the variable names an instance."""
     has_mig = any(gpu.mig_enabled for gpu in unhidden(context))
     variable = context.snapshot.environment.get(HIDES, "")
     messages = events(context, "mig-misconfigured")
     if not has_mig and "MIG-" not in variable:
-        # The record marks such a message: `shown` says what it is read from.
+        # The record marks such a message with the value `shown`.
         messages = tuple(message for message in messages if "shown" not in message.values)
-    # CUDA takes one instance; of several it calls the variable invalid.
+    # CUDA accepts one instance. If the variable names several, CUDA reports it as invalid.
     if variable.count("MIG-") > 1:
         messages += cuda_errors(context, INVALID_DEVICE)
     return messages
@@ -154,14 +157,14 @@ NOTHING_RUNS = (
 
 
 def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
-    """A command of nvidia-smi for these GPUs, or for the first GPU if they cannot be named."""
+    """An nvidia-smi command for these GPUs, or for the first GPU if they cannot be identified."""
     list_for_smi = gpu_naming.smi_list(concerned) or "0"
     return (filled(command, gpus=list_for_smi),)
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
-    """The GPUs that no variable hides and that are not lost. CUDA may still leave one out because
-    it is faulty."""
+    """The GPUs that no variable hides and that are not lost. CUDA may still skip one of them
+    because it is faulty."""
     has_the_variable = HIDES in context.snapshot.environment
     not_hidden = []
     for gpu in gpus(context):
@@ -172,7 +175,8 @@ def unhidden(context: RuleContext) -> list[Gpu]:
 
 
 def instances(gpu: Gpu) -> int | None:
-    """How many MIG instances a GPU has, named or counted; None where no source told.
+    """How many MIG instances a GPU has, from their names or their number; None if no source shows
+    it.
 
     >>> instances(Gpu(name="A30", mig_instances=("MIG-1",))), instances(Gpu(name="A30"))
     (1, None)
@@ -181,7 +185,7 @@ def instances(gpu: Gpu) -> int | None:
 
 
 def compute_mode(context: RuleContext) -> Findings:
-    """A compute mode that keeps other processes from the GPU, or a vGPU profile without compute."""
+    """The GPU's compute mode excludes other processes, or its vGPU profile lacks CUDA."""
     causes = {
         "virtual": "vgpu-no-compute",
         "prohibited": "compute-mode-prohibited",
@@ -192,7 +196,7 @@ def compute_mode(context: RuleContext) -> Findings:
         if not closed_gpus:
             continue
         commands = _for_gpus(closed_gpus, "sudo nvidia-smi -i {gpus} -c DEFAULT")
-        # No mode makes a profile compute that has no CUDA.
+        # A vGPU profile without CUDA cannot compute in any compute mode.
         if mode == "virtual":
             commands = ()
         yield finding(
@@ -222,7 +226,7 @@ def _mode(gpu: Gpu) -> str:
 
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
-    """A vGPU without its licence: it gets slow, or refuses CUDA."""
+    """A vGPU has no licence, so it becomes slow or refuses CUDA."""
     unlicensed = []
     for gpu in gpus(context):
         if gpu.licensed is False and gpu.virtualization != "none":

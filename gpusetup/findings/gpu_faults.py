@@ -41,20 +41,22 @@ SLOWDOWNS = {
     "hw_power_brake",
     "sw_thermal_slowdown",
 }
-"""The throttle reasons that mean a loss of speed, whoever shows them."""
+"""The throttle reasons that mean a loss of speed, on a probed machine and in a text."""
 
 
 AS_DESIGNED = {"sw_power_cap"}
-"""A GPU at its power limit works as designed: a finding only in a report, whose author asks."""
+"""A GPU at its power limit works as designed, so this is a finding only in a text, whose author
+asks about it."""
 
 
 HOT_CELSIUS = 90
-"""From this temperature on a GPU counts as too hot although it reports no slowdown."""
+"""A GPU at this temperature or above counts as too hot, even if it reports no slowdown."""
 
 
 def power_thermal_throttle(context: RuleContext) -> Findings:
     """GPUs whose clocks are lowered because of heat or a power limit."""
-    # The limit that a GPU reaches by design counts only if somebody asks about it in a text.
+    # A power limit that the GPU reaches by design counts only in a text, whose author asks about
+    # it.
     counted_reasons = SLOWDOWNS | AS_DESIGNED if is_report(context) else SLOWDOWNS
     slowed_gpus = []
     for gpu in gpus(context):
@@ -76,7 +78,7 @@ def pcie_degraded(context: RuleContext) -> Findings:
     """GPUs whose PCIe link uses far fewer lanes than it could."""
     narrow_gpus = []
     for gpu in gpus(context):
-        # A lost GPU has a finding already.
+        # A lost GPU has its own finding.
         if not gpu.lost and _is_narrow(gpu.pcie_width, gpu.pcie_width_max):
             narrow_gpus.append(gpu)
     narrow_events = []
@@ -105,11 +107,11 @@ def _is_narrow(width: int | None, width_max: int | str | None) -> bool:
 
 
 MOSTLY_USED = 0.85
-"""The share of a GPU's memory from which on little is left for another program."""
+"""Above this share of used memory, little is left for another program."""
 
 
 def memory_taken(context: RuleContext) -> Findings:
-    """One finding for each visible GPU whose memory is mostly held by other processes."""
+    """One finding for each visible GPU whose memory is mostly used by other processes."""
     for gpu in visible_gpus(context.snapshot):
         used_bytes = gpu.memory_used_bytes or 0
         # If the size is unknown, any used memory counts.
@@ -127,7 +129,7 @@ class AgeLimit(NamedTuple):
 
     cause: str
     first_capability: Capability
-    """The first compute capability that has it."""
+    """The first compute capability that has the feature."""
     severity: Severity
 
 
@@ -138,7 +140,7 @@ NO_TRITON = AgeLimit("gpu-too-old-for-triton", Capability(7, 0), Severity.WARNIN
 def too_old(context: RuleContext) -> Findings:
     """One finding for each feature that torch would use and that an older GPU lacks."""
     torch = context.torch
-    # A torch for the CPU or another maker uses none of it.
+    # A build of torch for the CPU or another maker does not use these features.
     if not is_cuda_build(torch):
         return
     limits = [NO_BF16]
@@ -158,12 +160,11 @@ def too_old(context: RuleContext) -> Findings:
 
 
 class DeviceFault(NamedTuple):
-    """How a fault shows: which lines of the kernel's log and which values of nvidia-smi or NVML
-    report it."""
+    """How a fault is recognized: by lines of the kernel log or values of nvidia-smi and NVML."""
 
     cause: str
     xids: str
-    """The numbers of its Xids (NVIDIA's guide and catalog), separated by blanks."""
+    """The numbers of the fault's Xids (from NVIDIA's guide and catalog), separated by spaces."""
     fields: tuple[str, ...] = ()
     """The fields that mark a GPU with this fault."""
 
@@ -192,11 +193,12 @@ DEVICE_FAULTS = (
         "137 141",
     ),
 )
-"""The faults in the order in which they are looked for: those before explain those after them."""
+"""The faults in the order in which they are checked, because earlier ones explain later ones."""
 
 
 RECOVERY_XID = "154"
-"""Says what another Xid asks for; a fault of its own only where nothing else is shown."""
+"""Xid 154 reports the recovery that another Xid needs. It counts as a fault only if no other Xid is
+shown."""
 
 
 UNCORRECTABLE = 214
@@ -204,15 +206,16 @@ UNCORRECTABLE = 214
 
 
 RETIRED_PAGES_MOST = 60
-"""From so many retired pages on the GPU must be replaced (NVIDIA, "Dynamic Page Retirement")."""
+"""A GPU with this many retired pages must be replaced (NVIDIA, "Dynamic Page Retirement")."""
 
 
 RESETS = {"gpu_reset", "drain_and_reset"}
-"""The recommendations of the driver that a reset of the GPU fulfils."""
+"""Recovery actions of the driver for which resetting the GPU is enough."""
 
 
 def device_faults(context: RuleContext) -> Findings:
-    """A finding for each fault of a GPU's hardware, or of a program that the kernel's log shows.
+    """A finding for each fault that the driver or the kernel log shows: of the hardware, or of a
+    program.
 
     A recovery action that the driver recommends is a finding too if no other fault is shown.
     """
@@ -224,13 +227,13 @@ def device_faults(context: RuleContext) -> Findings:
         for gpu in listed_gpus:
             if any(_marks(gpu, field) for field in fault.fields):
                 faulty_gpus.append(gpu)
-        # The recommended action belongs to the fault that was found before.
+        # The recommended action belongs to a fault that was found earlier in this loop.
         is_consequence = fault.cause == "hardware-fault" and has_earlier_fault
         if not messages and (not faulty_gpus or is_consequence):
             continue
         has_earlier_fault = True
         concerned = concerned_gpus(context, faulty_gpus, messages)
-        # Of several GPUs none is named if no source says which it is.
+        # If there are several GPUs and no source shows which one it is, the title names none.
         names = "The GPU"
         if concerned or len(listed_gpus) < 2:
             names = gpu_naming.gpus_in_title(context, concerned)
@@ -254,12 +257,12 @@ def _messages_of(
     messages = []
     for event in events(context, "xid"):
         number = event.values.get("number", "")
-        # A recommendation of the driver belongs to the fault before it, or is past.
+        # The driver's recommendation belongs to the fault before it, or is no longer needed.
         is_explained = number == RECOVERY_XID and (has_earlier_fault or _is_past(event))
         if number in numbers and not is_explained:
             messages.append(event)
     for event in events(context, *RECORDS[fault.cause].kinds):
-        # In WSL somebody's "fell off the bus" is no word of a kernel.
+        # In WSL, "fell off the bus" in a person's own words is not a kernel message.
         is_a_users_word = context.os.wsl and event.values.get("said")
         if not is_a_users_word:
             messages.append(event)
@@ -284,7 +287,7 @@ def _fix_of_fault(
 
 
 XID_WORDS = {"xid": "Xid", "sxid": "SXid"}
-"""Events of numbered faults -> the word in the kernel's log; SXids are faults of NVSwitches."""
+"""Kind of event -> the word before its number in the kernel log; SXids are faults of NVSwitches."""
 
 
 def _xids_in_words(messages: Sequence[Event]) -> str:
@@ -300,7 +303,7 @@ def _xids_in_words(messages: Sequence[Event]) -> str:
 
 def _is_past(event: Event) -> bool:
     """Whether an Xid 154 says that the GPU needs no recovery any more."""
-    # One without a word asks for some recovery.
+    # An Xid 154 without an action in words still means that the GPU needs some recovery.
     action = event.values.get("recovery", "Reset")
     return recovery_action(action) is None
 
@@ -310,7 +313,7 @@ def _marks(gpu: Gpu, field: str) -> bool:
     value = getattr(gpu, field)
     if not value or value == "none":
         return False
-    # The driver retires single pages in normal use.
+    # In normal use, the driver retires single pages.
     return field != "retired_pages" or value >= RETIRED_PAGES_MOST
 
 
@@ -327,7 +330,7 @@ def concerned_gpus(
 
 def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
     """The command that resets these GPUs; all of them if none can be named."""
-    # The command is one of Linux (`sudo`).
+    # The command exists on Linux only (`sudo`).
     if on(context, "windows"):
         return ()
     indices = gpu_naming.smi_list(concerned)
@@ -341,7 +344,7 @@ def nvlink_degraded(context: RuleContext) -> Findings:
     listed_gpus = gpus(context)
     lacking_gpus = [gpu for gpu in listed_gpus if _lacks_links(context, gpu)]
     if lacking_gpus:
-        # If a link works somewhere, NVLink may be usable in part.
+        # If another GPU has a working link, NVLink may be partly usable.
         works_in_part = any(gpu.nvlinks_active for gpu in listed_gpus)
         fields = ("nvlinks_active", "nvlinks_inactive")
         yield of_gpus(context, "nvlink-degraded", lacking_gpus, *fields, weak=works_in_part)
@@ -354,11 +357,11 @@ NVSWITCH_GPUS = 4
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
     """Whether fewer NVLinks are active than the GPU should have.
 
-    It should have as many as any GPU of its kind in this machine, and on a board with switches
-    as many as its model has.
+    It should have as many as the best GPU of its model in this machine; on a board with NVSwitch,
+    as many as the model has.
     """
     active_links = gpu.nvlinks_active
-    # With MIG no NVLink is in use.
+    # With MIG, NVLink is not used.
     if active_links is None or gpu.mig_enabled:
         return False
     links_of_same_model = [

@@ -46,8 +46,8 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         return
     asked_in_vain = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
     sees_no_gpu = torch.backend == "cpu" or torch.cuda_available is False or asked_in_vain
-    # A text about torch need not show that it is installed; on a machine that was read, torch is
-    # looked for.
+    # A text about torch may not show that torch is installed. On a probed machine, the probe looked
+    # for torch.
     may_be_installed = torch.installed or (torch.installed is None and is_report(context))
     missing = events(context, "cuda-lib-missing")
     missing_and_declared: Events = ()
@@ -67,8 +67,9 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         fix = OF_THE_HOST
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{torch_in_words(context)} is not made for this Jetson ({board})",
-        detail=f"torch's aarch64 wheels run on Thor from CUDA {FIRST_OF_THOR.cuda} on, on Orin "
-        f"from {UNIFIED.cuda} on. Before that, a Jetson needs NVIDIA's wheels for its JetPack.",
+        detail=f"torch's aarch64 wheels run on Thor with CUDA {FIRST_OF_THOR.cuda} or newer, and "
+        f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
+        "wheels for its JetPack.",
         evidence=(*event_evidence(missing_and_declared), *version_evidence(context)),
         fix=fix,
     )
@@ -86,8 +87,8 @@ NO_KERNEL_IMAGE = 209
 
 
 def _is_for_others(context: RuleContext) -> bool:
-    """Whether torch is a CUDA build without kernels for the board, or for a CUDA that its JetPack
-    does not support."""
+    """Whether torch is a CUDA build without kernels for the Jetson, or for a CUDA version that the
+    JetPack does not support."""
     torch = context.torch
     cuda = cuda_needed(torch)
     messages = (*events(context, "no-kernel-image"), *cuda_errors(context, NO_KERNEL_IMAGE))
@@ -110,7 +111,7 @@ def _is_of_newer_cuda(context: RuleContext, cuda: str) -> bool:
 
 
 def _serves_no_listed_gpu(context: RuleContext) -> bool:
-    """Whether torch's kernels are listed, and none is for a GPU here."""
+    """Whether torch's list of kernels is known, and contains none for this machine's GPUs."""
     if not context.torch.kernels:
         return False
     kernels_of_gpus = []
@@ -126,11 +127,11 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     messages = events(context, "gpu-not-in-wheel")
     kernels = _capabilities(torch.kernels or ())
     if messages:
-        # The message with the most values says most exactly which GPU and kernels they are.
+        # The message with the most values describes the GPU and the kernels most exactly.
         fullest = max(messages, key=lambda event: len(event.values))
         older = _said_older(context, fullest)
         yield _unserved(context, messages, fullest.values.get("gpu"), older=older)
-    # jetson_wrong_wheel finds it on a board, and says where its torch comes from.
+    # On a Jetson, jetson_wrong_wheel makes the finding and names the source of the right wheel.
     elif board_of(context.snapshot):
         return
     elif context.catalog.never_serves(gpus(context)) and not is_beside_torch(context):
@@ -158,7 +159,7 @@ def _unserved(
 
 
 def _program_beside_torch(context: RuleContext) -> str:
-    """The name of the program that uses the GPU without torch; "" if torch is under it."""
+    """The name of a program that uses the GPU without torch; "" if it is built on torch."""
     if not is_beside_torch(context):
         return ""
     return context.snapshot.failing.program or "The program"
@@ -168,7 +169,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
     """The name of the torch that lacks kernels: its version, or only "the torch that runs" if the
     builds of the named version do have them.
 
-    Then the text names one torch and runs another.
+    In that case the text names one torch, but another one runs.
     """
     release_here, _, _ = (context.torch.version or "").partition("+")
     backend_here = context.torch.backend
@@ -184,7 +185,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
 
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
-    """The compute capabilities of the kernels whose names can be read."""
+    """The compute capabilities of torch's kernels, as far as the kernels' names show them."""
     names = readable(tuple(kernels))
     return [Capability.parse(name) for name in names]
 
@@ -201,7 +202,7 @@ def _said_older(context: RuleContext, message: Event) -> bool:
 
 
 def _seen(context: RuleContext) -> Events:
-    """One message that shows the GPUs and the kernels of torch."""
+    """One message as evidence, with the GPUs and torch's kernels."""
     kernels = " ".join(context.torch.kernels or ("unknown",))
     names = gpu_naming.gpu_names(context)
     return (shown(context, "torch.kernels", f"{names}; kernels: {kernels}"),)
@@ -219,7 +220,7 @@ def no_kernel_image(context: RuleContext) -> Findings:
     if not messages or torch_lacks_it or events(context, "gpu-not-in-wheel"):
         return
     module, known = extension_of(messages), capabilities(context)
-    # If torch's list shows that it has the kernel, the record's refutation says so.
+    # If torch's list contains the kernel, the record's `refuted_by` removes the finding.
     cause = "extension-arch-mismatch" if module else _by_age(context, known)
     gpu_name = gpu_naming.gpu_names(context) if known else "this GPU"
     who = module or _program_beside_torch(context)
@@ -230,10 +231,10 @@ def no_kernel_image(context: RuleContext) -> Findings:
 
 
 def _by_age(context: RuleContext, known: list[Capability]) -> str:
-    """Which way it fails if the wheel's kernels are not known: old GPUs were dropped, new ones are
-    not supported yet."""
+    """The cause if the wheel's kernels are unknown: newer wheels dropped old GPUs, and older wheels
+    do not support new ones yet."""
     version = parsed(context.torch.version or "99")
-    oldest, newest = Capability(7, 5), Capability(9, 0)  # what every wheel of the last years holds
+    oldest, newest = Capability(7, 5), Capability(9, 0)  # Recent wheels all support these GPUs.
     for row in context.catalog.older_kernels[::-1]:
         if version < parsed(row.before):
             oldest, newest = row.oldest, row.newest
@@ -245,14 +246,14 @@ def _by_age(context: RuleContext, known: list[Capability]) -> str:
 
 
 USUAL = (Capability(7, 5), Capability(9, 0))
-"""GPUs between these have kernels in every build of the last years."""
+"""Every build of the last years has kernels for GPUs between these two."""
 
 
 def builds_for_gpu(context: RuleContext) -> Findings:
     """The builds that support a GPU, for a text that names the GPU and no torch."""
     torch, named_gpus = context.torch, gpus(context)
     is_shown = torch.version or torch.kernels or torch.installed is False
-    # A message says more than the age of a card.
+    # A message tells more than the age of a card.
     if not is_report(context) or is_shown or not says_nothing_else(context):
         return
     for gpu in named_gpus[:1]:

@@ -1,8 +1,8 @@
 """What keeps torch from using an AMD, Intel or Apple GPU on a machine that was probed (not on one
 from a text).
 
-Each rule asks one thing of `Snapshot.makers`, which is there only where no NVIDIA GPU is. A text is
-judged by its messages (`presence.py`).
+Each rule checks one thing in `Snapshot.makers`, which exists only on machines without an NVIDIA
+GPU. `presence.py` judges texts by their messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpusetup.model.machine import DeviceNode, MakerStack
 from gpusetup.model.versions import parsed
 
 OWN_DRIVERS = {AMD.id: ("amdgpu",), INTEL.id: ("i915", "xe")}
-"""A maker -> the kernel drivers by which its runtime reaches a GPU."""
+"""A maker -> the kernel drivers through which its runtime reaches a GPU."""
 KFD = "/dev/kfd"
 
 
@@ -32,7 +32,7 @@ def stack_of(context: RuleContext) -> MakerStack | None:
 
 
 def gpu_names(stack: MakerStack) -> str:
-    """The names of the GPUs with their targets, for a sentence."""
+    """The names of the GPUs with their targets (gfx…), for a sentence."""
     names = []
     for gpu in stack.gpus:
         target = f" ({gpu.target})" if gpu.target else ""
@@ -47,7 +47,7 @@ def driver_not_loaded(context: RuleContext) -> Findings:
     # A container and WSL use the driver of their host.
     if stack is None or not own_drivers or in_container(context) or context.os.wsl:
         return
-    # Windows tells no driver of a card.
+    # On Windows, the probe cannot read which driver a card has.
     if not on(context, "linux") or not has_a_build(stack):
         return
     if stack.kernel_driver not in own_drivers:
@@ -62,7 +62,7 @@ def driver_not_loaded(context: RuleContext) -> Findings:
 
 
 def lacks_kfd(stack: MakerStack) -> bool:
-    """Whether /dev was looked at and KFD's node is not in it."""
+    """Whether the probe read /dev and KFD's device node is missing there."""
     if stack.nodes is None:
         return False
     return KFD not in [node.path for node in stack.nodes]
@@ -73,7 +73,7 @@ def not_given_to_container(context: RuleContext) -> Findings:
     stack = stack_of(context)
     if stack is None or stack.nodes is None or not in_container(context):
         return
-    # Without a build for the GPU nothing in the container would use it.
+    # If torch has no build for the GPU, no program in the container would use it.
     if maker_of(context.torch.backend) != stack.maker:
         return
     render_nodes = [node for node in stack.nodes if node.path != KFD]
@@ -89,7 +89,7 @@ def not_given_to_container(context: RuleContext) -> Findings:
 
 
 def no_permission(context: RuleContext) -> Findings:
-    """Nodes that this user may not open: /dev/kfd, or every render node."""
+    """This user has no permission to open /dev/kfd, or any render node."""
     stack = stack_of(context)
     nodes = stack.nodes if stack else None
     if not nodes:
@@ -106,12 +106,13 @@ def no_permission(context: RuleContext) -> Findings:
 
 
 def rights_of(node: DeviceNode) -> str:
-    """A node as `ls -l` shows it."""
+    """A device node with its mode, as `ls -l` shows it."""
     return f"{node.path} {node.mode or ''}".strip()
 
 
 def wrong_build(context: RuleContext) -> Findings:
-    """A torch for NVIDIA's GPUs, another maker's or the CPU, where a build for the GPU exists."""
+    """torch is a build for another maker's GPUs or for the CPU, although there is a build for this
+    GPU."""
     stack = stack_of(context)
     torch = context.torch
     if stack is None or stack.maker == APPLE.id or not torch.installed or not torch.backend:
@@ -119,7 +120,7 @@ def wrong_build(context: RuleContext) -> Findings:
     built_for = maker_of(torch.backend)
     if built_for == stack.maker or not has_a_build(stack):
         return
-    # A processor's graphics may compute, and seldom pay: only a person can want that.
+    # Integrated graphics can compute but are rarely worth it, so a CPU build there is not a fault.
     if built_for is None and is_small(stack):
         return
     whose = f"{BY_ID[built_for].name}'s GPUs" if built_for else "the CPU only"
@@ -136,17 +137,17 @@ def wrong_build(context: RuleContext) -> Findings:
 
 
 def no_kernels(context: RuleContext) -> Findings:
-    """A ROCm build without kernels for the GPU."""
+    """torch's ROCm build has no kernels for the GPU."""
     stack = stack_of(context)
     backend = context.torch.backend or ""
     if stack is None or stack.maker != AMD.id or not backend.startswith("rocm"):
         return
     rocm = ".".join(backend.removeprefix("rocm").split(".")[:2])
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
-    # A card that is served is enough: the processor's own graphics stand beside it.
+    # One supported GPU is enough: the other one is often the processor's integrated graphics.
     if not targets or any(has_kernels(target, rocm) is not False for target in targets):
         return
-    # Whoever set the override chose the relative's kernels.
+    # A person who set the override chose the kernels of a related target on purpose.
     is_overridden = bool(context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION"))
     if is_overridden and any(target in RELATIVES for target in targets):
         return
@@ -170,7 +171,7 @@ def no_kernels(context: RuleContext) -> Findings:
 
 
 def old_rocm(context: RuleContext) -> Findings:
-    """A torch that loads the machine's ROCm, which is of an older major version."""
+    """torch loads the machine's ROCm, whose major version is older than torch needs."""
     stack = stack_of(context)
     hip = context.torch.hip
     if stack is None or not hip or not stack.runtime or stack.bundles_runtime is not False:
@@ -190,7 +191,7 @@ def old_rocm(context: RuleContext) -> Findings:
 
 
 def no_rocm_in_wsl(context: RuleContext) -> Findings:
-    """A ROCm build in WSL, where ROCm for WSL is not installed."""
+    """torch is a ROCm build in WSL, but ROCm for WSL is not installed."""
     stack = stack_of(context)
     if stack is None or not context.os.wsl or maker_of(context.torch.backend) != AMD.id:
         return
@@ -201,7 +202,7 @@ def no_rocm_in_wsl(context: RuleContext) -> Findings:
 
 
 def translated_python(context: RuleContext) -> Findings:
-    """A Python for Intel's Macs on a chip of Apple."""
+    """A Python for Intel Macs runs on an Apple chip."""
     stack = stack_of(context)
     if stack is None or not stack.translated:
         return
@@ -232,7 +233,8 @@ def old_macos(context: RuleContext) -> Findings:
 
 
 def override_is_wrong(context: RuleContext) -> Findings:
-    """HSA_OVERRIDE_GFX_VERSION names another target than that of a GPU that is served."""
+    """HSA_OVERRIDE_GFX_VERSION is set to another target although torch supports the GPU's own
+    target."""
     stack = stack_of(context)
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     if stack is None or stack.maker != AMD.id or not value or events(context, "foreign-gpu"):
@@ -260,7 +262,7 @@ MPS_FROM = re.compile(r"(?i)MPS backend is supported on macOS (\d{1,2}(?:\.\d{1,
 
 
 def said_of_the_stack(context: RuleContext) -> Findings:
-    """What ROCm's own tools say of the driver and its nodes in a text."""
+    """Problems of the driver and its device nodes that ROCm's own tools report in a text."""
     if not is_report(context) or has_nvidia(context):
         return
     complaints = events(context, "no-hip-gpus")
@@ -273,7 +275,7 @@ def said_of_the_stack(context: RuleContext) -> Findings:
     elif missing and in_container(context):
         fix = maker_stacks.into_container(context, AMD)
         yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=AMD.name)
-    # In WSL there is no /dev/kfd, and no module of Linux.
+    # In WSL there is neither /dev/kfd nor a Linux kernel module.
     elif (missing or unloaded) and context.os.wsl is not True:
         stack = MakerStack(maker=AMD.id)
         fix = maker_stacks.load_driver(context, stack)
@@ -301,7 +303,7 @@ def said_of_macos(context: RuleContext) -> Findings:
         if macos_in_message is None:
             continue
         oldest = _macos_needed(context, macos_in_message[1])
-        # torch prints the same message if it cannot reach Metal: then macOS is new enough.
+        # torch prints the same message if it cannot reach Metal, although macOS is new enough.
         if macos and parsed(macos) >= parsed(oldest):
             continue
         yield finding(

@@ -1,7 +1,7 @@
-"""From a record and what was said, or what the machine shows, to the finding.
+"""Makes a finding from a cause's record and the messages or readings that show the cause.
 
-A message alone decides every record that no check decides; what needs more than the message (a
-version, a GPU, another event) is a function in the file of its subject.
+If a record has no check, its message alone makes the finding. Findings that need more than a
+message (a version, a GPU, another event) have a function in their subject's file.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from gpusetup.model.shell import Line, Lines, lines
 
 
 def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
-    """The case of a message that is met here, and the events that meet it."""
+    """The first case of a message that applies here, with the events that match it."""
     for case in message.cases:
         matching = tuple(event for event in messages if has(event, case.having))
         if not matching or not all(condition(context) for condition in case.where):
             continue
-        # What a case does not say is said as in the message itself.
+        # Texts that the case leaves empty come from the message itself.
         complete_case = replace(
             case,
             title=case.title or message.title,
@@ -51,7 +51,7 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
 
 
 def has(event: Event, patterns: Mapping[str, str]) -> bool:
-    """Whether an event has all these values."""
+    """Whether an event's values match all these patterns."""
     for name, pattern in patterns.items():
         value = event.values.get(name)
         if value is None or not in_any_case(pattern).search(value):
@@ -71,10 +71,11 @@ def finding(
     weak: object = False,
     **values: str,
 ) -> Finding:
-    """The finding of a record, by what was said and what the machine shows.
+    """The finding of a record, made from messages and from the machine's readings.
 
-    `message` stands for the record's own, whose text is said if it has none; `weak` makes a warning
-    of an error; `values` fill the places of the title that an event leaves open.
+    `message` replaces the record's own message, which supplies the texts that `message` lacks.
+    `weak` turns an error into a warning. `values` fill placeholders of the title for which the
+    event has no value.
     """
     record = RECORDS[cause]
     usual_values = {name: value for name, value in values.items() if value}
@@ -96,13 +97,13 @@ def finding(
 
 
 def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event:
-    """What the machine itself shows, as a program would have said it."""
+    """A reading of the machine as an event, in the same form as a program's message."""
     source = source_of(context, subject)
     return Event(kind="shown", source=source, text=text, values=values)
 
 
 def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
-    """These values of GPUs, as what the machine shows."""
+    """These values of GPUs as events."""
     values = []
     for quote in gpu_naming.value_evidence_of(context, concerned, *fields):
         values.append(Event(kind="shown", source=quote.source, text=quote.text))
@@ -112,7 +113,7 @@ def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Even
 def of_gpus(
     context: RuleContext, cause: str, concerned: Sequence[Gpu], *fields: str, **how: Any
 ) -> Finding:
-    """The finding of what the machine shows of some of its GPUs."""
+    """The finding about some of the machine's GPUs, with their values as evidence."""
     names = gpu_naming.gpus_in_title(context, concerned)
     verb = gpu_naming.has_or_have(concerned)
     values = marked(context, concerned, *fields)
@@ -120,13 +121,13 @@ def of_gpus(
 
 
 def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:
-    """The finding of one thing that the machine shows."""
+    """The finding for one reading of the machine."""
     message = shown(context, subject, text)
     return finding(context, cause, (message,), **how)
 
 
 def title_of(context: RuleContext, message: Message, messages: Events) -> str:
-    """The title with the values of the first event that has them all."""
+    """The title, filled with the values of the first event that has all of them."""
     machine = {
         "torch": context.torch.version,
         "driver": context.driver.version,
@@ -139,14 +140,14 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
             title = message.title.format_map({**known, **event.values})
         except KeyError:
             continue
-        # An empty value leaves two blanks.
+        # An empty value would leave two spaces.
         return " ".join(title.split())
     name = message.plain or message.title
     return "" if PLACE_OF_A_VALUE.search(name) else name
 
 
 PLACE_OF_A_VALUE = re.compile(r"\{(\w+)\}")
-"""Where a title has a value of the event."""
+"""A placeholder for an event's value in a title."""
 
 
 def name_without_values(record: Cause) -> str:
@@ -155,12 +156,12 @@ def name_without_values(record: Cause) -> str:
 
 
 def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
-    """The way out of a message: its own function, or its text with its commands for this system."""
+    """The fix of a message: from its own function, or its text and commands for this system."""
     if message.way:
         return message.way(context, message.text)
 
     def typed(commands: tuple[str, ...]) -> Lines:
-        """The commands as they are typed on this machine, with the values of the first event."""
+        """The commands in the form for this machine, with the values of the first event."""
         event = messages[0]
         lines_for_target: list[Line] = []
         for command in commands:
@@ -168,7 +169,7 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
         return tuple(lines_for_target)
 
     family = context.os.family
-    # Of an unknown system Windows' commands are shown if there are no others.
+    # If the system is unknown, Windows commands are shown only if there are no others.
     on_windows = family == "windows" or (family is None and not message.commands)
     if callable(message.commands):
         commands = message.commands(context)
@@ -188,10 +189,10 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
 def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
     """A command with the event's values, for this target and its shell.
 
-    None where it needs a value that the event lacks or that is no plausible one, or where it is a
-    command of Linux and this is Windows.
+    None if the event lacks a value that the command needs, if the value is not plausible, or if it
+    is a Linux command on Windows.
     """
-    # A stranger's text may have anything as a value: only plain names go into a command.
+    # A text may contain anything as a value, so only plain names are put into a command.
     plain_values = {}
     for name, value in event.values.items():
         if is_an_identifier(value):
@@ -211,7 +212,7 @@ def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
 
 
 def _settings(context: RuleContext, words: list[str]) -> Lines:
-    """Variables that are set: `NAME=VALUE`."""
+    """The commands that set variables given as `NAME=VALUE`."""
     settings: list[Line] = []
     for word in words:
         name, _, value = word.partition("=")
@@ -222,7 +223,7 @@ def _settings(context: RuleContext, words: list[str]) -> Lines:
 def _gpusetup(context: RuleContext, words: list[str]) -> Lines:
     """A command of gpusetup; `install` gets the words that the machine needs."""
     subcommand, *options = (*words, "")
-    # A new environment has its own Python: nothing of the target is repeated.
+    # A new environment has its own Python, so the target's options are left out.
     if subcommand != "install" or "--venv" in options:
         return (paste.command(context, "gpusetup", *words),)
     return (paste.gpusetup(context, *words[1:]),)
@@ -236,11 +237,11 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
     "package": lambda context, words: system_packages.system_package(context, words[0]),
     "unset": lambda context, words: paste.unset(context, words[0]),
 }
-"""The first word of a row's command -> how it is written for a target."""
+"""The first word of a command in a record -> the function that writes the command for a target."""
 
 
 def said(context: RuleContext) -> Findings:
-    """A finding for every such cause whose message was said."""
+    """A finding for each of these causes whose message occurs."""
     for cause in CAUSES:
         if cause.by_check:
             continue

@@ -40,8 +40,7 @@ NVML_UNKNOWN = 999
 
 
 def driver_belongs_here(context: RuleContext) -> bool:
-    """Whether the machine itself must have the NVIDIA driver, so that it is missing if it is
-    absent.
+    """Whether the machine itself must have the NVIDIA driver, so that its absence is a fault.
 
     False if the driver belongs to another machine, or on macOS, which has none.
     """
@@ -57,7 +56,7 @@ loaded."""
 
 
 def driver_missing(context: RuleContext) -> Findings:
-    """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
+    """There is an NVIDIA GPU, or a program that needs one, but no NVIDIA driver at all."""
     driver, has_gpu = context.driver, has_nvidia(context)
     # nouveau drives every GPU for which NVIDIA's driver was never installed.
     messages = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
@@ -67,8 +66,8 @@ def driver_missing(context: RuleContext) -> Findings:
     if not driver_belongs_here(context) and not said_on_the_host(messages):
         return
     lacks_library = driver.library_found is False
-    # With a GPU, a kernel module on disk would be an installed driver. Without a known GPU, torch's
-    # build must need CUDA.
+    # On a machine with a GPU, a kernel module on the disk means an installed driver. Without a
+    # known GPU, torch's build must need CUDA.
     is_suspected = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
     is_said = messages and not events(context, *PACKAGES_ARE_THERE)
     if not is_said and not (lacks_library and is_suspected):
@@ -82,7 +81,7 @@ def driver_missing(context: RuleContext) -> Findings:
         subject = f"{lender.name} gave this notebook no GPU"
     else:
         fix = _install(context)
-        # A job of a cluster may run on a node with another GPU than the one in the text.
+        # A cluster job may run on a node with a different GPU from the one in the text.
         names_gpu = has_gpu and not has_a_scheduler(context)
         subject = gpu_naming.gpu_names(context) if names_gpu else ""
     yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
@@ -101,7 +100,7 @@ def said_on_the_host(messages: Iterable[Event]) -> bool:
 
 
 def _looked_in_vain(context: RuleContext) -> Events:
-    """The messages of programs that looked for CUDA and did not find nvidia-smi or the driver's
+    """The messages of programs that needed CUDA but did not find nvidia-smi or the driver's
     library."""
     messages = []
     for event in events(context, "library-missing", "cuda-lib-missing"):
@@ -148,7 +147,7 @@ def serves_its_maker(context: RuleContext) -> bool:
     """Whether the installed torch is a build for this machine's GPU: ROCm for AMD, XPU for Intel,
     the ordinary one on a Mac, the CPU build without a GPU."""
     torch = context.torch
-    # Somebody who sends a text has a problem, so a build that fits proves nothing.
+    # The author of a text has a problem, so a build that fits proves nothing.
     if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
         return False
     if events(context, *LOOKED_FOR_CUDA):
@@ -156,7 +155,7 @@ def serves_its_maker(context: RuleContext) -> bool:
     if _apple(context):
         return True
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
-        # Without a GPU that torch has a build for, the CPU build is the right one.
+        # If torch has no build for the GPU, the CPU build is the right one.
         return not torch_has_another_build(context)
     makers = {device.vendor for device in context.snapshot.pci_devices or ()}
     stack = context.snapshot.makers
@@ -169,7 +168,8 @@ def serves_its_maker(context: RuleContext) -> bool:
 def torch_has_another_build(context: RuleContext) -> bool:
     """Whether torch has a build for one of this machine's AMD or Intel GPUs.
 
-    Old AMD cards and most integrated graphics have no build, or none that is worth it.
+    For old AMD cards and most integrated graphics there is no build, or none that is worth
+    installing.
     """
     stack = context.snapshot.makers
     if stack is not None:
@@ -185,11 +185,11 @@ def torch_has_another_build(context: RuleContext) -> bool:
 
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:
-    """This machine has no NVIDIA GPU; the finding names the maker of the GPU that it has. A note if
+    """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
     no program needed CUDA."""
     if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
-    # Problems of another maker's stack have causes of their own.
+    # Other rules report problems with another maker's drivers and builds.
     if maker_stacks.stack_of(context) is not None:
         return
     # A CUDA error comes from NVIDIA's driver, so the Mac in the text is only the person's terminal.
@@ -203,7 +203,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     for event in events(context, "foreign-gpu"):
         name = event.values.get("name", "")
         target = gfx_of(name)
-        # The target decides which build has kernels for the board.
+        # The target decides which build has kernels for the card.
         if target and not board:
             board = f"{name} ({target})"
     severity = Severity.NOTE if is_only_a_note else None
@@ -278,7 +278,7 @@ OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
 """Events that only another maker's software reports."""
 
 
-# The first one names a GPU; all others prove that a program wanted one, so that its absence is a
+# The first event names a GPU. The others prove that a program needed one, so its absence is a
 # failure.
 LOOKED_FOR_CUDA = (
     "foreign-gpu",
@@ -327,7 +327,7 @@ while a text in which an installer finds no torch is not about a GPU at all."""
 
 
 def _runs(context: RuleContext) -> bool:
-    """Whether CUDA ran according to a text, or nothing in it looked for a GPU and failed.
+    """Whether CUDA ran according to a text, or nothing in the text failed because it needed a GPU.
 
     The second covers texts that only show a build of torch or, from a Mac, only paths.
     """

@@ -1,4 +1,5 @@
-"""What programs say while they run: CUDA, torch, NCCL, extensions, failures of their own."""
+"""Failures that programs report while they run: in CUDA, torch, NCCL, extensions, or their own
+code."""
 
 from __future__ import annotations
 
@@ -26,20 +27,20 @@ from gpusetup.readings.smi_processes import shows_computing
 
 
 def out_of_memory(context: RuleContext) -> Findings:
-    """The GPU's memory did not suffice."""
+    """The GPU's memory was not enough."""
     messages = (*events(context, "out-of-memory"), *cuda_errors(context, MEMORY_ALLOCATION))
-    # cuBLAS and cuDNN do not start where the memory of every GPU is taken.
+    # cuBLAS and cuDNN cannot start if the memory of every GPU is full.
     listed = gpus(context)
     if listed and all(map(_is_full, listed)):
         messages += events(context, "cuda-library-error")
     if not messages:
         return
-    # The message with the most numbers explains most; a title quotes only its beginning.
+    # The message with the most numbers explains the most. A heading may quote only its beginning.
     fullest_first = sorted(messages, key=lambda message: -len(message.values))
     measured = tuple(map(_measured, fullest_first))
     out_of_memory = finding(context, "out-of-memory", measured)
     values = measured[0].values
-    # Where others hold the memory, or much of it is free, the title says that instead.
+    # If other programs use the memory, or much of it is free, the title says so.
     says_another_reason = "others" in values or "unused" in values
     if "total_bytes" in values and not says_another_reason:
         requested = gib(whole_number(values.get("asked_bytes")) or 0)
@@ -52,11 +53,11 @@ def out_of_memory(context: RuleContext) -> Findings:
 MEMORY_ALLOCATION = 2
 """cudaErrorMemoryAllocation."""
 FULL = 0.95
-"""The share of a GPU's memory from which on no library finds room for its workspace."""
+"""Above this share of used GPU memory, a library has no room for its workspace."""
 
 
 def _is_full(gpu: Gpu) -> bool:
-    """Whether a GPU's memory is used almost completely; False if it is not known."""
+    """Whether a GPU's memory is almost full; False if the usage is unknown."""
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     if not used or not total:
         return False
@@ -64,32 +65,33 @@ def _is_full(gpu: Gpu) -> bool:
 
 
 MOST = 0.6
-"""The share of a GPU above which other programs hold most of it."""
+"""Above this share of a GPU's memory, other programs use most of it."""
 
 
 def _measured(message: Event) -> Event:
     """A message with what explains it: a request beyond the GPU, other programs, or free memory."""
 
     def bytes_of(name: str) -> int | None:
-        """A number of bytes in the message: `asked`, `total`, `free`, or `held` by torch."""
+        """The number of bytes under this name in the message: `asked` (requested), `total`, `free`,
+        or `held` (by torch)."""
         return whole_number(message.values.get(f"{name}_bytes"))
 
     requested, total, free = bytes_of("asked"), bytes_of("total"), bytes_of("free")
     held_by_torch = bytes_of("held")
-    # No GPU of this kind has as much, however empty it is.
+    # The request is larger than the whole memory of this GPU.
     if requested and total and requested > total:
         return replace(message, values={**message.values, "alone": gib(requested)})
     if requested is None or total is None or free is None:
         return message
     values = {"asked": gib(requested), "total": gib(total)}
-    # A message that does not say what torch holds cannot tell what others hold.
+    # If the message does not contain torch's own share, the share of other programs is unknown.
     held_by_others = 0
     if held_by_torch is not None:
         held_by_others = total - free - held_by_torch
     if held_by_others > MOST * total:
         values["others"] = gib(held_by_others)
     elif free > 2 * requested:
-        # Far more is free than was asked for.
+        # Far more memory is free than the program requested.
         values["unused"] = gib(free)
     return replace(message, values={**message.values, **values})
 
@@ -107,12 +109,13 @@ HANGS = Message(
 
 
 def nccl_error(context: RuleContext) -> Findings:
-    """NCCL failed, and the text does not say over what."""
+    """NCCL failed, and the text does not show the reason."""
     unreached = events(context, "nccl-connect-failed")
     if unreached and not events(context, *ENDS_A_RANK):
         yield finding(context, "nccl-no-socket-interface", unreached, message=UNREACHED)
     on_a_bridge = events(context, "nccl-on-a-bridge")
-    # A bridge of containers serves one machine alone, and is wrong where a run does not connect.
+    # A container bridge connects only one machine, so it is the wrong interface if the ranks cannot
+    # connect.
     if on_a_bridge and events(context, "nccl-timeout", "nccl-error", "run-hangs"):
         yield finding(context, "nccl-no-socket-interface", on_a_bridge, message=ON_A_BRIDGE)
     hangs = events(context, "nccl-hangs")
@@ -124,7 +127,7 @@ TELLS_WHY = ("nccl-p2p-failure", "nccl-timeout", "nccl-connect-failed", "cuda-er
 
 
 ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
-"""Where one rank ended for a reason of its own, the others cannot reach it."""
+"""Failures that end one rank, so that the other ranks can no longer reach it."""
 
 
 UNREACHED = Message(
@@ -151,7 +154,7 @@ ON_A_BRIDGE = Message(
 
 
 def of_programs(context: RuleContext) -> Findings:
-    """What a program says of itself."""
+    """Failures that programs report about themselves."""
     for cause in ("program-without-gpu-support", "program-sees-no-gpu", "program-failed"):
         record = RECORDS[cause]
         messages = _events_of_failing_program(context, *record.kinds)
@@ -166,14 +169,14 @@ OF_A_PROGRAM = Message(
 
 
 def library_missing(context: RuleContext) -> Findings:
-    """A program whose GPU part is there, and a CUDA library that it loads is not."""
-    # These findings say more: the same library, or a driver that it needs.
+    """A program's GPU part is installed, but a CUDA library that it loads is missing."""
+    # These findings tell more about the same library, or about the driver that it needs.
     if events(context, "cuda-lib-missing", "driver-too-old"):
         return
     if events(context, "no-nvidia-driver") and not driver_answers(context):
         return
     messages = _events_of_failing_program(context, "program-lib-missing")
-    # TensorFlow says "cannot find" of each library where it finds no driver.
+    # If TensorFlow finds no driver, it prints "cannot find" for each library.
     if not messages and not events(context, "no-nvidia-driver", "gpu-computes"):
         messages = _events_of_failing_program(context, "program-lib-unfound")
     if messages:
@@ -206,7 +209,7 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
                 continue
         quote = (event.text or "an error")[:QUOTE_CHARACTERS]
         values = {**usual_values, "said": quote, **event.values}
-        # A plugin fails inside its host, and its own project is the one to ask.
+        # A plugin's failure occurs in its host program, but the plugin's project can fix it.
         if "plugin" in event.values:
             values["program"] = f"{event.values['plugin']}, a plugin of {shown_name},"
         messages.append(replace(event, values=values))
@@ -214,13 +217,13 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
 
 
 QUOTE_CHARACTERS = 120
-"""Characters of a message that a title quotes."""
+"""How many characters of a message a title quotes."""
 
 
 def gpu_works_little(context: RuleContext) -> Findings:
     """A text whose only content is a GPU that computes less than half of the time.
 
-    A machine that is read live shows one moment between two others: `monitor` watches it.
+    A probed machine shows only one moment, so `gpusetup monitor` has to watch it.
     """
     # A text that reports a failure does not ask about speed, even if it shows an idle GPU.
     asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
@@ -251,7 +254,7 @@ def _use_of(gpu: Gpu) -> GpuUse:
 
 def source_checkout(context: RuleContext) -> Findings:
     """A package that is imported from its unbuilt sources in the working folder."""
-    # An extension that was not built says the same, and how to build it.
+    # The finding about an extension that was not built also explains how to build it.
     if events(context, "extension-not-built"):
         return
     files_of_checkout = []

@@ -1,4 +1,4 @@
-"""What installers report when they find no file for torch, and why there is none."""
+"""Errors of installers that find no wheel of torch, and the reason why there is none."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
     *("no-matching-distribution", "wheel-not-supported"),
 )
-"""What installers say where they find no file: those that know the reason first."""
+"""Events of installers that find no file. Events that show the reason come first."""
 
 
 NAMED = ("requirement", "index", "package", "wheel")
 
 
 OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
-"""How the names begin of what torch's index holds in its own right."""
+"""How the names of packages begin that PyTorch's own index offers."""
 
 
 def no_file(context: RuleContext) -> Findings:
     """An installer found no matching file: the finding says for which package, and why."""
-    # For a 32-bit Python there are no files at all, which another finding says.
+    # There are no wheels for a 32-bit Python, and another finding reports that.
     if context.snapshot.python.bits == 32:
         return
     findings: dict[str, Finding] = {}
@@ -56,7 +56,7 @@ def no_file(context: RuleContext) -> Findings:
                 asked=requested or "torch",
                 what="this system",
             )
-    # A reason that concerns torch tells more.
+    # Prefer a message about torch.
     if len(findings) > 1:
         findings.pop("package-not-found", None)
     yield from findings.values()
@@ -79,7 +79,7 @@ ITS_INDEX = (
 
 
 def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
-    """The fix: another index, another Python, or the build that the resolver chose."""
+    """The fix: another index, another Python, or an installation of the chosen build."""
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
@@ -102,24 +102,24 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
         return None
-    return paste.install_torch(context, "Ask for what exists. ")
+    return paste.install_torch(context, "Install a release that has a wheel for this system. ")
 
 
 def _is_of_torch(requested: str) -> bool:
     """Whether an installer's message is about torch or about a package of torch's own index."""
     name, _, _ = requirement(requested)
-    # A message without a name is taken to be about torch.
+    # A message without a package's name counts as one about torch.
     if not name:
         return True
     return name.startswith(OURS) and name not in BESIDE_TORCH
 
 
 BESIDE_TORCH = ("torchcodec", "torch-geometric", "torch-scatter", "torch-sparse", "torch-cluster")
-"""Packages whose names begin like torch's, and that are released on their own."""
+"""Packages whose names begin with torch but that have their own releases."""
 
 
 def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
-    """Another package than torch has no wheel here: torch stays as it is."""
+    """A package other than torch has no wheel here, so torch stays as it is."""
     name, exact, _ = requirement(requested)
     machine = context.os.machine or "this processor"
     releases = paste.pip(context, "index", "versions", name)
@@ -136,7 +136,7 @@ def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
 
 
 def _other_python(context: RuleContext, requested: str) -> Fix:
-    """A Python that this torch has wheels for; or the torch that this Python has."""
+    """Use a Python for which this torch has wheels, or a torch that has wheels for this Python."""
     name, exact, _ = requirement(requested)
     torch = _torch_of(context, name, exact)
     if torch is None and context.snapshot.python.version and paste.chosen_build(context):
@@ -152,7 +152,8 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
 
 
 def _newest_python_of(context: RuleContext, torch: str) -> str | None:
-    """The newest Python for which a release has wheels on this system; else on any."""
+    """The newest Python for which a release has wheels on this system. If it has none here, on any
+    system."""
     pythons: set[str] = set()
     for build in _here(context, torch):
         # "3.13t" is a Python without the GIL, which few packages support.
@@ -163,7 +164,7 @@ def _newest_python_of(context: RuleContext, torch: str) -> str | None:
 
 
 def _torch_of(context: RuleContext, name: str, version: str | None) -> str | None:
-    """The torch that a release of the family belongs to; None where it is not known."""
+    """The torch to which a release of torchvision or torchaudio belongs; None if unknown."""
     if name == "torch" or version is None:
         return version
     for release in context.catalog.releases:
@@ -206,42 +207,43 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     if event.kind == "wheel-not-supported":
         return _tag_that_fails(context, requested)
     if event.kind == "no-matching-distribution":
-        # The catalog knows the releases of torch, torchvision and torchaudio only.
+        # The catalog contains only the releases of torch, torchvision and torchaudio.
         if name in FAMILY:
             return _why_no_release(context, event, requested)
         return "package-not-found"
-    # What is left is an installer that knows the release, and no file of it for this machine.
+    # The remaining case: the installer knows the release but has no file of it for this machine.
     is_in_torchs_index = name.startswith(OURS)
     if not is_in_torchs_index and event.kind == "no-wheel-for-platform":
         return "no-wheel-for-platform"
-    # Some messages of uv name no package: they are taken to be about torch.
+    # Some of uv's messages name no package. They count as messages about torch.
     if not is_in_torchs_index and name:
         return "package-not-found"
-    # Releases of one pin may lack the Python, others the system: another Python helps first.
+    # Some releases in the range may lack this Python and others this system. Another Python is the
+    # easier fix.
     lacks_python = events(context, "python-no-wheel")
     return "python-no-wheel" if lacks_python else "no-wheel-for-platform"
 
 
 def _why_conda_has_none(context: RuleContext, requested: str) -> str:
-    """Why conda finds no package: an exported build of one machine, or a channel that no longer has
-    builds for this system."""
+    """The cause if conda finds no package: an exported build that only fits one machine, or a
+    channel without current builds for this system."""
     if re.fullmatch(EXPORTED, requested):
         return "package-not-found"
     return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
 
 
 def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
-    """Why an index offers no release for a requirement of torch's family."""
+    """The cause if an index has no release that fits a requirement of torch's family."""
     name, version, label = requirement(requested)
     backend = label or index_label(event)
     is_unknown_cuda = (backend or "").startswith("cu") and backend not in context.catalog.backends
-    # Nightlies are deleted after some weeks.
+    # Nightly builds are deleted after some weeks.
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
     torch = _torch_of(context, name, version)
     offered = _releases_offered(event)
     number = parsed(version or "0")
-    # An index offers these releases to a Python for Intel's processors only.
+    # Indexes offer only these releases to a Python for Intel processors.
     if _ends_for_intel_macs(context, offered, number) and context.os.machine == "aarch64":
         return "python-for-intel-mac"
     exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
@@ -290,7 +292,8 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
-"""`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`: a name, a version and one build of it."""
+"""A package in an exported conda environment: a name, a version and the exact build, such as
+`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`."""
 
 
 def requirement(text: str) -> tuple[str, str | None, str | None]:

@@ -1,1 +1,1 @@
-"""The commands and sentences of fixes, exact for one machine and its shell."""
+"""The commands and texts of fixes, written for one machine and its shell."""

@@ -22,7 +22,7 @@ def clauses_without(text: str, foreign: str) -> str:
         return "" if is_foreign else remark[0]
 
     without_remarks = re.sub(r" \([^()]*\)", unless_foreign, text)
-    # A mark, then the clause that it introduces; no mark stands before the first clause.
+    # Pairs of a punctuation mark and the clause after it; the first clause has no mark.
     parts = ["", *re.split(BETWEEN_CLAUSES, without_remarks)]
     marks = parts[::2]
     clauses = parts[1::2]
@@ -33,5 +33,5 @@ def clauses_without(text: str, foreign: str) -> str:
     without_mark = re.sub(r"^(?:; |\. )", "", remaining)
     if without_mark == remaining:
         return remaining
-    # The first clause is gone, so the next one begins the sentence.
+    # The first clause was removed, so the next one begins the sentence.
     return without_mark[:1].upper() + without_mark[1:]

@@ -1,9 +1,10 @@
-"""How each Linux distribution installs the NVIDIA driver: one function for each family, after its
-own guide.
+"""How each Linux distribution installs the NVIDIA driver: one function for each family, following
+the family's own guide.
 
-Every one is the whole way from a bare system: repositories, the packages in the flavour that the
-GPU needs, the wait for the module, the key where Secure Boot is on. Looked up in November 2026.
-No line but the key's asks anything: what is pasted after a question would be its answer.
+Each function returns every step from a bare system: the repositories, the packages with the kernel
+modules that the GPU needs, waiting for the module build, and the key if Secure Boot is on. Looked
+up in November 2026. Only the command for the key asks a question, because a line that is pasted
+after a question would become its answer.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from gpusetup.model.shell import Lines, filled, lines
 from gpusetup.model.versions import Capability, parsed
 
 OPEN_FROM = Capability(7, 5)
-"""Turing: the first that NVIDIA's open kernel modules drive (their README)."""
+"""Turing: the first generation that NVIDIA's open kernel modules support (their README)."""
 
 
 ONLY_OPEN_FROM = Capability(10, 0)
-"""Blackwell: no closed module drives it."""
+"""Blackwell: the closed kernel modules do not support it."""
 
 
 def last_closed() -> int:
@@ -39,7 +40,7 @@ class DriverRequest(Frozen):
 
     branch: int
     capability: Capability | None
-    """The lowest of the GPUs; None if it is not known."""
+    """The lowest compute capability of the GPUs; None if unknown."""
     newest: Capability | None
     """The highest of them."""
     id: str
@@ -50,11 +51,12 @@ class DriverRequest(Frozen):
     kernel: str
     secure_boot: bool
     needed_branch: int = 0
-    """The branch that is needed for certain, or 0."""
+    """The driver branch that is certainly needed; 0 if there is none."""
 
     @property
     def takes_open(self) -> bool:
-        """Whether the open kernel modules support the GPU; assumed if its capability is unknown."""
+        """Whether the open kernel modules support the GPU; True if its compute capability is
+        unknown."""
         return self.capability is None or self.capability >= OPEN_FROM
 
     @property
@@ -79,7 +81,7 @@ Way = Callable[[DriverRequest], Lines]
 
 NVIDIA_REPOS = "https://developer.download.nvidia.com/compute/cuda/repos"
 KEY_OF_DKMS = "sudo mokutil --import /var/lib/dkms/mok.pub"
-"""dkms signs what it builds with a key of its own, which the firmware must be shown once."""
+"""dkms signs the modules with its own key, which must be enrolled in the firmware once."""
 UPDATE = "sudo apt update"
 
 
@@ -110,14 +112,14 @@ NON_FREE = (
     f'"Codename: {CODENAME}" | head -n 1) {CODENAME} '
     'contrib non-free non-free-firmware" | sudo tee /etc/apt/sources.list.d/nvidia-non-free.list'
 )
-"""From the mirror that this machine uses already."""
+"""Uses the mirror that this machine is already configured for."""
 
 
 def debian(request: DriverRequest) -> Lines:
     """Debian's wiki, NvidiaGraphicsDrivers: contrib and non-free; NVIDIA's own repository (its
     Driver Installation Guide, r580) where Debian's packages are too old."""
     packaged = {row.release: row.branch for row in facts(Debian)}
-    # A release that is not listed (testing, Kali) counts as the newest that is.
+    # A release that is not listed (testing, Kali) counts as the newest listed one.
     packaged_branch = packaged.get(request.major, max(packaged.values()))
     # Kali has these sections by default.
     non_free = "" if request.id == "kali" else NON_FREE
@@ -265,7 +267,8 @@ ARCH_KERNELS = {
     "-hardened": "linux-hardened",
     "cachyos": "linux-cachyos",
 }
-"""What a kernel's name has -> its package, whose headers dkms needs."""
+"""A part of a kernel's name -> the kernel's package, because dkms needs the headers of that
+package."""
 
 
 def arch(request: DriverRequest) -> Lines:
@@ -302,18 +305,19 @@ WAYS_BY_FAMILY: dict[str, Way] = {
     "suse": suse,
     "arch": arch,
 }
-"""A family of distributions -> its way."""
+"""A family of distributions -> the function that installs the driver on it."""
 
 PACKAGE_LEGACY_DRIVERS = ("ubuntu", "fedora", "arch")
-"""Who still packages the last branch of GPUs that end before 580 (Kepler: 470)."""
+"""Families that still package the last driver branch for GPUs that need one before 580 (Kepler:
+470)."""
 
 SIGN_WITH_OWN_KEY = ("debian", "fedora", "rhel")
-"""Where the module is signed with a key that is made on the machine."""
+"""Families on which the module is signed with a key that is created on the machine."""
 
 
 def asks_for_a_key(family: str, request: DriverRequest) -> bool:
-    """Whether the firmware asks for a new key at the next start: SUSE's closed package makes one
-    and asks for it by itself."""
+    """Whether the firmware asks to enroll a new key at the next start. SUSE's closed package
+    creates a key and registers it itself."""
     return request.secure_boot and (
         family in SIGN_WITH_OWN_KEY or (family == "suse" and not request.takes_open)
     )

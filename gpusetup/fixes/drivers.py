@@ -1,5 +1,5 @@
-"""The driver that a machine's GPUs need, installed where it belongs, and its kernel module: built,
-signed and loaded instead of nouveau."""
+"""Installs the driver that a machine's GPUs need, in the right place, and builds, signs and loads
+its kernel module instead of nouveau."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ DRIVER_SITE = "https://www.nvidia.com/drivers"
 def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The GPUs of this machine whose compute capability is known, by their driver or the PCI bus.
 
-    A driver lists no GPU that it does not drive, so the bus counts where it has more; each of its
-    devices counts as the oldest generation that its id may mean.
+    A driver lists only the GPUs that it supports, so the PCI bus counts if it shows more. A device
+    on the bus counts as the oldest generation that its id can mean.
     """
     from gpusetup.choose.host import gpus_to_serve
 
@@ -94,7 +94,7 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
     floor_branch = branch_of(floor)
     branch = max(driver_branch("good"), floor_branch)
     last_branch = _last_branch(context, machine_gpus)
-    # A newer branch would not drive the oldest of the GPUs.
+    # A newer branch would not support the oldest of the GPUs.
     if last_branch is not None:
         branch = min(branch, last_branch)
     return DriverRequest(
@@ -187,12 +187,12 @@ def _driver_here(context: RuleContext, text: str, floor: str | None) -> Fix:
     )
 
 
-THEN_LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
+THEN_LOAD = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
 
 
 def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
-    """Whether only a restart loads the new driver: an old module is loaded, the firmware must
-    accept a key, or the update brings another kernel."""
+    """Whether the new driver needs a reboot: an old module is loaded, the firmware must accept a
+    key, or the update installs another kernel."""
     driver = context.driver
     has_bound_device = any(device.driver for device in nvidia_on_pci(context))
     is_loaded = has_bound_device or driver.module_loaded or driver.nouveau_loaded
@@ -204,8 +204,7 @@ def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
 
 
 def where_driver_lives(context: RuleContext) -> str | None:
-    """The place where this system's driver must be installed, in words; None if that is this system
-    itself."""
+    """Where this system's driver must be installed, in words; None if it is this system itself."""
     if context.os.wsl:
         return (
             f"Do this in Windows (driver from {DRIVER_SITE}), then run `wsl --shutdown`. Do not "
@@ -235,7 +234,8 @@ BUILD_MODULE: dict[str | None, str] = {
     None: "if command -v akmods; then sudo akmods --force; else sudo dkms autoinstall; fi",
     "fedora": "sudo akmods --force",
 }
-"""Fedora's kin build by akmods, others by dkms; None: the distribution is not shown."""
+"""Fedora and its relatives build modules with akmods, the others with dkms. None is for an unknown
+distribution."""
 
 
 def load_fix(context: RuleContext, _text: str) -> Fix:
@@ -255,9 +255,9 @@ def load_fix(context: RuleContext, _text: str) -> Fix:
         )
     build = BUILD_MODULE.get(family, "sudo dkms autoinstall")
     unbuilt = events(context, "module-not-found")
-    # Few reports show whether the module is built. Loading it shows what is wrong.
+    # Few texts show whether the module is built. Loading the module shows what is wrong.
     first = (build,) if unbuilt or not is_report(context) else ()
-    # Nothing is built without the headers of the kernel that runs.
+    # A module can only be built with the headers of the running kernel.
     headers = _headers(context.os.kernel or "") if unbuilt else ()
     signed = context.os.secure_boot and not unbuilt
     key = (*mok_command(context), REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
@@ -286,7 +286,7 @@ def rebuild_with_headers(context: RuleContext) -> Lines:
     installed."""
     failures = events(context, "driver-build-failed")
     failed_kernels = [event.values["kernel"] for event in failures if event.values.get("kernel")]
-    # The kernel that the build names may be another one than that which runs.
+    # The failed build may be for a different kernel from the running one.
     kernel = failed_kernels[0] if failed_kernels else context.os.kernel
     lacks_compiler = any(event.values.get("why") == "compiler" for event in failures)
     return (
@@ -308,7 +308,7 @@ HEADERS = (
         "sudo apt install -y linux-headers-{kernel}",
     ),
 )
-"""How distributions name their kernels, and where the headers of one are."""
+"""How distributions name their kernels, and the packages with a kernel's headers."""
 
 
 def _headers(kernel: str) -> Lines:
@@ -317,7 +317,7 @@ def _headers(kernel: str) -> Lines:
     >>> _headers("6.17.0-8-generic"), _headers("6.17.0-custom")
     (('sudo apt install -y linux-headers-6.17.0-8-generic',), ())
     """
-    # A name from a text is typed into a shell: it must have the form of a kernel's name.
+    # A name from a text goes into a shell command, so it must have the form of a kernel's name.
     if not is_a_kernel(kernel):
         return ()
     for pattern, command in HEADERS:
@@ -332,7 +332,7 @@ KEYS = {
 }
 
 DKMS = "/var/lib/dkms/mok.pub"
-"""Where a distribution keeps the key that it signs modules with; dkms' own elsewhere."""
+"""Where each distribution keeps the key with which it signs modules. The others use dkms's key."""
 
 
 USUAL_KEYS = " ".join(sorted({*KEYS.values(), DKMS}))

@@ -23,9 +23,8 @@ NAMED_AS_MODULES = frozenset((
     "torch-scatter", "torch-sparse", "torch-spline-conv", "torchao", "torchaudio", "torchcodec",
     "torchvision", "transformer-engine", "triton", "vllm", "xformers",
 ))  # fmt: skip
-"""Distributions of the package index whose modules have their name. A name that is not known to be
-one is not installed: a folder's or a program's name may belong to somebody else there. As of
-2026-11-22."""
+"""Packages on PyPI whose modules have the package's name. Other names are never installed, because
+the name of a folder or a program may belong to an unrelated package on PyPI. As of 2026-11-22."""
 
 
 def distribution_of(module: str) -> str | None:
@@ -45,12 +44,13 @@ WHEELS_ONLY = frozenset((
     "bitsandbytes", "onnxruntime-gpu", "sgl-kernel", "tensorrt-llm", "torchao", "torchaudio",
     "torchcodec", "torchvision", "triton",
 ))  # fmt: skip
-"""Distributions whose releases of today are wheels only: with --no-binary the index offers an old
-release, or none (their file lists, as of 2026-11-22)."""
+"""Packages whose current releases are wheels only. With --no-binary, the index would offer an old
+release or none (their file lists, as of 2026-11-22)."""
 
 
 REPLACING = ("--no-deps", "--force-reinstall", "--no-cache-dir")
-"""A new build of one package, and nothing else: pip keeps what it built for another torch."""
+"""Options that build only this package again. Without --no-cache-dir, pip would reuse the wheel
+that it built for another torch."""
 
 
 def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
@@ -59,7 +59,7 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     if not distribution:
         return ()
     if distribution == "xformers" or extension(distribution).pins_torch:
-        # Each of its wheels requires one torch.
+        # Each wheel of this package requires one torch release.
         return (paste.gpusetup(context, distribution),)
     torch = context.torch.version or ""
     requirement = _release_for_this_torch(context, distribution)
@@ -84,7 +84,7 @@ def _release_for_this_torch(context: RuleContext, distribution: str) -> str:
     if project is None or not torch:
         return ""
     newest_first = releases_for(project, torch)
-    # A range says from which release on, and not which one was built for this torch.
+    # A range shows only the lowest release, not the one that was built for this torch.
     if not newest_first or not newest_first[0].startswith("=="):
         return ""
     specifier = newest_first[0]
@@ -97,8 +97,9 @@ def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
     """A fix that rebuilds the module named by the event with the most values."""
 
     def way(context: RuleContext) -> Lines:
-        """The commands that rebuild the module; its name is left open if no event has it."""
-        # The message with the most values names the module most exactly.
+        """The commands that rebuild the module. They contain a placeholder if no event has the
+        module's name."""
+        # The message with the most values identifies the module most exactly.
         fullest = max(events(context, kind), key=lambda event: len(event.values))
         module = fullest.values.get("module")
         return rebuild_commands(context, module)

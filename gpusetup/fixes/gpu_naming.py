@@ -19,7 +19,7 @@ from gpusetup.model.machine import Event, Gpu, PciDevice
 from gpusetup.readings.sources import bus_key
 
 MAX_NAMED = 8
-"""How many GPUs a sentence lists."""
+"""The most GPUs that a sentence lists."""
 
 
 def gpu_label(gpu: Gpu) -> str:
@@ -76,7 +76,7 @@ def value_evidence_of(
 
 
 def _value_text(name: str, value: object) -> str:
-    """A GPU's field with its value in words; "" if there is nothing to say."""
+    """A GPU's field with its value in words; "" if there is no value."""
     if value is None or value is False or value == ():
         return ""
     words = name.replace("_", " ")
@@ -108,7 +108,7 @@ def has_or_have(concerned: Sequence[Gpu]) -> str:
 
 
 def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
-    """The GPUs whose PCI slots events name. A GPU that no source lists has only its slot."""
+    """The GPUs in the PCI slots of events. A GPU that no source lists has only its slot."""
     gpu_by_slot: dict[str, Gpu] = {}
     for gpu in gpus(context):
         if gpu.pci_bus_id:
@@ -144,7 +144,8 @@ BRAND_WORDS = {
     "gtx",
     "unknown",
 }
-"""Words that name no model: nvidia-smi's narrow tables cut names."""
+"""Words that do not identify a model. nvidia-smi's narrow tables cut names, so sometimes only these
+words are left."""
 
 
 def gpu_names(context: RuleContext) -> str:
@@ -156,8 +157,8 @@ def gpu_names(context: RuleContext) -> str:
 
 
 def _is_telling(name: str) -> bool:
-    """Whether a name contains the model, and not only brand words; nvidia-smi's narrow tables cut
-    names."""
+    """Whether a name contains the model and not only brand words, because nvidia-smi's narrow
+    tables cut names."""
     words = set(re.findall(r"\w+", name.lower()))
     return not words <= BRAND_WORDS
 
@@ -167,7 +168,7 @@ def name_on_bus(device: PciDevice) -> str:
     name = device.name or pci_name(device.device_id)
     if name:
         return name
-    # NVIDIA's number among the makers is 10de.
+    # 10de is NVIDIA's PCI vendor id.
     number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
     return f"the NVIDIA GPU{number}"
 

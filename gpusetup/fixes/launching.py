@@ -15,7 +15,7 @@ OLD_LAUNCH = "old-launch"
 """The event of a text that shows the old launcher's command line."""
 
 ONE_PROCESS_A_GPU = "torchrun --nproc-per-node=gpu train.py"
-"""What to type if the text does not show its command."""
+"""The command if the text does not show its own."""
 
 TAKEN_AWAY = ("--use_env", "--use-env")
 """Options of the old launcher that torchrun does not have: it always sets LOCAL_RANK."""
@@ -28,14 +28,16 @@ def by_torchrun(context: RuleContext, text: str) -> Fix:
     for launch in events(context, OLD_LAUNCH):
         if commands := _translated(context, launch.values):
             return Fix(text=text, commands=commands)
-    return Fix(text=f"{text}. With your own script:", commands=lines(ONE_PROCESS_A_GPU))
+    return Fix(
+        text=f"{text}. Replace train.py with your own script", commands=lines(ONE_PROCESS_A_GPU)
+    )
 
 
 def _translated(context: RuleContext, values: Mapping[str, str]) -> Lines:
     """A command line of the old launcher rewritten for torchrun, with the variables before it
     kept."""
     words = tuple(_words(values.get("arguments", "")))
-    # A shell's own variable would be quoted, and so be another word.
+    # A shell variable would be quoted, which changes its meaning.
     if not words or any("$" in word or "`" in word for word in words):
         return ()
     settings = []
@@ -49,7 +51,7 @@ def _words(arguments: str) -> Iterator[str]:
     """The words of a command up to a pipe or redirection, without options that torchrun lacks."""
     try:
         words = shlex.split(arguments)
-    except ValueError:  # a quotation that is not closed
+    except ValueError:  # An open quotation mark raises ValueError.
         return
     for word in words[:MOST_WORDS]:
         if re.match(r"\d?[|&;<>]", word):

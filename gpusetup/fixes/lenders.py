@@ -1,6 +1,7 @@
 """Services that lend notebooks and nodes: how to get a GPU there, restart, or take another machine.
 
-The machine is a stranger's: nobody installs a driver on it, restarts it or opens its kernel's log.
+The machine belongs to the service, so the user cannot install a driver on it, restart it or read
+its kernel log.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class Lender(Frozen):
     name: str
     gives_a_gpu: str
     restart: str
-    """How the program is started anew, so that it loads what was installed."""
+    """How to restart the program so that it loads the newly installed packages."""
     anew: str
-    """How one gets another machine; what lies on the former is gone."""
+    """How to get another machine. Files on the previous machine are lost."""
     source: str
     as_of: str
 

@@ -138,8 +138,8 @@ START = {
         "podman run --rm --device /dev/dri --group-add keep-groups ubuntu ls -l /dev/dri"
     ),
 }
-"""A maker and a program -> a container with its nodes. Podman keeps the groups of its user; docker
-needs the number of the host's group."""
+"""A maker and a container program -> the command that starts a container with the GPU's device
+nodes. Podman keeps the groups of its user; docker needs the number of the host's group."""
 
 
 def into_container(context: RuleContext, maker: Maker) -> Fix:
@@ -190,7 +190,7 @@ def pip_from(
 ) -> Line:
     """Install torch and the packages that go with it from an index, replacing the installed
     ones."""
-    # Without this option, pip keeps another maker's build of the same version.
+    # Without --force-reinstall, pip keeps another maker's build of the same version.
     replacing = ("--force-reinstall",) if context.torch.version else ()
     return paste.pip(context, "install", *replacing, *packages, "--index-url", index)
 

@@ -1,6 +1,8 @@
-"""What is known of the things that a command needs: which torch, which Python, whose host.
+"""What is known about the facts that a command needs: which torch, which Python, who manages the
+host.
 
-Each function returns what was read, or what denies a command, in a sentence; "" if nothing was.
+Each function returns in words what was read, or what speaks against a command; "" if nothing was
+read.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from gpusetup.fixes import owners
 from gpusetup.model.versions import parsed
 
 Reading = Callable[[RuleContext], str]
-"""What was read, in a sentence; "" if nothing was."""
+"""A function that returns in words what was read; "" if nothing was read."""
 
 TORCHS_VERSION = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
 TORCHS_KERNELS = (
@@ -42,14 +44,14 @@ INSTALLING = (
     *("build-isolation-no-torch", "download-hash-mismatch", "download-network-error"),
     *("conda-cuda-virtual-missing", "externally-managed", "pip-cache-disk-full"),
 )
-"""Events of somebody who is about to install torch: the torch that is there does not count."""
+"""Events of a person who is about to install torch, so that the installed torch does not matter."""
 SHOW_WHICH_TORCH = (
     *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
     *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
 TELL_RELEASES_APART = ("release-regressed", "pin-pulls-torch")
-"""Events that name two releases, and say which of them works or stays."""
+"""Events that name two releases and show which of them works or stays."""
 
 
 def torch_that_is_there(context: RuleContext) -> str:
@@ -58,7 +60,7 @@ def torch_that_is_there(context: RuleContext) -> str:
     torch = context.torch
     if board := board_of(context.snapshot):
         return f"{board}, whose JetPack decides"
-    # A machine was asked for its torch; a named host is told what would fit it.
+    # A probed machine's torch is known. For a described host, the answer is only what would fit it.
     if not is_report(context) or context.other_host:
         return torch.version or "no torch is installed"
     for event in events(context, "packaged-program"):
@@ -67,7 +69,8 @@ def torch_that_is_there(context: RuleContext) -> str:
         return f"the torch of {lent[0].values.get('service', 'the notebook')}"
     if two_releases_are_open(context):
         return ""
-    # A release that a person names is no build: which index it came from decides what changes.
+    # A release that a person mentions does not identify the build, because the index that it came
+    # from is unknown.
     is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")
     if torch.backend or (torch.version and is_printed):
         return f"torch {torch.version or torch.backend}"
@@ -90,9 +93,10 @@ TELL_THEM_APART = (*TELL_RELEASES_APART, *INSTALLING, *SHOW_WHICH_TORCH)
 
 
 def two_releases_are_open(context: RuleContext) -> bool:
-    """Whether a text names two releases of torch, and nothing tells which of them runs.
+    """Whether a text names two releases of torch and nothing shows which of them runs.
 
-    A printed build is the one that runs. conda's `pytorch` beside pip's `torch` is a cause itself.
+    If a program printed the build, that build runs. conda's `pytorch` together with pip's `torch`
+    is a cause of its own.
     """
     if context.torch.backend or len(releases_of_torch(context)) < 2:
         return False
@@ -111,7 +115,8 @@ def engine_of_the_node(context: RuleContext) -> str:
 
 
 def no_boot_screen(context: RuleContext) -> str:
-    """The reason why a machine's screen cannot be reached before its system starts."""
+    """Why nobody can see the machine's screen before its system starts, for example to enroll a
+    key."""
     if not events(context, "cloud-machine", "no-boot-screen"):
         return ""
     return (
@@ -139,14 +144,14 @@ def cluster_without_docker(context: RuleContext) -> str:
 
 
 def no_administrator(context: RuleContext) -> str:
-    """The user has no administrator's rights on the machine."""
+    """The user has no administrator rights on the machine."""
     if events(context, "no-root-rights"):
         return "you have no administrator rights on this machine"
     return ""
 
 
 def python_of_another_program(context: RuleContext) -> str:
-    """The person asked another Python than the program's, so that an installation there changes
+    """The person checked a different Python from the program's, so an installation there changes
     nothing."""
     return facts.another_python_was_asked(context)
 
@@ -175,13 +180,14 @@ def reinstall_was_tried(context: RuleContext) -> str:
 
 
 MOVED_WITH_TORCH = ("torchvision", "torchaudio", "triton")
-"""What `gpusetup install` moves itself, or torch's own requirements do."""
+"""Packages that `gpusetup install` changes together with torch, or that torch's own requirements
+change."""
 
 
 def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
     """Packages compiled for the present torch, and what happens to them if it changes."""
     compiled = {event.values["package"] for event in events(context, "compiled-for-torch")}
-    # `choose.compatibility` says it of listed packages, with both versions.
+    # For listed packages, `choose.compatibility` reports this with both versions.
     listed = {package.name for package in context.snapshot.packages or ()}
     bound = sorted(compiled - listed - {*MOVED_WITH_TORCH})
     if not bound:
@@ -252,7 +258,10 @@ def marker_of_another_system(context: RuleContext) -> str:
 
 
 def kernels_of_torch(context: RuleContext) -> str:
-    """Whether torch has kernels for the GPU; if not, rebuilding an extension changes nothing."""
+    """What shows that torch has kernels for the GPU; "" if nothing does.
+
+    Without such kernels, rebuilding an extension changes nothing.
+    """
     if not events(context, "no-kernel-image"):
         return "no kernel is missing"
     if context.torch.kernels is not None:
@@ -261,10 +270,10 @@ def kernels_of_torch(context: RuleContext) -> str:
 
 
 def never(_context: RuleContext) -> str:
-    """A reading that no text and no machine shows: always ""."""
+    """For facts that no reading can show: always ""."""
     return ""
 
 
 def always(_context: RuleContext) -> str:
-    """A reading that needs nothing: why it is always there."""
+    """Returns a reading that is always known, with this reason."""
     return "nothing more is needed"

@@ -1,9 +1,9 @@
-"""What must be known before a command changes something, and whether it is.
+"""What must be known before a command changes something, and whether it is known.
 
-Each row names one thing: which torch is there, the container engine of a node, the Python that must
-stay, a screen that must be reachable. `judge` compares the rows with what was read. A block of
-commands that needs what was not read, or what a reading denies, is not shown; the sentence of the
-fix stays, and the row's question is asked.
+Each row stands for one fact: the installed torch, a node's container engine, the Python that must
+stay, a boot screen that must be reachable. `judge` compares the rows with the readings. If a block
+of commands needs a fact that is unknown or false, the block is not shown. The fix keeps its text,
+and doctor asks for the row's command.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class NeedRow(Frozen):
 
     what: str
     lines: str
-    """How a line begins or goes on that needs it."""
+    """A pattern for the command lines that need the fact."""
     read: Reading = always
     denied: Reading = never
     asks: str = ""
-    """The command whose output tells, if it was not read."""
+    """The command whose output shows the fact, if it is unknown."""
     clauses: str = ""
-    """Clauses of the fix's text that a denial takes out."""
+    """A pattern for the clauses of the fix's text that are removed if the fact is false."""
     instead: str = ""
-    """What is right where it is denied."""
+    """What to do instead if the fact is false."""
     first: Reading = never
-    """What must be done before the commands, or they do not hold."""
+    """What must be done before the commands, because otherwise their effect does not last."""
     then: Reading = never
     """What must be done after the commands."""
 
@@ -68,8 +68,8 @@ INSTALLS_TORCH = (
     r"|^(?:\S*python\S* -m )?(?:uv )?pip3? install\b.*(?<![\w/.-])torch(?:==\S+)?(?![\w.-])"
     r"|^(?:conda|mamba) install\b.* (?:pytorch|torch)\b|^uv add\b.* torch\b"
 )
-"""A line that puts another torch in the place of the one that is there. `--venv` makes a new
-environment, which has none."""
+"""A command that replaces the installed torch. With `--venv`, the environment is new and has no
+torch yet."""
 
 TORCH = "torch"
 """The need to know which torch is there."""
@@ -170,7 +170,7 @@ NEEDS: tuple[NeedRow, ...] = (
         "source for it, move to a release of the program for a newer Python, or use another GPU",
     ),
 )
-"""What commands need, in the order in which it is asked."""
+"""All facts that commands may need, in the order in which doctor asks for them."""
 
 
 def unread_torch(context: RuleContext) -> tuple[Need, ...]:
@@ -184,7 +184,7 @@ def unread_engine(context: RuleContext) -> tuple[Need, ...]:
 
 
 def _unread(context: RuleContext, what: str) -> tuple[Need, ...]:
-    """The need, if nothing shows whether it is met; otherwise nothing."""
+    """The need in a tuple if nothing shows whether it is met, otherwise ()."""
     row, *_ = (row for row in NEEDS if row.what == what)
     need = _state(context, row)
     return (need,) if need.state == "unread" else ()
@@ -214,7 +214,7 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
             is_known = is_known and need.state == "read"
         return block if is_known else None
 
-    # Looks change nothing: they are shown whatever was read.
+    # Commands that only look something up change nothing, so they are always shown.
     judged = replace(map_blocks(replace(fix, looks=()), keep_if_known), looks=fix.looks)
     if not needs:
         return fix
@@ -227,20 +227,21 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
         judged = _after_the_owners_way(owner, judged)
-    # Who may not act on the host needs neither its rights nor its restart.
+    # If the host cannot be changed, the fix needs neither administrator rights nor a reboot there.
     if any(row.what == "host" for row in denied):
         judged = replace(judged, needs_root=False, needs_reboot=False)
     return judged
 
 
 BY_GPUSETUP = ": `gpusetup install` installs and tests it"
-"""What `paste.install_torch` says of its command."""
+"""The words with which `paste.install_torch` introduces its command."""
 
 
 def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
-    """The fix with the owner's way first; pip's lines follow, under its title if it has one.
+    """The fix with the owner's instructions first. pip's commands follow, under the owner's title
+    if it has one.
 
-    An image has no gpusetup: its Dockerfile gets pip's lines alone.
+    gpusetup is not installed in an image, so its Dockerfile gets only pip's commands.
     """
     text = f"{owner.sentence}: {fix.text}"
     if not owner.commands_are_for:
@@ -275,7 +276,7 @@ def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
     installs = CHANGES_PACKAGES if owner.holds_all_packages else INSTALLS_TORCH
 
     def unless_it_installs(block: Alternative) -> Alternative | None:
-        """The commands; None if they install what the owner provides."""
+        """The commands; None if they install something that the owner provides."""
         return None if _any_line(installs, block.commands) else block
 
     kept = map_blocks(fix, unless_it_installs)
@@ -312,7 +313,7 @@ def _needs(row: NeedRow, lines: Lines) -> bool:
 
 
 def _state(context: RuleContext, row: NeedRow) -> Need:
-    """Whether a needed fact is known, or known to be false."""
+    """Whether a needed fact is known (`read`), unknown (`unread`) or false (`denied`)."""
     if because := row.denied(context):
         return Need(what=row.what, state="denied", because=because)
     if because := row.read(context):

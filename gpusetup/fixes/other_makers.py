@@ -28,11 +28,12 @@ AMDS_FOR_WINDOWS = "AMD's builds for Windows: https://rocm.docs.amd.com"
 SHOW_A_TORCH = (
     *("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus", "no-nvidia-driver"),
 )
-"""What only an installed torch says."""
+"""Events that only an installed torch can cause."""
 
 
 def _install_from(context: RuleContext, index: str) -> Line:
-    """Install torch from another maker's index; pip must be told to replace an installed torch."""
+    """The command that installs torch from another maker's index. An option makes pip replace an
+    installed torch."""
     says_it = events(context, *SHOW_A_TORCH) or any(
         event.values.get("why") == "build" for event in events(context, "no-xpu")
     )
@@ -42,7 +43,7 @@ def _install_from(context: RuleContext, index: str) -> Line:
 
 
 def first_install(context: RuleContext) -> Fix | None:
-    """Install torch for the only GPU that is named, if it is another maker's."""
+    """Install torch for the only GPU in the text, if it is from another maker."""
     if has_nvidia(context):
         return None
     makers = vendors_of(context.snapshot)
@@ -62,18 +63,18 @@ def first_install(context: RuleContext) -> Fix | None:
 
 
 ARC = r"\bArc\b|(?:A[357]|B5)\d0"
-"""A card of Intel's, and not the graphics that most of its processors have."""
+"""The name of an Intel card, in contrast to the integrated graphics of Intel's processors."""
 
 
 # --- AMD ----------------------------------------------------------------------------------------
 
 
 class Board(NamedTuple):
-    """The AMD GPU that a text or a bus names."""
+    """The AMD GPU that a text or the PCI bus shows."""
 
     name: str
     target: str | None
-    """What its kernels are compiled for: gfx1201."""
+    """The target that its kernels are compiled for, for example gfx1201."""
 
 
 def _board(context: RuleContext) -> Board:
@@ -91,8 +92,8 @@ def _board(context: RuleContext) -> Board:
 
 
 def amd(context: RuleContext) -> Fix:
-    """The fix for an AMD GPU: by what failed (kernels for its target, the driver), otherwise by the
-    GPU."""
+    """The fix for an AMD GPU. It depends on what failed (kernels for the target, the driver),
+    otherwise on the GPU."""
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
     lacking = events(context, "hip-kernel-missing")
@@ -123,7 +124,7 @@ def amd(context: RuleContext) -> Fix:
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *commands)
     if without_kernels := _without_kernels(context, board, windows=windows):
         return replace(without_kernels, looks=looks)
-    # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
+    # The torch in the text is a ROCm build if its version or a message of HIP shows it.
     if not lacking and (is_rocm or events(context, "no-hip-gpus")):
         kernels = ", ".join(BUILT_FOR)
         of_linux = (
@@ -157,7 +158,7 @@ BUILD_FOR_ROCM = (
 
 
 def _if_served(context: RuleContext) -> tuple[Alternative, ...]:
-    """PyTorch's own build for Linux, for a GPU whose target the text does not name."""
+    """Install PyTorch's own build for Linux, for a GPU whose target the text does not show."""
     if not on(context, "linux") or context.os.wsl:
         return ()
     return paste.other("if the GPU is one of these", _install_from(context, str(AMD.index)))
@@ -169,12 +170,12 @@ WITHOUT_ROCM_ON_WINDOWS = {
     "stable-diffusion-webui": "Use the fork stable-diffusion-webui-amdgpu, and set "
     "COMMANDLINE_ARGS=--use-directml or --use-zluda in webui-user.bat",
 }
-"""Programs that reach an AMD GPU on Windows by another way than torch's ROCm build: from their own
-documentation (ComfyUI's README, the fork's README)."""
+"""Programs that use an AMD GPU on Windows without torch's ROCm build -> what their own
+documentation recommends (ComfyUI's README, the fork's README)."""
 
 
 def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fix | None:
-    """What to do for a target that the installed wheel, or every wheel, has no kernels for."""
+    """What to do for a target without kernels in the installed wheel or in any wheel."""
     lacking, target = events(context, "hip-kernel-missing"), board.target or ""
     if target in DROPPED:
         return Fix(
@@ -195,11 +196,11 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         )
     if target in BUILT_FOR or not (lacking or target):
         return None
-    # A build for CUDA or the CPU alone reads no variable of ROCm.
+    # A build for CUDA or for the CPU ignores ROCm's variables.
     backend = context.torch.backend
     has_other_build = backend is not None and maker_of(backend) != "amd"
     related_target, version = RELATIVES.get(target, ("", ""))
-    # The variable is one of ROCm on Linux; HIP for Windows does not read it.
+    # Only ROCm on Linux reads this variable; HIP on Windows ignores it.
     relative = ""
     if related_target and not windows:
         relative = f"use the kernels of the closely related {related_target}, or "
@@ -216,8 +217,8 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
 
 
 def _is_older_than(context: RuleContext, rocm: str) -> bool:
-    """Whether the installed wheel is of an older ROCm, or of one that is not shown and lacks the
-    target by its own message."""
+    """Whether the installed wheel is for an older ROCm, or for an unknown ROCm and its error shows
+    that the target is missing."""
     backend = context.torch.backend or ""
     rocm_of_wheel = re.match(r"rocm(\d+\.\d+)", backend)
     if rocm_of_wheel is None:
@@ -229,8 +230,8 @@ def _is_older_than(context: RuleContext, rocm: str) -> bool:
 
 
 def intel(context: RuleContext) -> Fix:
-    """The fix for an Intel GPU: its driver if torch could not start it, the XPU build if it is
-    missing, otherwise the device's name."""
+    """The fix for an Intel GPU: its driver if torch could not start the GPU, the XPU build if it is
+    missing, otherwise how to select the device."""
     why = {event.values.get("why") for event in events(context, "no-xpu")}
     if why and "build" not in why:
         return Fix(
@@ -254,8 +255,8 @@ def intel(context: RuleContext) -> Fix:
 
 
 def apple(context: RuleContext) -> Fix:
-    """The fix on a Mac: what a program that uses mps already lacks there, otherwise the device's
-    name."""
+    """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
+    the device."""
     if lacks := events(context, "mps-lacks"):
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
@@ -269,7 +270,8 @@ def apple(context: RuleContext) -> Fix:
             )
             return Fix(text=f"{first}{text or LACKS}", commands=(newer,))
         return Fix(text=text or LACKS, commands=() if text else fallback)
-    # torch is installed again only if it is known to be missing: a text about torch has one.
+    # Install torch only if it is known to be missing, because a text about torch usually comes from
+    # an installed torch.
     missing = events(context, "torch-missing") or context.torch.installed is False
     install = paste.pip(context, "install", "torch", "torchvision")
     return Fix(
@@ -280,7 +282,8 @@ def apple(context: RuleContext) -> Fix:
 
 
 LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
-"""Libraries that compute for a program, and that learn what Metal lacks from release to release."""
+"""Libraries that compute for a program. Newer releases of them work around operators that mps
+lacks."""
 
 
 def _library_that_computes(context: RuleContext) -> str:
@@ -328,4 +331,4 @@ ON_MPS = (
         '"mps" does not support float64: make these tensors float32, or keep them on "cpu"',
     ),
 )
-"""What Metal says -> what to do."""
+"""An error of Metal -> what to do."""

@@ -1,9 +1,9 @@
-"""Who manages the environment in a text, and how its torch is changed there. All fixes ask here.
+"""Who manages the environment in a text, and how to change torch there. All fixes use this module.
 
-pip changes torch where a person made the environment. Where an image, a notebook's lender, a
-cluster's module, the system's package manager or a program's start script made it, another way is
-right: `owner_of` gives that owner with its way, and `fixes.needs` asks it before each command that
-changes torch.
+In an environment that a person created, pip changes torch. If an image, a notebook service, a
+cluster's module, the system's package manager or a program's start script created it, torch must be
+changed in another way. `owner_of` returns that owner with its instructions, and `fixes.needs`
+checks it before each command that changes torch.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
 
 
 class EnvironmentOwner(Frozen):
-    """Who manages an environment, and how its torch is changed."""
+    """Who manages an environment, and how to change torch there."""
 
     because: str
-    """What shows the owner, as a clause."""
+    """A clause that states what shows the owner."""
     way: str
-    """How torch is changed there; of an open environment it introduces pip's way."""
+    """How to change torch there. If pip may be used too, this text introduces pip's commands."""
     is_closed: bool = True
     """Whether pip and `gpusetup install` are wrong there; if not, they come after the way."""
     commands_are_for: str = ""
-    """Where pip's commands are typed, if it is not where the program runs: their title."""
+    """The title of pip's commands, if they are not run where the program runs (for example in a
+    Dockerfile)."""
     holds_all_packages: bool = False
-    """Whether no package at all can be installed there, and not torch alone."""
+    """Whether no package can be installed there at all, in contrast to an owner that only provides
+    torch."""
     commands: Lines = ()
-    """What is typed in the place of an installation."""
+    """The commands that replace the installation."""
 
     @property
     def sentence(self) -> str:
@@ -44,9 +46,10 @@ class EnvironmentOwner(Frozen):
 
 
 def owner_of(context: RuleContext) -> EnvironmentOwner | None:
-    """Who holds the environment of a text, from the narrowest; None if a person may change it.
+    """The owner of the environment in a text, the most specific one first; None if a person may
+    change the environment.
 
-    A machine was read itself: its own readings say whether its environment may be changed.
+    On a probed machine, its own readings show whether the environment may be changed.
     """
     if not is_report(context):
         return None
@@ -125,7 +128,8 @@ def notebook(context: RuleContext) -> EnvironmentOwner | None:
 # --- images ---------------------------------------------------------------------------------------
 
 SYSTEMS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
-"""Where the maker of an image puts torch: a person's own environment lies elsewhere."""
+"""The folder in which an image's maker installs torch; environments of users are in other folders.
+"""
 
 
 def image(context: RuleContext) -> EnvironmentOwner | None:
@@ -173,7 +177,7 @@ def _tag_of_pytorch(context: RuleContext) -> str:
     build = context.choice.build
     if build is None or build.cuda is None:
         return "a newer tag of pytorch/pytorch"
-    # Its images carry cuDNN 9 since torch 2.4; older releases are seldom chosen.
+    # The images contain cuDNN 9 since torch 2.4, and older releases are rarely chosen.
     return f"`pytorch/pytorch:{build.torch}-cuda{build.cuda}-cudnn9-runtime`"
 
 
@@ -255,7 +259,8 @@ def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
 
 
 def project(context: RuleContext) -> EnvironmentOwner | None:
-    """A project whose tool writes the environment: its next run takes away what pip put there."""
+    """A project whose tool manages the environment, so the tool's next run removes what pip
+    installed."""
     build = context.choice.build
 
     # Without a chosen CUDA build the command shows one as an example.
@@ -305,7 +310,7 @@ WAYS_OF_PROGRAMS = {
     "InvokeAI": "use its launcher (Manage Installation: reinstall the newest release), which "
     "chooses torch",
 }
-"""A program that makes its own environment -> how it changes its torch there."""
+"""A program that creates its own environment -> how to change torch there."""
 
 
 def program(context: RuleContext) -> EnvironmentOwner | None:

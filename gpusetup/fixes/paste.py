@@ -1,7 +1,7 @@
-"""Ways out: the commands of a fix, exact for one machine.
+"""The commands of fixes, written for one machine and its shell.
 
-Facts (what a distribution calls its driver, or a compiler) are rows. Commands are what a person
-types: quoted for the shell of that system.
+Facts, such as the name of a distribution's driver package, are in tables. The commands are quoted
+for the system's shell, so that people can paste them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpusetup.model.shell import Line, Lines, lines, shell_line
 
 
 def command(context: RuleContext, *argv: str) -> Line:
-    """An argument list as one types it on this machine."""
+    """An argument list as a command line for this machine's shell."""
     return shell_line(argv, context.os.family)
 
 
@@ -36,17 +36,18 @@ def _shell(context: RuleContext) -> shell.Shell:
 
 
 def setting(context: RuleContext, name: str, value: str) -> Line:
-    """How a shell of this system sets a variable: PowerShell on Windows, whose `set` sets none."""
+    """The line that sets a variable in this system's shell. On Windows it is PowerShell's syntax,
+    because its `set` does not set environment variables."""
     return shell.setting(name, value, _shell(context))
 
 
 def unset(context: RuleContext, name: str) -> Lines:
-    """How a shell of this system forgets a variable."""
+    """The line that unsets a variable in this system's shell."""
     return (shell.unsetting(name, _shell(context)),)
 
 
 INSTALL_LINE = re.compile(r"gpusetup install\b")
-"""A line that installs the build that was chosen."""
+"""A command that installs the chosen build."""
 LIBRARIES = "LD_LIBRARY_PATH"
 FILTER_FOLDERS = (
     """export LD_LIBRARY_PATH="$(printenv LD_LIBRARY_PATH | tr : '\\n' """
@@ -55,7 +56,7 @@ FILTER_FOLDERS = (
 
 
 def folder_pattern(*folders: str) -> str:
-    """What matches exactly these folders, for Python and for `grep -E`.
+    """A pattern that matches exactly these folders, in Python and in `grep -E`.
 
     >>> folder_pattern("/opt/cuda-12.4/lib64")
     '^(/opt/cuda-12\\\\.4/lib64)/*$'
@@ -65,13 +66,15 @@ def folder_pattern(*folders: str) -> str:
 
 
 def escaped_for_grep(text: str) -> str:
-    """The pattern that finds a text; `re.escape` writes what `grep -E` warns of."""
+    """The pattern that matches a text literally. `re.escape` is not used, because `grep -E` warns
+    about its output."""
     return re.sub(r"([.+*?^$()\[\]{}|\\])", r"\\\1", text)
 
 
 def without_folders(context: RuleContext, unwanted: str) -> Lines:
-    """LD_LIBRARY_PATH without the folders that a pattern matches: the value itself where it was
-    read, else a line that filters it. Windows and macOS have no such variable."""
+    """The line that removes the folders matching a pattern from LD_LIBRARY_PATH: it contains the
+    remaining value if the variable was read, and filters the variable otherwise. Windows and macOS
+    have no such variable."""
     if context.os.family in ("windows", "macos"):
         return ()
     value = context.snapshot.environment.get(LIBRARIES, "")
@@ -85,12 +88,13 @@ def without_folders(context: RuleContext, unwanted: str) -> Lines:
 
 
 def prepending(context: RuleContext, name: str, folder: str) -> Line:
-    """How a folder is put before the others of a list like PATH."""
+    """The line that puts a folder first in a list such as PATH."""
     return shell.prepending(name, folder, _shell(context))
 
 
 def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
-    """How a build is told where the toolkit of one CUDA lies; nothing for an unknown one."""
+    """The lines that tell a build where the toolkit of a CUDA version is; () if the version is
+    unknown."""
     if not cuda or not is_a_version(cuda):
         return ()
     minor = ".".join(cuda.split(".")[:2])
@@ -102,7 +106,7 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
 
 
 def architectures_for_build(context: RuleContext) -> Lines:
-    """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
+    """The line that sets the GPUs' architectures for an extension build; () if they are unknown."""
     capabilities = set()
     for gpu in gpus(context):
         if gpu.compute_capability:
@@ -114,7 +118,7 @@ def architectures_for_build(context: RuleContext) -> Lines:
 
 
 def python(context: RuleContext) -> str:
-    """The target interpreter, if what was read can be one; else the one on PATH."""
+    """The target's Python if its path is plausible, otherwise the `python` on PATH."""
     executable = context.snapshot.python.executable
     return executable if executable and is_a_path(executable) else "python"
 
@@ -125,7 +129,8 @@ def python(context: RuleContext) -> str:
 def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Lines:
     """`gpusetup install` for this target; into a new environment if it may not be changed.
 
-    `torch_removed`: an earlier command takes away what shows which torch was there.
+    `torch_removed`: an earlier command removes torch, so `install` can no longer see which version
+    was installed.
     """
     if target_refuses(context):
         return (into_new_environment(context),)
@@ -142,28 +147,28 @@ def into_new_environment(context: RuleContext) -> Line:
 
 
 def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
-    """The same installation with this environment's installer. In a uv project the next `uv sync`
-    would undo it."""
+    """The same installation with this environment's installer. () in a uv project, because the next
+    `uv sync` would undo the installation."""
     python = context.snapshot.python
     readable = python.executable is None or is_a_path(python.executable)
     if in_a_project(context) or target_refuses(context) or not readable:
         return ()
-    # An environment without pip is served by uv, from outside of it.
+    # If the environment has no pip, uv installs into it from outside.
     pipless = context.installer == "pip" and python.has_pip is False
     by = "uv" if pipless else context.installer
     typed = tuple(command(context, *argv) for argv in context.commands.get(by, ()))
     if not typed:
         return ()
     title = f"with {by}"
-    # pip takes one index at a time, so that there are two commands.
+    # pip searches one index at a time, so there are two commands.
     if len(typed) > 1:
-        title += " (torch from PyTorch's index, everything else from your own)"
+        title += " (torch from PyTorch's index, everything else from the index you normally use)"
     return other(title, *first, *typed)
 
 
 def in_a_project(context: RuleContext) -> bool:
-    """Whether the torch belongs to a uv project, where the next `uv sync` undoes what `uv
-    pip` did."""
+    """Whether torch belongs to a uv project, in which the next `uv sync` would undo what `uv pip`
+    installed."""
     return context.snapshot.python.manager == "uv project" and context.installer == "uv"
 
 
@@ -175,8 +180,9 @@ def target_refuses(context: RuleContext) -> bool:
 
 
 def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, ...]:
-    """The build, if `install` by itself would take another one: it was asked for, it is for
-    another maker's GPUs than the installed one, or that one is removed first."""
+    """The options that name the build, if `install` would choose another one on its own: because
+    the build was requested, is for another maker's GPUs, or the installed torch is removed first.
+    """
     build = chosen_build(context)
     if build is None:
         return ()
@@ -188,7 +194,7 @@ def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, .
 
 
 def _host_options(context: RuleContext) -> tuple[str, ...]:
-    """The options that describe another host, which `install` takes as well."""
+    """The options that describe another host; `gpusetup install` accepts the same ones."""
     if not context.other_host:
         return ()
     names = dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ())
@@ -231,7 +237,7 @@ def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
 
 
 other = look
-"""Another way to the same end; none if there is nothing to type."""
+"""Alternative commands under a title; () if there are none."""
 
 
 def chosen_build(context: RuleContext) -> TorchBuild | None:
@@ -249,7 +255,8 @@ ANOTHER_RUNS = (
 
 
 def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
-    """Install the build that fits; `if_listed` if it is listed: then an install changes nothing."""
+    """Install the build that fits. If that build is already listed as installed, an installation
+    changes nothing, so the text is `if_listed`."""
     build, torch = chosen_build(context), context.torch
     release, _, _ = (torch.version or "").partition("+")
     if build and (release, torch.backend) == (build.torch, build.backend):
@@ -258,7 +265,7 @@ def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_
 
 
 def install_torch(context: RuleContext, why: str = "") -> Fix:
-    """Install the build that the resolver chose; if none fits, what to change first."""
+    """Install the build that the resolver chose. If none fits, the fix is what to change first."""
     build = chosen_build(context)
     if build is None:
         return _no_build_fix(context)
@@ -278,14 +285,14 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
     text = [f"{why}Install torch {build.torch} from {source}: {how}"]
     if context.choice.moves and not target_refuses(context):
-        # What of the target moves with the torch to come, and what cannot.
+        # Add which of the target's packages change together with torch, and which cannot.
         text += notes_on_installed(context.snapshot, build, context.catalog)
     commands, others = install_commands(context), by_hand(context)
     return Fix(text=". ".join(text), commands=commands, alternatives=others)
 
 
 def _no_build_fix(context: RuleContext) -> Fix:
-    """What to change first if no build fits."""
+    """What to change first if no build of torch fits the machine."""
     advice = context.choice.advice
     if board := board_of(context.snapshot):
         return Fix(
@@ -307,7 +314,8 @@ def _no_build_fix(context: RuleContext) -> Fix:
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
-    """Make a new environment with another Python, and the torch that fits or was requested."""
+    """Create a new environment with another Python, and install the torch that fits or was
+    requested."""
     folder = new_environment_folder(context, version)
     requested = context.snapshot.wanted.torch or ""
     releases_for_python = {row.torch for row in context.catalog.builds if version in row.pythons}
@@ -330,7 +338,7 @@ def pip(context: RuleContext, *words: str) -> Line:
     """A pip command for the target, as `uv pip` if uv installs there."""
     if context.installer == "uv":
         verb, *rest = words
-        # `uv pip uninstall` asks nothing and knows no -y.
+        # `uv pip uninstall` never asks for confirmation and has no option -y.
         rest = [UV_NAMES.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
     from gpusetup.choose.commands import started
@@ -339,4 +347,4 @@ def pip(context: RuleContext, *words: str) -> Line:
 
 
 UV_NAMES = {"--force-reinstall": "--reinstall"}
-"""What is called otherwise there."""
+"""pip's options that have another name in uv."""

@@ -1,6 +1,7 @@
-"""What distributions call a package, and the commands that install it.
+"""The names of packages on each distribution, and the commands that install them.
 
-Facts are rows; a system that is not in them gets words in place of commands.
+The names are in tables. A system that is not in them gets instructions in words instead of
+commands.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ INSTALL = {
 }
 
 COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
-"""Who packages a C compiler under another name than `gcc`."""
+"""Families whose C compiler package is not called `gcc` -> the package's name."""
 
 
 FAMILIES_BY_NAME = (
@@ -34,23 +35,22 @@ FAMILIES_BY_NAME = (
     (r"nixos", "nixos"),
     (r"alpine", "alpine"),
 )
-"""How os-release's ID begins, or a system's name in a text, which need not hold that ID -> whose
-package commands it takes."""
+"""The beginning of os-release's ID, or of a system's name in a text (a text may lack the ID) -> the
+family whose package commands work there."""
 
 IMAGE_SYSTEMS = "silverblue|kinoite|sericea|coreos"
-"""Words in the names of systems that are images: no package is installed into them."""
+"""Words in the names of image-based systems, into which packages cannot be installed directly."""
 
 FAMILIES_BY_KERNEL = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
-"""What the name of a distribution's kernel holds."""
+"""A pattern in the name of a kernel -> the family of distributions that builds it."""
 
 
 def linux_family(context: RuleContext) -> str | None:
-    """The family of distributions whose package commands this machine uses; None if it is not
-    known.
+    """The family of distributions whose package commands work on this machine; None if unknown.
 
-    The distribution's id decides, then the ids that it says it is like, so that a derivative which
-    no table names is served too. A pasted text seldom holds an id: there the system's name decides,
-    then the kernel's.
+    The distribution's id decides, then the ids in its ID_LIKE, so that unlisted derivatives work
+    too. A pasted text rarely contains an id, so the system's name decides there, then the kernel's
+    name.
     """
     os = context.os
     is_other_system = not os.id and os.family not in (None, "linux")
@@ -76,7 +76,7 @@ FIRST_SUPPORTED = {"ubuntu": (22, 4), "debian": (12, 0)}
 
 def is_unsupported_release(context: RuleContext) -> bool:
     """Whether the text names a release whose repositories no longer have current drivers."""
-    # Only a text gives a system's name without its id; a read system has one.
+    # Only a text can contain a system's name without its id; a probed machine has both.
     if context.os.id:
         return False
     family = linux_family(context) or ""

@@ -17,7 +17,8 @@ STEPS = (
     "trains only small adapters, and finally 6. a smaller model. To infer, use smaller inputs or "
     "a quantized model. End other programs on the GPU"
 )
-"""The acceleration guide's order (batch, precision, model), with what saves more in between."""
+"""The steps in the order of the guide on acceleration (batch, precision, model), with the steps
+that save more memory in between."""
 
 COMPUTED = (
     "`gpusetup tune CONFIG` writes what it can into your config, and `gpusetup plan --from-config "
@@ -38,16 +39,16 @@ def trainer_of(context: RuleContext) -> Trainer | None:
 
 
 def has_no_segments(context: RuleContext) -> bool:
-    """Whether torch has no expandable segments here: Windows and WSL lack the needed memory
-    calls."""
+    """Whether torch cannot use expandable segments here, because Windows and WSL lack the memory
+    calls for them."""
     return on(context, "windows") or bool(context.os.wsl)
 
 
 def full_memory(context: RuleContext, text: str) -> Fix:
-    """What to do when a GPU's memory is full: the trainer's steps if the text shows a trainer,
-    otherwise the general ones.
+    """The fix for a full GPU memory: the trainer's own steps if the text shows a trainer, otherwise
+    the general steps.
 
-    `text`: the general steps. What the text's own numbers show comes before them.
+    `text` contains the general steps. Advice from the numbers in the message comes before them.
     """
     may_have_gaps = not has_no_segments(context) and unused_may_help(context) is not False
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
@@ -91,7 +92,8 @@ def unused_may_help(context: RuleContext) -> bool | None:
 
 
 LEAST_SHARE = 0.05
-"""The share of a GPU that unused memory must have before it is worth a setting; a choice."""
+"""The setting is only recommended if unused memory is at least this share of the GPU's memory. The
+number is our choice."""
 
 
 SEGMENTS_FIRST = (
@@ -102,7 +104,7 @@ GENERATING = (
     *("ComfyUI", "ComfyUI portable", "ComfyUI Desktop", "stable-diffusion-webui", "SD.Next"),
     *("diffusers", "InvokeAI", "Fooocus"),
 )
-"""Programs that make pictures and train nothing."""
+"""Programs that generate images and do not train."""
 TO_GENERATE = (
     "To generate images or videos, load a smaller form of the model (fp8, GGUF, 4 bits), let the "
     "program move parts to the computer's memory (ComfyUI: `--lowvram`; diffusers: "
@@ -110,9 +112,10 @@ TO_GENERATE = (
     "the GPU"
 )
 BYTES_A_PARAMETER = 2
-"""bf16 and fp16: how the weights of a frozen model lie on the GPU under LoRA."""
+"""LoRA keeps the frozen model's weights on the GPU in bf16 or fp16, which need 2 bytes each."""
 USUAL_GPU_BYTES = 24 * GIB
-"""What is taken where a text does not show a GPU's memory: the largest GeForce card until 2024."""
+"""The memory that is assumed if a text does not show it: that of the largest GeForce card until
+2024."""
 
 
 def whole_model_on_each_gpu(context: RuleContext) -> str:

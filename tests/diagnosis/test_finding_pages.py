@@ -150,6 +150,45 @@ def test_a_fix_that_depends_on_the_machine_names_the_machine_and_what_to_change(
         assert heading in page
 
 
+def test_an_example_shows_no_name_of_an_event_and_no_placeholder() -> None:
+    by_id = {record.id: record for record in records()}
+    for id, page in pages().items():
+        check = section(page, "Check that this is your problem")
+        for kind in by_id[id].kinds:
+            assert not re.search(rf"(?m)^  {re.escape(kind)}  \(", check), id
+        for line in prose_lines(page):
+            without_code = re.sub(r"`+[^`]*`+", "", line)
+            assert not re.search(r"\{\w+\}", without_code), (id, line)
+
+
+def test_a_page_about_another_makers_gpu_does_not_ask_for_an_nvidia_gpu() -> None:
+    for id in ("amd-gpu", "intel-gpu", "apple-silicon", "maker-wrong-build", "rocm-arch-missing"):
+        assert "CUDA needs an NVIDIA GPU" not in pages()[id], id
+    assert 'sudo usermod -aG render,video "$USER"' in pages()["maker-device-permission"]
+    assert "sudo modprobe amdgpu" in pages()["maker-driver-not-loaded"]
+
+
+def test_windows_commands_are_not_for_a_linux_driver() -> None:
+    for id, page in pages().items():
+        windows = page.partition("### On Windows\n")[2].partition("\n#")[0]
+        assert not re.search(r"driver \d{3}\.\d{2,3}\.\d{2}\b", windows), id
+
+
+def test_a_titles_placeholder_without_a_value_is_replaced_by_the_plain_title() -> None:
+    assert (
+        "driver-does-not-answer: The driver does not respond" in pages()["driver-does-not-answer"]
+    )
+    assert "GPU None" not in "".join(pages().values())
+    assert "Install torch  again" not in "".join(pages().values())
+
+
+def test_the_example_of_a_log_is_the_message_in_the_title() -> None:
+    for id in ("amd-gpu", "gpu-init-failed", "cuda-init-out-of-memory", "nccl-timeout"):
+        title = plain(pages()[id].splitlines()[0].lstrip("# "))
+        check = section(pages()[id], "Check that this is your problem")
+        assert title in plain(check), id
+
+
 def test_the_most_searched_findings_are_checked_without_gpusetup() -> None:
     names = messages_searched.MOST_SEARCHED
     by_id = {record.id: record for record in records()}

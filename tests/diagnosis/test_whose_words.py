@@ -221,3 +221,17 @@ def test_a_variable_that_python_prints_is_read() -> None:
     command = "python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\""
     text = f"RuntimeError: No CUDA GPUs are available\n$ {command}\n'-1'\n"
     assert read_report(text).cause == "cuda-visible-devices-hidden"
+
+
+@each(
+    "text",
+    [
+        'docker: Error response from daemon: could not select device driver "" with capabilities: '
+        "[[gpu]].",
+        'Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+    ],
+)
+def test_a_container_engines_own_error_is_no_persons_words(text: str) -> None:
+    answer = read_report(text)
+    assert answer.cause == "container-toolkit-missing"
+    assert not any("describes it" in doubt for doubt in answer.doubts)
