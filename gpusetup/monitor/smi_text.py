@@ -111,8 +111,8 @@ PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d+)\s+(?:\S+\s+\S+\s+)?(?P<pid>\d+)\s+(?P<kind>C\+G|M\+C|C|G)\s+"
     r"(?P<name>\S.*?)\s+(?P<memory>\d+\s*MiB|N/A)\s*\|"
 )
-"""Matches `|    0   N/A  N/A      4711      C   python3      5120MiB |`; drivers before 450 print no
-N/A."""
+"""Matches `|    0   N/A  N/A      4711      C   python3      5120MiB |`; drivers before 450
+print no `N/A`."""
 KINDS: Mapping[str, Any] = {"C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both"}
 
 
@@ -171,7 +171,7 @@ def table_gpus(text: str) -> tuple[GpuSample, ...]:
 
 
 def processes_on(index: int, text: str) -> tuple[ProcessUse, ...] | None:
-    """The processes listed for a GPU. None if there are none: a container's list is always empty."""
+    """The processes listed for a GPU; None for an empty list, as in a container."""
     rows = [match for match in PROCESS.finditer(text) if int(match["gpu"]) == index]
     uses = tuple(
         ProcessUse(

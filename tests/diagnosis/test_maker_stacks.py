@@ -96,7 +96,7 @@ BROKEN = (
     (intel(CPU), "maker-wrong-build", "xpu"),
     (amd(OLD_ROCM, device="7550", version=120001), "rocm-arch-missing", "ROCm 7.2"),
     (amd(device="73df", version=100301), "rocm-arch-missing", "HSA_OVERRIDE_GFX_VERSION=10.3.0"),
-    (amd(device="731f", version=100100), "rocm-arch-missing", "CPU build"),
+    (amd(device="731f", version=100100), "rocm-arch-missing", "torch[device-gfx1010]"),
     (amd(device="1114", version=110502), "rocm-arch-missing", "torch[device-gfx1152]"),
     (amd(device="67df", version=80003), "rocm-gpu-unsupported", "no override helps"),
     (with_old_rocm(), "rocm-older-than-torch", "Update ROCm"),
