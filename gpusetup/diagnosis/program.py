@@ -65,14 +65,37 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
         return replace(finding, fix=_with_pinned_torch(context, engine, fix))
     if program is None or program.on_torch:
         return finding
+    # The driver, its device nodes and a container's devices serve every program alike.
+    if finding.id in SAME_FOR_ALL_PROGRAMS:
+        return finding
     place = RECORDS[finding.id].place
     if place and place[0] is Layer.NO_GPU:
-        way = OF_ANOTHER_MAKER if finding.id in ("amd-gpu", "intel-gpu") else WITHOUT_CUDA
-        return replace(finding, fix=Fix(text=way.format(program.name)))
+        return replace(finding, fix=_way_without_cuda(context, program, finding))
     waits_for_torch = any(need.what == "torch" for need in fix.needs)
     if waits_for_torch or re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return replace(finding, fix=_way_of_program(context, program, finding, fix))
     return finding
+
+
+SAME_FOR_ALL_PROGRAMS = (
+    "maker-driver-not-loaded",
+    "maker-device-permission",
+    "container-no-maker-gpu",
+    "wsl-rocm-missing",
+)
+"""Causes on an AMD or Intel machine whose fix does not depend on the program."""
+
+
+def _way_without_cuda(context: RuleContext, program: Program, finding: Finding) -> Fix:
+    """The fix for a program that does not use torch, on a machine without an NVIDIA GPU."""
+    from gpusetup.fixes import maker_stacks
+
+    if finding.id not in ("amd-gpu", "intel-gpu"):
+        return Fix(text=WITHOUT_CUDA.format(program.name))
+    # Only a build for ROCm asks HIP for its devices, so the program has that build already.
+    if finding.id == "amd-gpu" and events(context, "no-hip-gpus"):
+        return maker_stacks.devices_for_rocm(context, program.name)
+    return Fix(text=OF_ANOTHER_MAKER.format(program.name))
 
 
 WITHOUT_CUDA = (

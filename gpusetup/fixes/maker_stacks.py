@@ -100,15 +100,42 @@ def join_groups(context: RuleContext, stack: MakerStack | None) -> Fix:
             ),
             looks=paste.look("see the numbers of the groups", *nodes),
         )
+    service = context.snapshot.failing.program
+    # The installer of ollama creates a user of this name, and systemd starts the server as it.
+    for_service: tuple[Alternative, ...] = ()
+    if service == "ollama":
+        for_service = paste.other("if ollama runs as a service, which has its own user", *OLLAMA)
     return Fix(
         text="Join the groups render and video, then log out and in again (over ssh too; a "
-        "running tmux or Jupyter keeps the old groups). You can keep the installed torch",
+        "running tmux or Jupyter keeps the old groups). You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
+        alternatives=for_service,
         looks=paste.look(
             "see which group owns the nodes, and which groups you are in", *nodes, *lines("id -nG")
         ),
         needs_root=True,
     )
+
+
+OLLAMA = lines("sudo usermod -aG render,video ollama", "sudo systemctl restart ollama")
+"""The groups for the user that ollama's own installer creates (its install.sh)."""
+
+
+def devices_for_rocm(context: RuleContext, program: str) -> Fix:
+    """What a program's own ROCm build needs to find the GPU, or the way without ROCm."""
+    needs = (
+        f"The ROCm build of {program} is installed, but ROCm shows it no GPU. The user that runs "
+        "it must be able to open /dev/kfd and /dev/dri/renderD* (groups render and video), "
+        "HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must not hide the GPU, and ROCm must "
+        "support its target. "
+    )
+    return Fix(
+        text=f"{needs}The Vulkan build of {program}, if its project has one, works without ROCm",
+        looks=paste.look("see the nodes and ROCm's list of GPUs", *AMDS_NODES, *ROCMS_GPUS),
+    )
+
+
+ROCMS_GPUS = lines("rocminfo | grep -i gfx")
 
 
 def is_amds(stack: MakerStack | None) -> bool:
