@@ -53,6 +53,11 @@ WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.li
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
 """Which processor ollama's model runs on, and why its server chose that."""
+OLLAMA_IN_DOCKER = (
+    "docker logs NAME 2>&1 | tail -n 200; docker exec NAME ls -ln /dev/kfd /dev/dri"
+    "  # NAME: the container's"
+)
+"""The server's log, and which groups own the device nodes as the container sees them."""
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
 MEMORY_OVER_TIME = (
     "nvidia-smi --query-gpu=timestamp,memory.used --format=csv -l 60  "
@@ -76,7 +81,10 @@ MONITOR = "gpusetup monitor"
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
 MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
 """Whether an operation that mps lacks is at fault: with it, that one runs on the CPU."""
-TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
+TORCHS_XPU = (
+    'python -c "import sys, torch; '
+    'print(sys.executable, torch.__version__, torch.xpu.is_available())"'
+)
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 # --- what differs between a run that works and one that fails -------------------------------------
@@ -109,6 +117,8 @@ INTEL_RUNTIME = (
 INTERFACES = "ip -brief addr"
 ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
 """Whether it fails on the card too, or only on the processor's own graphics."""
+ROCM_BLOCKING = f"export AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
+"""HIP then waits for each kernel, so the traceback names the call that failed."""
 CPU_FLAGS = (
     "grep -m1 'model name' /proc/cpuinfo; grep -m1 -o -w avx2 /proc/cpuinfo || echo 'no avx2'"
 )

@@ -40,6 +40,7 @@ from gpusetup.causes.alike import (
 )
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.answered import beyond_what_was_printed
+from gpusetup.diagnosis.maker_questions import for_the_maker
 from gpusetup.diagnosis.questions import (
     HOOK_LOG,
     is_given_a_gpu_in_vain,
@@ -193,7 +194,8 @@ IN_A_NOTEBOOK = dict.fromkeys(
 )
 """A lent machine: its bus and its kernel's log are its lender's."""
 IN_A_CONTAINER: dict[str, str] = {
-    command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+    **{command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)},
+    KERNEL_OF_MAKER: f"{KERNEL_OF_MAKER}, on the host",
 }
 """What a container's image lacks, or may not read."""
 
@@ -207,7 +209,8 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return None
     if reading == TORCHS_KERNELS and is_beside_torch(context):
         reading = BESIDE_TORCH
-    reading = beyond_what_was_printed(context, _beyond_torchs_answer(context, reading))
+    reading = for_the_maker(context, _beyond_torchs_answer(context, reading))
+    reading = beyond_what_was_printed(context, reading)
     if reading is None:
         return None
     if on(context, "windows"):

@@ -172,6 +172,7 @@ NO_FAILURES = (
     *(
         "program-found-gpu",
         "release-regressed",
+        "device-node-missing",
         "index-marker",
         "packaged-program",
         "environment-owner",

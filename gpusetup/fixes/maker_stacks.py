@@ -44,8 +44,9 @@ def load_driver(context: RuleContext, stack: MakerStack) -> Fix:
         )
         return Fix(text=text, looks=kernel_messages(stack), needs_reboot=True)
     return Fix(
-        text=f"Load {driver}. If it does not load, the kernel is older than the GPU, Secure Boot "
-        "rejects an unsigned module, or a file in /etc/modprobe.d blocks it",
+        text=f"Load {driver}. If it does not load or creates no node, the kernel is older than the "
+        "GPU, firmware files are missing, Secure Boot rejects an unsigned module, or a file in "
+        "/etc/modprobe.d blocks it",
         commands=LOAD[stack.maker],
         looks=kernel_messages(stack),
         needs_root=True,

@@ -228,10 +228,24 @@ def _is_older_than(context: RuleContext, rocm: str) -> bool:
 # --- Intel --------------------------------------------------------------------------------------
 
 
+XE_LOG = lines("sudo dmesg | grep -iE 'xe |i915|guc' | tail -n 40")
+
+
 def intel(context: RuleContext) -> Fix:
     """The fix for an Intel GPU: its driver if torch could not start it, the XPU build if it is
     missing, otherwise the device's name."""
     why = {event.values.get("why") for event in events(context, "no-xpu")}
+    if "lost" in why:
+        return Fix(
+            text="Install the newest kernel and linux-firmware of your distribution and Intel's "
+            "newest compute runtime (on Windows: Intel's newest graphics driver). If the GPU is "
+            "still lost, try the newest torch from the XPU index, a smaller batch or image, and "
+            "report the kernel's messages to Intel. You do not need another build of torch",
+            looks=()
+            if on(context, "windows")
+            else paste.look("see the driver's messages", *XE_LOG),
+            needs_root=True,
+        )
     if why and "build" not in why:
         return Fix(
             text='Install or update Intel\'s GPU driver; torch then finds the device "xpu". On '

@@ -1,0 +1,99 @@
+"""Texts of people with AMD, Intel or Apple GPUs: who must act, what rules a cause out, and which
+command decides."""
+
+from __future__ import annotations
+
+from each_row import each
+
+from gpusetup.api import read_report
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import command_lines
+
+REFUSED = 'msg="amdgpu devices detected but permission problems block access. open /dev/kfd: '
+ROCM_OLLAMA = (
+    "I start it with docker run -d --device /dev/kfd --device /dev/dri ollama/ollama:rocm on my "
+    "RX 7800 XT, but it uses the CPU.\n"
+)
+
+
+def everything_to_do(answer: DoctorAnswer) -> str:
+    """The main finding's fix: its sentence and all of its commands."""
+    fix = answer.findings[0].fix
+    assert fix is not None
+    return "\n".join((fix.text, *command_lines(fix)))
+
+
+WAYS = (
+    # the text, the cause, words of the way, words that never stand in it
+    (
+        f"ollama 0.12 on Ubuntu, RX 6800\n{REFUSED}permission denied",
+        "maker-device-permission", "usermod -aG render,video ollama", "NVIDIA",
+    ),
+    (
+        "llama-server: Unable to open /dev/kfd read-write: Permission denied\nRX 7900 XT",
+        "maker-device-permission", 'usermod -aG render,video "$USER"', "NVIDIA",
+    ),
+    (
+        "RX 7900 XTX, Debian. llama-cli: ggml_cuda_init: failed to initialize ROCm: no "
+        "ROCm-capable device is detected",
+        "amd-gpu", "Vulkan build of llama.cpp", "NVIDIA",
+    ),
+    (
+        'docker: error gathering device information while adding custom device "/dev/kfd": no such '
+        "file or directory.\nRX 6800, docker run --device /dev/kfd rocm/pytorch",
+        "maker-driver-not-loaded", "modprobe amdgpu", "docker run",
+    ),
+    (
+        "Arc A380, torch 2.9.0+xpu: ls: cannot access '/dev/dri': No such file or directory",
+        "maker-driver-not-loaded", "modprobe xe", "modprobe amdgpu",
+    ),
+    (
+        "Lunar Lake, ComfyUI on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
+        "intel-gpu", "linux-firmware", "pip install",
+    ),
+)  # fmt: skip
+
+
+@each("text, cause, way, never", WAYS)
+def test_the_way_is_right_for_the_program_and_the_maker(
+    text: str, cause: str, way: str, never: str
+) -> None:
+    answer = read_report(text)
+    assert answer.cause == cause
+    assert way in everything_to_do(answer)
+    assert never not in everything_to_do(answer)
+
+
+TITLES = (
+    ("RuntimeError: No HIP GPUs are available\ntorch 2.9.0+rocm6.4, RX 7900 XT", "finds no GPU"),
+    ("Arc B580: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "lost the Intel GPU"),
+    ("Radeon 780M, the host has no /dev/dri", "failed to start"),
+)
+
+
+@each("text, words", TITLES)
+def test_the_title_says_what_the_text_shows(text: str, words: str) -> None:
+    title = read_report(text).findings[0].title
+    assert words in title
+    assert "CUDA builds do not" not in title
+    assert "xpu is missing" not in title
+
+
+QUESTIONS = (
+    # the text, words of the command that decides
+    (
+        f'{ROCM_OLLAMA}level=INFO msg="inference compute" library=rocm compute=gfx1101',
+        "docker logs",
+    ),
+    ("ollama on Arch ignores my RX 9070, it only uses the CPU", "ollama serve"),
+    ("Arc A750: AssertionError: Torch not compiled with XPU enabled", "torch.xpu.is_available"),
+    ("Arc B580 on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "dmesg"),
+    ("MI300X, rocminfo: Unable to open /dev/kfd read-write: Invalid argument", "dmesg"),
+)
+
+
+@each("text, command", QUESTIONS)
+def test_the_question_is_one_that_this_gpu_and_program_can_answer(text: str, command: str) -> None:
+    reading = read_report(text).next_reading or ""
+    assert command in reading
+    assert "get_arch_list" not in reading
