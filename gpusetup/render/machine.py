@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
+from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.render.topology import links_line
@@ -50,7 +52,9 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
 def _gpus_text(machine: Snapshot) -> str:
     """The GPUs of a machine as text, equal ones counted together."""
     if machine.gpus is None:
-        return "unknown"
+        # A ROCm or XPU build shows whose GPU it is; otherwise the GPU may be NVIDIA's.
+        has_other_build = is_seen_only(maker_of(machine.torch.backend))
+        return (other_makers_gpus(machine) if has_other_build else "") or "unknown"
     lines = [gpu_line(gpu) for gpu in machine.gpus]
     texts = []
     for line, count in Counter(lines).items():
@@ -83,10 +87,15 @@ def makers_driver(machine: Snapshot) -> tuple[str | None, ...]:
 def other_makers_gpus(machine: Snapshot) -> str:
     """The GPUs of other makers that a report mentions, as text; "" if it mentions none."""
     names: dict[str, None] = {}
+    makers: dict[str, None] = {}
     for event in machine.events:
-        if event.kind == "foreign-gpu":
-            name = event.values.get("name", "")
+        if event.kind != "foreign-gpu":
+            continue
+        name = event.values.get("name", "")
+        # A message such as "HIP error" shows the maker, but it is not the name of a GPU.
+        if maker_named(name):
             names[name] = None
+        makers[event.values.get("vendor", "")] = None
 
     fullest_names = []
     for name in names:
@@ -94,6 +103,8 @@ def other_makers_gpus(machine: Snapshot) -> str:
         fuller_names = [fuller for fuller in names if name in fuller and fuller != name]
         if name and not fuller_names:
             fullest_names.append(name)
+    if not fullest_names:
+        fullest_names = [f"{BY_ID[maker].name} GPU" for maker in makers if maker in BY_ID]
     return "; ".join(fullest_names)
 
 

@@ -8,6 +8,7 @@ from each_row import each
 from gpusetup.api import read_report
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import command_lines
+from gpusetup.render.machine import machine_facts
 
 REFUSED = 'msg="amdgpu devices detected but permission problems block access. open /dev/kfd: '
 ROCM_OLLAMA = (
@@ -97,3 +98,28 @@ def test_the_question_is_one_that_this_gpu_and_program_can_answer(text: str, com
     reading = read_report(text).next_reading or ""
     assert command in reading
     assert "get_arch_list" not in reading
+
+
+GPU_LINES = (
+    # the text, what the line of the GPU shows
+    ("RuntimeError: HIP error: invalid device function\nRadeon RX 5700 XT", "RX 5700 XT"),
+    ("Amd显卡 RuntimeError: Found no NVIDIA driver on your system.", "AMD GPU"),
+    (
+        "PyTorch version: 2.7.0+rocm6.3\nIs CUDA available: True\nGPU models and configuration: "
+        "AMD Instinct MI308X (gfx942:sramecc+:xnack-)\nserving crashes",
+        "AMD Instinct MI308X (gfx942:sramecc+:xnack-)",
+    ),
+)
+
+
+@each("text, line", GPU_LINES)
+def test_the_gpu_line_has_names_of_gpus_and_no_error(text: str, line: str) -> None:
+    assert machine_facts(read_report(text))["GPU"] == line
+
+
+def test_a_sentence_about_an_installer_does_not_make_a_working_torch_a_cpu_build() -> None:
+    text = (
+        "It trains and runs inference on an Intel Arc A770 today. The gap: dependency installs "
+        "silently revert the XPU wheel to the CPU one. torch 2.12.0+xpu"
+    )
+    assert read_report(text).cause == "ok"
