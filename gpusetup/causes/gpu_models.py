@@ -39,6 +39,12 @@ def _rocm_works(context: RuleContext) -> bool:
     return True
 
 
+def _lacks_the_kernels(context: RuleContext) -> bool:
+    """Whether the installed ROCm build has no kernels for the GPU."""
+    is_missing = bool(events(context, "hip-kernel-missing"))
+    return is_missing or bool(gpu_facts.lacks_target_on_windows(context))
+
+
 def hip_kernel_is_missing(context: RuleContext) -> str:
     """HIP found no kernel for the GPU."""
     return "HIP finds no kernel" if events(context, "hip-kernel-missing") else ""
@@ -291,8 +297,8 @@ CAUSES = (
                 "compiled for CUDA do not run on it.",
             ),
             Message(
-                where=(lambda context: bool(events(context, "hip-kernel-missing")),),
-                title="torch's ROCm build has no kernels for {board}",
+                where=(_lacks_the_kernels,),
+                title="{build} has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
                 means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
             ),

@@ -100,6 +100,21 @@ def names_any(pattern: str, texts: Iterable[str]) -> bool:
     return any(re.search(pattern, text) for text in texts)
 
 
+def fit_to_script_variables(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with a note if the program sets a variable of AMD's, Intel's or Apple's runtime
+    itself, which may be too late."""
+    variables = [event.values["variable"] for event in events(context, "variable-in-script")]
+    if not variables or finding.fix is None or finding.severity is not Severity.ERROR:
+        return finding
+    name = variables[0]
+    # torch's MPS allocator and the HIP and Level Zero runtimes read their variables at their start.
+    note = (
+        f". {name} has no effect if the program sets it after torch was imported or used the GPU: "
+        f"set it in the shell that starts the program, for example `{name}=VALUE python SCRIPT`"
+    )
+    return replace(finding, fix=replace(finding.fix, text=f"{finding.fix.text}{note}"))
+
+
 INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")
 ON_A_CLUSTER = Fix(
     text="Request a GPU from the scheduler (Slurm: `#SBATCH --gres=gpu:1`), and run the command "

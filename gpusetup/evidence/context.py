@@ -173,6 +173,7 @@ NO_FAILURES = (
         "program-found-gpu",
         "release-regressed",
         "device-node-missing",
+        "variable-in-script",
         "index-marker",
         "packaged-program",
         "environment-owner",

@@ -80,6 +80,11 @@ ROWS = (
         r"\b(?:the |my )?host (?:\w+ )?(?:has no|lacks) ['\"`]?/dev/(?:dri|kfd)",
         place="host",
     ),
+    # os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
+    row(
+        "variable-in-script",
+        r"os\.environ(?:\.setdefault\(|\[)['\"](?P<variable>PYTORCH_MPS_\w{3,40}|PYTORCH_ENABLE_MPS_FALLBACK|HSA_OVERRIDE_GFX_VERSION|(?:HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|ONEAPI_DEVICE_SELECTOR)['\"](?:\]\s?=(?!=)|,)",
+    ),
     # amdgpu driver timeout
     *rows(
         "foreign-gpu",
@@ -127,6 +132,8 @@ ROWS = (
         "hiperrornobinaryforgpu",
         "hiperrorinvaliddevicefunction",
         "hsa_status_error_invalid_isa",
+        # ollama: the ROCm that it brings has no library for the GPU.
+        r"amdgpu is not supported \(supported types:\[[\w ]{0,300}\]\)\W{1,3}gpu_type=(?P<gfx>gfx\d{3,4}[a-f]?)",
         what="kernel",
     ),
     # Found no NVIDIA driver on your system. (AMD

@@ -49,6 +49,32 @@ WAYS = (
         "maker-driver-not-loaded", "modprobe xe", "modprobe amdgpu",
     ),
     (
+        "RuntimeError: Configured ROCm binary not found at /v/lib/python3.12/site-packages/"
+        "bitsandbytes/libbitsandbytes_rocm80.so\nRadeon RX 7900 XTX",
+        "extension-not-built", "install --upgrade bitsandbytes", "torch torchvision",
+    ),
+    (
+        "vllm serve on Strix Halo\n"
+        'File "/opt/conda/envs/py_3.12/lib/python3.12/site-packages/vllm/entrypoints/cli/main.py", '
+        "line 53, in main\nRuntimeError: HIP error: invalid device function",
+        "amd-gpu", "image or a release of vLLM for ROCm", "pip install",
+    ),
+    (
+        "Windows 11, RX 6900 XT, ComfyUI, PyTorch version: 2.9.1+rocm7.2.1\n"
+        "torch.cuda.is_available() crashes: Windows fatal exception: access violation",
+        "amd-gpu", "gfx103X-all", "newest driver",
+    ),
+    (
+        "Windows 11, RX Vega 64, torch 2.13.0+rocm7.13.0a20260815, RuntimeError: No HIP GPUs are "
+        "available",
+        "amd-gpu", "has none for this GPU", "newest driver",
+    ),
+    (
+        'ollama: msg="amdgpu is not supported (supported types:[gfx1030 gfx942])" gpu_type=gfx906\n'
+        "MI50",
+        "amd-gpu", "OLLAMA_VULKAN=1", "torch",
+    ),
+    (
         "Lunar Lake, ComfyUI on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
         "intel-gpu", "linux-firmware", "pip install",
     ),
@@ -68,6 +94,11 @@ def test_the_way_is_right_for_the_program_and_the_maker(
 TITLES = (
     ("RuntimeError: No HIP GPUs are available\ntorch 2.9.0+rocm6.4, RX 7900 XT", "finds no GPU"),
     ("Arc B580: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "lost the Intel GPU"),
+    (
+        "GPU: gfx1103\nllama-server: rocBLAS error: Cannot read /usr/lib/rocblas/library/"
+        "TensileLibrary.dat: No such file or directory for GPU arch : gfx1103",
+        "llama.cpp's ROCm build has no kernels",
+    ),
     ("Radeon 780M, the host has no /dev/dri", "failed to start"),
 )
 
@@ -106,7 +137,7 @@ GPU_LINES = (
     ("Amd显卡 RuntimeError: Found no NVIDIA driver on your system.", "AMD GPU"),
     (
         "PyTorch version: 2.7.0+rocm6.3\nIs CUDA available: True\nGPU models and configuration: "
-        "AMD Instinct MI308X (gfx942:sramecc+:xnack-)\nserving crashes",
+        "AMD Instinct MI308X (gfx942:sramecc+:xnack-)\nNvidia driver version: N/A\n",
         "AMD Instinct MI308X (gfx942:sramecc+:xnack-)",
     ),
 )
@@ -122,4 +153,37 @@ def test_a_sentence_about_an_installer_does_not_make_a_working_torch_a_cpu_build
         "It trains and runs inference on an Intel Arc A770 today. The gap: dependency installs "
         "silently revert the XPU wheel to the CPU one. torch 2.12.0+xpu"
     )
-    assert read_report(text).cause == "ok"
+    assert read_report(text).snapshot.torch.backend == "xpu"
+
+
+OVERRIDES = (
+    # the text, what is said of the variable
+    (
+        "HSA_OVERRIDE_GFX_VERSION=11.0.0 python test.py\nAMD Radeon 8060S (gfx1151)\nHIP error: "
+        "invalid device function",
+        "First remove HSA_OVERRIDE_GFX_VERSION=11.0.0",
+    ),
+    (
+        "RX 6700 XT, export HSA_OVERRIDE_GFX_VERSION=10.3.0\nRuntimeError: HIP error: invalid "
+        "device function",
+        "HSA_OVERRIDE_GFX_VERSION=10.3.0 is the right value",
+    ),
+    (
+        "RX 6600, HSA_OVERRIDE_GFX_VERSION=11.0.0\nHIP error: invalid device function",
+        "set it to 10.3.0",
+    ),
+)
+
+
+@each("text, words", OVERRIDES)
+def test_an_override_in_the_text_is_judged_by_the_gpu(text: str, words: str) -> None:
+    assert words in everything_to_do(read_report(text))
+
+
+def test_a_variable_that_the_script_sets_itself_may_come_too_late() -> None:
+    text = (
+        'import os\nos.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"\ntrainer.fit(model)\n'
+        "RuntimeError: MPS backend out of memory (MPS allocated: 7.43 GB, other allocations: "
+        "24.46 GB, max allowed: 32.00 GB). Tried to allocate 129.21 MB on private pool."
+    )
+    assert "in the shell that starts the program" in everything_to_do(read_report(text))
