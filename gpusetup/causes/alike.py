@@ -144,7 +144,7 @@ SETTLES: dict[str, tuple[str, ...]] = {
     NODES: (),
     "gpusetup monitor": (),
     "conda list torch": (),
-    "findmnt -O noexec": (),
+    "findmnt -O noexec": ("executable stack",),
 }
 """What a text may show that decides already. Of the others: `program`, that a program says it and
 not a person alone, if it says why."""

@@ -278,6 +278,14 @@ CAUSES = (
                 "rocm-override-wrong",
             ),
             Refutation(
+                facts.all_of(
+                    hip_kernel_is_missing,
+                    gpu_facts.rocm_build_has_the_target,
+                    gpu_facts.override_names_another_target,
+                ),
+                "rocm-override-wrong",
+            ),
+            Refutation(
                 facts.all_of(hip_kernel_is_missing, gpu_facts.rocm_build_has_the_target),
                 "",
                 alike.AMD_TARGETS,

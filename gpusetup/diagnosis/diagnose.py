@@ -23,6 +23,7 @@ from gpusetup.diagnosis.open_causes import (
 from gpusetup.diagnosis.pasting import fit_for_pasting
 from gpusetup.diagnosis.platforms import (
     fit_to_lent_machine,
+    fit_to_rocm,
     fit_to_script_variables,
     fit_to_system,
 )
@@ -314,6 +315,7 @@ def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
     """The finding with a fix for this program and this machine, as far as they are known."""
     for fit in (
         fit_to_program,
+        fit_to_rocm,
         fit_to_system,
         fit_to_lent_machine,
         fit_to_what_was_read,

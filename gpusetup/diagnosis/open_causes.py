@@ -105,6 +105,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
     if not is_report(context):
         return None, ()
     # What a text shows -> whether it does, by the names of `SETTLES`.
+    refusals = events(context, "library-not-mapped")
     program_said_it = any("said" not in event.values for event in events(context, *record.kinds))
     is_shown = {
         "gpus": machine.gpus,
@@ -114,6 +115,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         "bus": machine.pci_devices,
         "build": in_an_image_build(context),
         "program": program_said_it,
+        "executable stack": any(event.values.get("why") == "stack" for event in refusals),
     }
     # A program's own words settle what no other reading does, except of a symptom.
     usually_settled_by = () if record.symptom else ("program",)

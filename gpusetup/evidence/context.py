@@ -174,6 +174,7 @@ NO_FAILURES = (
         "release-regressed",
         "device-node-missing",
         "variable-in-script",
+        "works-as-root",
         "index-marker",
         "packaged-program",
         "environment-owner",

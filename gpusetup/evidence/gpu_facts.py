@@ -329,6 +329,21 @@ def target_is_overridden(context: RuleContext) -> str:
     return f"HSA_OVERRIDE_GFX_VERSION={value} is set"
 
 
+def override_names_another_target(context: RuleContext) -> str:
+    """HSA_OVERRIDE_GFX_VERSION names another target than that of the AMD GPU in the text."""
+    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    numbers = value.split(".")
+    if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
+        return ""
+    major, minor, stepping = (int(number) for number in numbers)
+    target_of_override = f"gfx{major}{minor:x}{stepping:x}"
+    targets = {gfx_of(event.values.get("name", "")) for event in events(context, "foreign-gpu")}
+    targets.discard(None)
+    if not targets or target_of_override in targets:
+        return ""
+    return f"HSA_OVERRIDE_GFX_VERSION={value} stands for {target_of_override}"
+
+
 VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
 """How NVIDIA names the profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
 

@@ -267,6 +267,9 @@ def said_of_the_stack(context: RuleContext) -> Findings:
     complaints = events(context, "no-hip-gpus")
     refused = [event for event in complaints if REFUSED.search(event.text or "")]
     missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
+    # If root finds the GPU and the user does not, nothing but the permissions differs.
+    if complaints or events(context, "no-xpu"):
+        refused += events(context, "works-as-root")
     unloaded = [event for event in complaints if MODULE_IS_MISSING.search(event.text or "")]
     maker = _maker_in_text(context)
     # Render nodes belong to every maker's driver, so the text must name one maker alone.
@@ -274,8 +277,9 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         missing += events(context, "device-node-missing")
     maker = maker or AMD
     if refused:
-        fix = maker_stacks.join_groups(context, None)
-        yield finding(context, "maker-device-permission", refused, fix=fix, node=KFD)
+        fix = maker_stacks.join_groups(context, MakerStack(maker=maker.id))
+        node = KFD if maker is AMD else "/dev/dri/renderD*"
+        yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
     elif missing and in_container(context) and not _is_missing_on_host(missing):
         fix = maker_stacks.into_container(context, maker)
         yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
@@ -295,10 +299,14 @@ def _is_missing_on_host(missing: list[Event]) -> bool:
 
 def _maker_in_text(context: RuleContext) -> Maker | None:
     """The only maker of GPUs that a text names, if it is AMD or Intel."""
-    makers = vendors_of(context.snapshot)
+    makers = set(vendors_of(context.snapshot))
     build_maker = maker_of(context.torch.backend)
     if build_maker:
-        makers |= {build_maker}
+        makers.add(build_maker)
+    if events(context, "no-xpu"):
+        makers.add(INTEL.id)
+    if events(context, "no-hip-gpus", "hip-kernel-missing"):
+        makers.add(AMD.id)
     for maker in (AMD, INTEL):
         if makers == {maker.id}:
             return maker

@@ -175,6 +175,13 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
             text=f"Request the GPU in the pod's specification (resources.limits `{resource}: 1`); "
             f"the node needs {maker.name}'s device plugin"
         )
+    if kind == "lxc":
+        devices = "/dev/kfd and /dev/dri/renderD128" if maker is AMD else "/dev/dri/renderD128"
+        return Fix(
+            text=f"Pass {devices} to the container in its configuration on the host, with the "
+            "number of the container's group render (in Proxmox: Resources, Add, Device "
+            "Passthrough), and restart the container"
+        )
     if kind == "singularity":
         option = "--rocm" if maker is AMD else "--bind /dev/dri"
         return Fix(

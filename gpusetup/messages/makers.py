@@ -80,6 +80,12 @@ ROWS = (
         r"\b(?:the |my )?host (?:\w+ )?(?:has no|lacks) ['\"`]?/dev/(?:dri|kfd)",
         place="host",
     ),
+    # sudo rocminfo works; it works in any docker container
+    row(
+        "works-as-root",
+        r"\bsudo [^\n]{3,140}?\b(?:works|prints? True|shows? (?:True|the|my)|lists? (?:the|my)|sees (?:the|my))\b|\b(?:as|with|under) root\b[^.\n]{0,40}?\b(?:works|sees|finds|shows|lists|True)\b|\bworks (?:fine )?(?:as|with|under) (?:root|sudo)\b|\bit works in (?:any|every|an?|the) (?:docker )?container\b",
+        unless=r"\b(?:not|n't|neither|even) (?:\w+ ){0,2}(?:work|as root|with sudo|with root)",
+    ),
     # os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
     row(
         "variable-in-script",
@@ -120,7 +126,7 @@ ROWS = (
         "rock module is not loaded",
         r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll",
         r"amdhip64(?:_\d)?\.dll\W{0,4}(?:(?:was|is) )?(?i:not found|missing|could not|cannot|failed)",
-        rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ",
+        rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot (?!enable exec)",
         why="driver",
     ),
     # HIP error: invalid device function on gfx1036

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,7 @@ def other_makers_gpus(machine: Snapshot) -> str:
             continue
         name = event.values.get("name", "")
         # A message such as "HIP error" shows the maker, but it is not the name of a GPU.
-        if maker_named(name):
+        if maker_named(name) or MODEL.search(name):
             names[name] = None
         makers[event.values.get("vendor", "")] = None
 
@@ -106,6 +107,10 @@ def other_makers_gpus(machine: Snapshot) -> str:
     if not fullest_names:
         fullest_names = [f"{BY_ID[maker].name} GPU" for maker in makers if maker in BY_ID]
     return "; ".join(fullest_names)
+
+
+MODEL = re.compile(r"\b[A-Z]{1,4} ?\d{3,4}")
+"""A model without its maker's name: `W7900`."""
 
 
 def joined(*parts: str | None) -> str:

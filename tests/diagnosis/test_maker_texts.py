@@ -75,6 +75,31 @@ WAYS = (
         "amd-gpu", "OLLAMA_VULKAN=1", "torch",
     ),
     (
+        "RX 6600, torch 2.1.0+rocm5.6, glibc 2.41\nImportError: libamdhip64.so: cannot enable "
+        "executable stack as shared object requires: Invalid argument",
+        "library-not-mapped", "patchelf --clear-execstack", "noexec",
+    ),
+    (
+        "Radeon 780M, torch 2.9.0+rocm6.4: sudo python -c 'import torch; "
+        "print(torch.cuda.is_available())' prints True, as my user: No HIP GPUs are available",
+        "maker-device-permission", "usermod -aG render,video", "newest driver",
+    ),
+    (
+        "Strix Halo (gfx1151), torch 2.10.0+rocm7.1, export HSA_OVERRIDE_GFX_VERSION=11.0.0\n"
+        "RuntimeError: HIP error: invalid device function",
+        "rocm-override-wrong", "unset HSA_OVERRIDE_GFX_VERSION", "pip install",
+    ),
+    (
+        "Intel Arc A310. In the LXC container: ls: cannot access '/dev/dri': No such file or "
+        "directory\ntorch 2.8.0+xpu: torch.xpu.is_available() is False",
+        "container-no-maker-gpu", "Device Passthrough", "docker run",
+    ),
+    (
+        "RX 7900 XT, torch 2.9.0+rocm6.4\ntorch.AcceleratorError: HIP error: an illegal memory "
+        "access was encountered",
+        "cuda-program-error", "AMD_SERIALIZE_KERNEL=3", "CUDA_LAUNCH_BLOCKING",
+    ),
+    (
         "Lunar Lake, ComfyUI on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
         "intel-gpu", "linux-firmware", "pip install",
     ),
@@ -134,6 +159,7 @@ def test_the_question_is_one_that_this_gpu_and_program_can_answer(text: str, com
 GPU_LINES = (
     # the text, what the line of the GPU shows
     ("RuntimeError: HIP error: invalid device function\nRadeon RX 5700 XT", "RX 5700 XT"),
+    ("llama-server on a W7900: no ROCm-capable device is detected", "W7900"),
     ("Amd显卡 RuntimeError: Found no NVIDIA driver on your system.", "AMD GPU"),
     (
         "PyTorch version: 2.7.0+rocm6.3\nIs CUDA available: True\nGPU models and configuration: "
