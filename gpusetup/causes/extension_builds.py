@@ -389,7 +389,6 @@ CAUSES = (
             "detectron2._C           failed to import. detectron2 is not built correctly",
             "Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file",
             "NameError: name 'exllamav2_ext' is not defined",
-            "RuntimeError: Configured ROCm binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_rocm82.so",
             "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
         ),
         not_examples=("it is not implemented on the CPU yet",),

@@ -277,7 +277,10 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         missing += events(context, "device-node-missing")
     maker = maker or AMD
     if refused:
-        fix = maker_stacks.join_groups(context, MakerStack(maker=maker.id))
+        # What works in a container fails outside of it, although the text names the container.
+        is_on_host = any(event.values.get("place") == "host" for event in refused)
+        stack = MakerStack(maker=maker.id)
+        fix = maker_stacks.join_groups(context, stack, on_host=is_on_host)
         node = KFD if maker is AMD else "/dev/dri/renderD*"
         yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
     elif missing and in_container(context) and not _is_missing_on_host(missing):

@@ -87,11 +87,11 @@ AMDS_NODES = lines("ls -ln /dev/kfd /dev/dri/renderD*")
 RENDER_NODES = lines("ls -ln /dev/dri/renderD*")
 
 
-def join_groups(context: RuleContext, stack: MakerStack | None) -> Fix:
+def join_groups(context: RuleContext, stack: MakerStack | None, *, on_host: bool = False) -> Fix:
     """Add the user to the groups that own the device nodes; in a container, the host's groups by
-    number."""
+    number. `on_host`: the program fails on the host, although the text is about a container too."""
     nodes = AMDS_NODES if is_amds(stack) else RENDER_NODES
-    if in_container(context):
+    if in_container(context) and not on_host:
         return Fix(
             text="Start the container again with the group that owns the nodes on the host (groups "
             "are compared by number, so the name may not exist inside)",

@@ -188,7 +188,7 @@ def _for_board(context: RuleContext) -> Fix:
     if on(context, "windows") and not context.os.wsl and board.target:
         if board.target not in WINDOWS_TARGETS:
             return maker_stacks.from_amds_index(context, None)
-        if not is_rocm:
+        if not (is_rocm or _hip_ran(context)):
             return maker_stacks.from_amds_index(context, board.target)
     # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
     if not lacking and (is_rocm or events(context, "no-hip-gpus")):
@@ -213,6 +213,11 @@ def _for_board(context: RuleContext) -> Fix:
         f"works{'. ' + AMDS_FOR_WINDOWS if windows else ''}",
         alternatives=_if_served(context),
     )
+
+
+def _hip_ran(context: RuleContext) -> bool:
+    """Whether a message of HIP about memory shows that a ROCm build is installed and runs."""
+    return any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
 
 
 def engine_for_gpu(context: RuleContext, engine: str) -> Fix:

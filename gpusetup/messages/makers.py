@@ -80,11 +80,17 @@ ROWS = (
         r"\b(?:the |my )?host (?:\w+ )?(?:has no|lacks) ['\"`]?/dev/(?:dri|kfd)",
         place="host",
     ),
-    # sudo rocminfo works; it works in any docker container
+    # sudo rocminfo works
     row(
         "works-as-root",
-        r"\bsudo [^\n]{3,140}?\b(?:works|prints? True|shows? (?:True|the|my)|lists? (?:the|my)|sees (?:the|my))\b|\b(?:as|with|under) root\b[^.\n]{0,40}?\b(?:works|sees|finds|shows|lists|True)\b|\bworks (?:fine )?(?:as|with|under) (?:root|sudo)\b|\bit works in (?:any|every|an?|the) (?:docker )?container\b",
+        r"\bsudo [^\n]{3,140}?\b(?:works|prints? True|shows? (?:True|the|my)|lists? (?:the|my)|sees (?:the|my))\b|\b(?:as|with|under) root\b[^.\n]{0,40}?\b(?:works|sees|finds|shows|lists|True)\b|\bworks (?:fine )?(?:as|with|under) (?:root|sudo)\b",
         unless=r"\b(?:not|n't|neither|even) (?:\w+ ){0,2}(?:work|as root|with sudo|with root)",
+    ),
+    # it works in any docker container, whose user is root
+    row(
+        "works-as-root",
+        r"\bit works (?:fine )?(?:in|inside) (?:any|every|an?|the) (?:docker )?container\b",
+        place="host",
     ),
     # os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
     row(

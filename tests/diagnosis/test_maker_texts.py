@@ -100,6 +100,12 @@ WAYS = (
         "cuda-program-error", "AMD_SERIALIZE_KERNEL=3", "CUDA_LAUNCH_BLOCKING",
     ),
     (
+        "torch 2.4.0+rocm6.1 on the host: RuntimeError: No HIP GPUs are available\ndocker run -ti "
+        "--rm --device /dev/dri --device /dev/kfd ubuntu:22.04\nNote that it works in any docker "
+        "container. RX 6800",
+        "maker-device-permission", 'usermod -aG render,video "$USER"', "docker run",
+    ),
+    (
         "Lunar Lake, ComfyUI on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
         "intel-gpu", "linux-firmware", "pip install",
     ),
