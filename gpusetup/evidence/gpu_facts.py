@@ -341,7 +341,7 @@ def override_names_another_target(context: RuleContext) -> str:
     targets.discard(None)
     if not targets or target_of_override in targets:
         return ""
-    return f"HSA_OVERRIDE_GFX_VERSION={value} stands for {target_of_override}"
+    return f"HSA_OVERRIDE_GFX_VERSION={value} means {target_of_override}"
 
 
 VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
