@@ -57,6 +57,11 @@ WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.li
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
 """Shows whether ollama's model runs on the CPU or the GPU, and why its server chose that."""
+OLLAMA_IN_DOCKER = (
+    "docker logs NAME 2>&1 | tail -n 200; docker exec NAME ls -ln /dev/kfd /dev/dri"
+    "  # NAME: the container's"
+)
+"""Shows the server's log, and which groups own the device nodes in the container."""
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
 MEMORY_OVER_TIME = (
     "nvidia-smi --query-gpu=timestamp,memory.used --format=csv -l 60  "
@@ -84,7 +89,10 @@ TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.m
 MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
 """With this variable, operations that mps lacks run on the CPU. If the program then works, such an
 operation was the cause."""
-TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
+TORCHS_XPU = (
+    'python -c "import sys, torch; '
+    'print(sys.executable, torch.__version__, torch.xpu.is_available())"'
+)
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 # --- what differs between a run that works and one that fails -------------------------------------
@@ -119,6 +127,8 @@ before it."""
 INTERFACES = "ip -brief addr"
 ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
 """Shows whether the program also fails on the card, or only on the integrated graphics."""
+ROCM_BLOCKING = f"export AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
+"""With these variables, HIP waits for each kernel, so the traceback names the call that failed."""
 CPU_FLAGS = (
     "grep -m1 'model name' /proc/cpuinfo; grep -m1 -o -w avx2 /proc/cpuinfo || echo 'no avx2'"
 )
@@ -145,7 +155,7 @@ SETTLES: dict[str, tuple[str, ...]] = {
     NODES: (),
     "gpusetup monitor": (),
     "conda list torch": (),
-    "findmnt -O noexec": (),
+    "findmnt -O noexec": ("executable stack",),
 }
 """A command -> what in a text makes the command unnecessary. `program` means that a program's own
 message states the reason."""

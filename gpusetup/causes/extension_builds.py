@@ -286,6 +286,18 @@ CAUSES = (
         look=(alike.TORCHS_CUDA,),
         cases=(
             Message(
+                having={"build": "rocm"},
+                title="The installed bitsandbytes has no binary for this ROCm version",
+                means="bitsandbytes loads a library whose name ends in torch's ROCm version, and "
+                "its wheel has libraries for some versions only. torch is not at fault.",
+                text="Install the newest bitsandbytes. If it has no binary for this ROCm either, "
+                "set BNB_ROCM_VERSION to the version of a binary that it has (`libbitsandbytes_"
+                "rocm*.so` in its folder), or build it from source for this ROCm. Training and "
+                "inference in 16 bit do not need bitsandbytes",
+                commands=("python -m pip install --upgrade bitsandbytes",),
+                look=("python -m bitsandbytes",),
+            ),
+            Message(
                 having={"module": "^mmcv$"},
                 text="Install the mmcv wheel with operators for this torch and CUDA (mim finds "
                 "it). mmcv-lite has no operators",
@@ -351,6 +363,11 @@ CAUSES = (
             says(r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available", module="mmcv"),
             rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
             says(CPU_PART, module="bitsandbytes"),
+            says(
+                r"Configured ROCm binary not found at \S{0,300}?libbitsandbytes_rocm\d+\.(?:so|dll)",
+                module="bitsandbytes",
+                build="rocm",
+            ),
             says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed"),
             says(
                 r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2"

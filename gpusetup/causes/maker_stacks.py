@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
+from gpusetup.evidence.context import events
 
 CAUSES = (
     Cause(
@@ -18,6 +19,13 @@ CAUSES = (
         # Source: AMD, "Configuring permissions for GPU access"; Linux, drivers/gpu/drm.
         by_check=True,
         explains=("amd-gpu", "intel-gpu", "maker-wrong-build"),
+        cases=(
+            Message(
+                where=(lambda context: bool(events(context, "device-node-missing")),),
+                title="The device node of {who} is missing: its kernel driver is not loaded, or "
+                "it failed to start",
+            ),
+        ),
         check=CheckCommand(
             command="lspci -k | grep -EA3 'VGA|3D|Display'",
             prints="03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] "

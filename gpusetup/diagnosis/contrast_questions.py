@@ -56,35 +56,3 @@ def reading_by_contrast(context: RuleContext) -> str | None:
 def names_a_contrast(context: RuleContext) -> bool:
     """Whether the text names a working and a failing run, and a command shows how they differ."""
     return reading_by_contrast(context) is not None
-
-
-# --- other makers ---------------------------------------------------------------------------------
-
-
-def fails_while_it_runs(context: RuleContext) -> bool:
-    """Whether a program on such a GPU crashed or hangs, or its driver was reset."""
-    return bool(
-        events(context, "program-crashed", "run-hangs", "silent-crash")
-        or events(context, "graphics-crash", "machine-powers-off")
-    )
-
-
-def reading_of_amd(context: RuleContext) -> str:
-    """The command that lists ROCm's GPUs; after a crash, the one that shows the kernel's
-    messages."""
-    shown = [event.values.get("what") for event in events(context, "output-shown")]
-    if "kernel" in shown:
-        return alike.WHICH_STACK
-    if fails_while_it_runs(context):
-        on_windows = context.os.family == "windows"
-        return alike.ROCM_STARTS if on_windows else alike.KERNEL_OF_MAKER
-    return alike.AMD_TARGETS
-
-
-def reading_of_intel(context: RuleContext) -> str:
-    """The command that shows whether torch reaches the GPU; if it does, the kernel's messages."""
-    shown = [event.values.get("what") for event in events(context, "output-shown")]
-    if "kernel" in shown:
-        return alike.WHICH_STACK
-    works = events(context, "backend-runs") or fails_while_it_runs(context)
-    return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU

@@ -21,7 +21,12 @@ from gpusetup.diagnosis.open_causes import (
     with_reading_first,
 )
 from gpusetup.diagnosis.pasting import fit_for_pasting
-from gpusetup.diagnosis.platforms import fit_to_lent_machine, fit_to_system
+from gpusetup.diagnosis.platforms import (
+    fit_to_lent_machine,
+    fit_to_rocm,
+    fit_to_script_variables,
+    fit_to_system,
+)
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
 from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
 from gpusetup.diagnosis.refute import Remaining, refute
@@ -309,7 +314,14 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
 
 def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
     """The finding with a fix for this program and this machine, as far as they are known."""
-    for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_to_what_was_read):
+    for fit in (
+        fit_to_program,
+        fit_to_rocm,
+        fit_to_system,
+        fit_to_lent_machine,
+        fit_to_what_was_read,
+        fit_to_script_variables,
+    ):
         finding = fit(context, finding)
     return fit_for_pasting(context, finding)
 

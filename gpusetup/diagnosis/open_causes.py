@@ -40,6 +40,7 @@ from gpusetup.causes.alike import (
 )
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.answered import beyond_what_was_printed
+from gpusetup.diagnosis.maker_questions import for_the_maker
 from gpusetup.diagnosis.questions import (
     HOOK_LOG,
     is_given_a_gpu_in_vain,
@@ -104,6 +105,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
     if not is_report(context):
         return None, ()
     # The names in `SETTLES` -> whether the text shows that output.
+    refusals = events(context, "library-not-mapped")
     program_said_it = any("said" not in event.values for event in events(context, *record.kinds))
     is_shown = {
         "gpus": machine.gpus,
@@ -113,6 +115,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         "bus": machine.pci_devices,
         "build": in_an_image_build(context),
         "program": program_said_it,
+        "executable stack": any(event.values.get("why") == "stack" for event in refusals),
     }
     # A program's own message settles the question if no other reading does, except for a symptom.
     usually_settled_by = () if record.symptom else ("program",)
@@ -194,7 +197,8 @@ IN_A_NOTEBOOK = dict.fromkeys(
 )
 """On a rented machine, only its provider can read the PCI bus and the kernel log."""
 IN_A_CONTAINER: dict[str, str] = {
-    command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+    **{command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)},
+    KERNEL_OF_MAKER: f"{KERNEL_OF_MAKER}, on the host",
 }
 """Commands that a container's image lacks, or that may not read their files there."""
 
@@ -208,7 +212,8 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return None
     if reading == TORCHS_KERNELS and is_beside_torch(context):
         reading = BESIDE_TORCH
-    reading = beyond_what_was_printed(context, _beyond_torchs_answer(context, reading))
+    reading = for_the_maker(context, _beyond_torchs_answer(context, reading))
+    reading = beyond_what_was_printed(context, reading)
     if reading is None:
         return None
     if on(context, "windows"):

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
@@ -22,7 +23,7 @@ from gpusetup.fixes.clauses import clauses_without
 from gpusetup.fixes.lenders import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import lines
+from gpusetup.model.shell import Line, lines
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -99,6 +100,44 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
 def names_any(pattern: str, texts: Iterable[str]) -> bool:
     """Whether one of the texts matches the pattern."""
     return any(re.search(pattern, text) for text in texts)
+
+
+def fit_to_rocm(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with the variable by which HIP waits for kernels, if torch is a ROCm build."""
+    fix = finding.fix
+    if fix is None or maker_of(context.torch.backend) != "amd" or not is_report(context):
+        return finding
+    text = fix.text.replace(*BLOCKING)
+
+    def with_rocms_variable(block: Alternative) -> Alternative:
+        """The commands with the variable that HIP reads."""
+        commands: list[Line] = []
+        for command in block.commands:
+            is_of_cuda = BLOCKING[0] in command
+            commands += WAIT_FOR_KERNELS if is_of_cuda else (command,)
+        return replace(block, commands=tuple(commands))
+
+    return replace(finding, fix=replace(map_blocks(fix, with_rocms_variable), text=text))
+
+
+BLOCKING = ("CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3")
+"""torch's own message names the second on ROCm, where HIP does not read the first."""
+WAIT_FOR_KERNELS = lines("export AMD_SERIALIZE_KERNEL=3")
+
+
+def fit_to_script_variables(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with a note if the program sets a variable of AMD's, Intel's or Apple's runtime
+    itself, which may be too late."""
+    variables = [event.values["variable"] for event in events(context, "variable-in-script")]
+    if not variables or finding.fix is None or finding.severity is not Severity.ERROR:
+        return finding
+    name = variables[0]
+    # torch's MPS allocator and the HIP and Level Zero runtimes read their variables at their start.
+    note = (
+        f". {name} has no effect if the program sets it after torch was imported or used the GPU: "
+        f"set it in the shell that starts the program, for example `{name}=VALUE python SCRIPT`"
+    )
+    return replace(finding, fix=replace(finding.fix, text=f"{finding.fix.text}{note}"))
 
 
 INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")

@@ -63,17 +63,44 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
     failed = context.snapshot.failing.program
     pinned = (p for p, name in PINNING_ENGINES.items() if name == failed or package(context, p))
     if engine := next(pinned, None):
-        return replace(finding, fix=_with_pinned_torch(context, engine, fix))
+        return replace(finding, fix=_with_pinned_torch(context, engine, finding, fix))
     if program is None or program.on_torch:
+        return finding
+    # The driver, its device nodes and a container's devices serve every program alike.
+    if finding.id in SAME_FOR_ALL_PROGRAMS:
         return finding
     place = RECORDS[finding.id].place
     if place and place[0] is Layer.NO_GPU:
-        way = OF_ANOTHER_MAKER if finding.id in ("amd-gpu", "intel-gpu") else WITHOUT_CUDA
-        return replace(finding, fix=Fix(text=way.format(program.name)))
+        return replace(finding, fix=_way_without_cuda(context, program, finding))
     waits_for_torch = any(need.what == "torch" for need in fix.needs)
     if waits_for_torch or re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return replace(finding, fix=_way_of_program(context, program, finding, fix))
     return finding
+
+
+SAME_FOR_ALL_PROGRAMS = (
+    "maker-driver-not-loaded",
+    "maker-device-permission",
+    "container-no-maker-gpu",
+    "wsl-rocm-missing",
+)
+"""Causes on an AMD or Intel machine whose fix does not depend on the program."""
+
+
+def _way_without_cuda(context: RuleContext, program: Program, finding: Finding) -> Fix:
+    """The fix for a program that does not use torch, on a machine without an NVIDIA GPU."""
+    from gpusetup.fixes import maker_stacks, other_makers
+
+    if finding.id not in ("amd-gpu", "intel-gpu"):
+        return Fix(text=WITHOUT_CUDA.format(program.name))
+    # Only a build for ROCm asks HIP for its devices, so the program has that build already.
+    if finding.id == "amd-gpu" and events(context, "no-hip-gpus"):
+        return maker_stacks.devices_for_rocm(context, program.name)
+    if events(context, "hip-kernel-missing"):
+        return other_makers.without_rocms_kernels(context, program.name)
+    note = other_makers.note_on_override(context)
+    way = OF_ANOTHER_MAKER.format(program.name)
+    return Fix(text=f"{note}. {way}" if note else way)
 
 
 WITHOUT_CUDA = (
@@ -88,17 +115,20 @@ TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 """A pattern for commands that concern torch."""
 
 
-def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
+def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix: Fix) -> Fix:
     """The fix for a program that pins its torch: another release of the program, or its image."""
-    from gpusetup.fixes import owners, paste
+    from gpusetup.fixes import other_makers, owners, paste
+    from gpusetup.fixes.needs import INSTALLS_TORCH
 
     def installs(lines: Lines) -> bool:
         """Whether one of the commands installs torch."""
-        return any(re.search("gpusetup install|torch==", line) for line in lines)
+        return any(re.search(f"gpusetup install|torch==|{INSTALLS_TORCH}", line) for line in lines)
 
     others = tuple(way for way in fix.alternatives if not installs(way.commands))
     if not installs(fix.commands):
         return replace(fix, alternatives=others)
+    if finding.id in ("amd-gpu", "intel-gpu"):
+        return other_makers.engine_for_gpu(context, PINNING_ENGINES[engine])
     if image := owners.image(context):
         return Fix(text=image.sentence, alternatives=others)
     text = (

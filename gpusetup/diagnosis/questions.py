@@ -18,9 +18,8 @@ from gpusetup.diagnosis.contrast_questions import (
     is_of_another_maker,
     names_a_contrast,
     reading_by_contrast,
-    reading_of_amd,
-    reading_of_intel,
 )
+from gpusetup.diagnosis.maker_questions import is_of_intel, reading_of_amd, reading_of_intel
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
     driver_answers,
@@ -155,12 +154,6 @@ def is_of_amd(context: RuleContext) -> bool:
     """Whether torch's build or a device is from AMD."""
     maker_of_build = maker_of(context.torch.backend)
     return maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
-
-
-def _is_of_intel(context: RuleContext) -> bool:
-    """Whether the text is about torch on an Intel GPU."""
-    maker_of_build = maker_of(context.torch.backend)
-    return maker_of_build == "intel" or bool(events(context, "no-xpu"))
 
 
 def _is_a_mac(context: RuleContext) -> bool:
@@ -372,7 +365,7 @@ STAGES: tuple[StageQuestion, ...] = (
         name="two environments", is_reached=_torch_answers_both, reading=_asks(alike.THIS_TORCH)
     ),
     StageQuestion(name="AMD", is_reached=is_of_amd, reading=reading_of_amd),
-    StageQuestion(name="Intel", is_reached=_is_of_intel, reading=reading_of_intel),
+    StageQuestion(name="Intel", is_reached=is_of_intel, reading=reading_of_intel),
     StageQuestion(name="Apple", is_reached=_is_a_mac, reading=_asks(alike.TORCHS_MPS)),
     StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="crash", is_reached=_torch_sees_the_gpu, reading=_what_it_does),

@@ -174,6 +174,9 @@ NO_FAILURES = (
     *(
         "program-found-gpu",
         "release-regressed",
+        "device-node-missing",
+        "variable-in-script",
+        "works-as-root",
         "index-marker",
         "packaged-program",
         "environment-owner",

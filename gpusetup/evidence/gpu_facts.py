@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import BUILT_FOR, gfx_of, has_kernels
+from gpusetup.accelerators.amd import BUILT_FOR, RELEASE_FOR_WINDOWS, gfx_of, has_kernels
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -232,10 +232,34 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
         return ""
     if _was_searched_in_vain(context):
         return ""
+    if lacks_target_on_windows(context):
+        return ""
     # A variable that names another target makes ROCm itself fail.
     if target_is_overridden(context) and events(context, "program-failed"):
         return ""
     return "nothing in the text looks for CUDA, or lacks the maker's own build of torch"
+
+
+def lacks_target_on_windows(context: RuleContext) -> str:
+    """The target of an AMD GPU on Windows that the installed ROCm build has no kernels for; "" if
+    the build may have them."""
+    is_release = AMDS_RELEASE.search(context.torch.version or "")
+    if context.os.family != "windows" or is_release is None:
+        return ""
+    targets = []
+    for event in events(context, "foreign-gpu"):
+        target = gfx_of(event.values.get("name", ""))
+        if target:
+            targets.append(target)
+    # A text may also name the processor's graphics: one GPU that the build serves is enough.
+    if not targets or any(target in RELEASE_FOR_WINDOWS for target in targets):
+        return ""
+    return targets[0]
+
+
+AMDS_RELEASE = re.compile(r"\+rocm\d+\.\d+\.\d+$")
+"""The label of AMD's release for Windows: `2.9.1+rocm7.2.1`. PyTorch's labels have two numbers, and
+those of AMD's nightly builds end in a date."""
 
 
 def _has_a_build_of_the_maker(context: RuleContext) -> bool:
@@ -310,6 +334,21 @@ def target_is_overridden(context: RuleContext) -> str:
     if not value:
         return ""
     return f"HSA_OVERRIDE_GFX_VERSION={value} is set"
+
+
+def override_names_another_target(context: RuleContext) -> str:
+    """HSA_OVERRIDE_GFX_VERSION names another target than that of the AMD GPU in the text."""
+    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    numbers = value.split(".")
+    if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
+        return ""
+    major, minor, stepping = (int(number) for number in numbers)
+    target_of_override = f"gfx{major}{minor:x}{stepping:x}"
+    targets = {gfx_of(event.values.get("name", "")) for event in events(context, "foreign-gpu")}
+    targets.discard(None)
+    if not targets or target_of_override in targets:
+        return ""
+    return f"HSA_OVERRIDE_GFX_VERSION={value} means {target_of_override}"
 
 
 VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")

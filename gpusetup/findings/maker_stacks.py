@@ -11,13 +11,14 @@ import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import oldest_macos
-from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, maker_of
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, in_container, is_report, on
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import maker_stacks
 from gpusetup.model.finding import Findings
-from gpusetup.model.machine import DeviceNode, MakerStack
+from gpusetup.model.machine import DeviceNode, Event, MakerStack
 from gpusetup.model.versions import parsed
 
 OWN_DRIVERS = {AMD.id: ("amdgpu",), INTEL.id: ("i915", "xe")}
@@ -268,19 +269,54 @@ def said_of_the_stack(context: RuleContext) -> Findings:
     complaints = events(context, "no-hip-gpus")
     refused = [event for event in complaints if REFUSED.search(event.text or "")]
     missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
+    # If root finds the GPU and the user does not, nothing but the permissions differs.
+    if complaints or events(context, "no-xpu"):
+        refused += events(context, "works-as-root")
     unloaded = [event for event in complaints if MODULE_IS_MISSING.search(event.text or "")]
+    maker = _maker_in_text(context)
+    # Render nodes belong to every maker's driver, so the text must name one maker alone.
+    if maker is not None:
+        missing += events(context, "device-node-missing")
+    maker = maker or AMD
     if refused:
-        fix = maker_stacks.join_groups(context, None)
-        yield finding(context, "maker-device-permission", refused, fix=fix, node=KFD)
-    elif missing and in_container(context):
-        fix = maker_stacks.into_container(context, AMD)
-        yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=AMD.name)
+        # If the program works in a container, it fails on the host, although the text names the
+        # container.
+        is_on_host = any(event.values.get("place") == "host" for event in refused)
+        stack = MakerStack(maker=maker.id)
+        fix = maker_stacks.join_groups(context, stack, on_host=is_on_host)
+        node = KFD if maker is AMD else "/dev/dri/renderD*"
+        yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
+    elif missing and in_container(context) and not _is_missing_on_host(missing):
+        fix = maker_stacks.into_container(context, maker)
+        yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
     # In WSL there is neither /dev/kfd nor a Linux kernel module.
     elif (missing or unloaded) and context.os.wsl is not True:
-        stack = MakerStack(maker=AMD.id)
+        stack = MakerStack(maker=maker.id)
         fix = maker_stacks.load_driver(context, stack)
         seen = (*unloaded, *missing)
-        yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who="the AMD GPU")
+        who = f"the {maker.name} GPU"
+        yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who=who)
+
+
+def _is_missing_on_host(missing: list[Event]) -> bool:
+    """Whether one of the messages about a missing node is about the host of a container."""
+    return any(event.values.get("place") == "host" for event in missing)
+
+
+def _maker_in_text(context: RuleContext) -> Maker | None:
+    """The only maker of GPUs that a text names, if it is AMD or Intel."""
+    makers = set(vendors_of(context.snapshot))
+    build_maker = maker_of(context.torch.backend)
+    if build_maker:
+        makers.add(build_maker)
+    if events(context, "no-xpu"):
+        makers.add(INTEL.id)
+    if events(context, "no-hip-gpus", "hip-kernel-missing"):
+        makers.add(AMD.id)
+    for maker in (AMD, INTEL):
+        if makers == {maker.id}:
+            return maker
+    return None
 
 
 def _macos_needed(context: RuleContext, macos_in_message: str) -> str:

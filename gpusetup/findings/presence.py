@@ -24,7 +24,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
-from gpusetup.evidence.places import in_an_image_build
+from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, other_makers, paste
@@ -207,7 +207,10 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
         if target and not board:
             board = f"{name} ({target})"
     severity = Severity.NOTE if is_only_a_note else None
-    yield finding(context, cause, evidence, fix=fix, board=board, severity=severity)
+    build = "torch's ROCm build"
+    if is_beside_torch(context) and context.snapshot.failing.program:
+        build = f"{context.snapshot.failing.program}'s ROCm build"
+    yield finding(context, cause, evidence, fix=fix, severity=severity, board=board, build=build)
 
 
 MESSAGES_SHOWN = 3

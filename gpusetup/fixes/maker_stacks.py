@@ -48,8 +48,9 @@ def load_driver(context: RuleContext, stack: MakerStack) -> Fix:
         )
         return Fix(text=text, looks=kernel_messages(stack), needs_reboot=True)
     return Fix(
-        text=f"Load {driver}. If it does not load, the kernel is older than the GPU, Secure Boot "
-        "rejects an unsigned module, or a file in /etc/modprobe.d blocks it",
+        text=f"Load {driver}. If it does not load or creates no node, the kernel is older than the "
+        "GPU, firmware files are missing, Secure Boot rejects an unsigned module, or a file in "
+        "/etc/modprobe.d blocks it",
         commands=LOAD[stack.maker],
         looks=kernel_messages(stack),
         needs_root=True,
@@ -90,11 +91,11 @@ AMDS_NODES = lines("ls -ln /dev/kfd /dev/dri/renderD*")
 RENDER_NODES = lines("ls -ln /dev/dri/renderD*")
 
 
-def join_groups(context: RuleContext, stack: MakerStack | None) -> Fix:
+def join_groups(context: RuleContext, stack: MakerStack | None, *, on_host: bool = False) -> Fix:
     """Add the user to the groups that own the device nodes; in a container, the host's groups by
-    number."""
+    number. `on_host`: the program fails on the host, although the text is about a container too."""
     nodes = AMDS_NODES if is_amds(stack) else RENDER_NODES
-    if in_container(context):
+    if in_container(context) and not on_host:
         return Fix(
             text="Start the container again with the group that owns the nodes on the host (groups "
             "are compared by number, so the name may not exist inside)",
@@ -104,15 +105,42 @@ def join_groups(context: RuleContext, stack: MakerStack | None) -> Fix:
             ),
             looks=paste.look("see the numbers of the groups", *nodes),
         )
+    service = context.snapshot.failing.program
+    # The installer of ollama creates a user of this name, and systemd starts the server as it.
+    for_service: tuple[Alternative, ...] = ()
+    if service == "ollama":
+        for_service = paste.other("if ollama runs as a service, which has its own user", *OLLAMA)
     return Fix(
         text="Join the groups render and video, then log out and in again (over ssh too; a "
-        "running tmux or Jupyter keeps the old groups). You can keep the installed torch",
+        "running tmux or Jupyter keeps the old groups). You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
+        alternatives=for_service,
         looks=paste.look(
             "see which group owns the nodes, and which groups you are in", *nodes, *lines("id -nG")
         ),
         needs_root=True,
     )
+
+
+OLLAMA = lines("sudo usermod -aG render,video ollama", "sudo systemctl restart ollama")
+"""The groups for the user that ollama's own installer creates (its install.sh)."""
+
+
+def devices_for_rocm(context: RuleContext, program: str) -> Fix:
+    """What a program's own ROCm build needs to find the GPU, or the way without ROCm."""
+    needs = (
+        f"The ROCm build of {program} is installed, but ROCm shows it no GPU. The user that runs "
+        "it must be able to open /dev/kfd and /dev/dri/renderD* (groups render and video), "
+        "HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must not hide the GPU, and ROCm must "
+        "support its target. "
+    )
+    return Fix(
+        text=f"{needs}The Vulkan build of {program}, if its project has one, works without ROCm",
+        looks=paste.look("see the nodes and ROCm's list of GPUs", *AMDS_NODES, *ROCMS_GPUS),
+    )
+
+
+ROCMS_GPUS = lines("rocminfo | grep -i gfx")
 
 
 def is_amds(stack: MakerStack | None) -> bool:
@@ -150,6 +178,13 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
         return Fix(
             text=f"Request the GPU in the pod's specification (resources.limits `{resource}: 1`); "
             f"the node needs {maker.name}'s device plugin"
+        )
+    if kind == "lxc":
+        devices = "/dev/kfd and /dev/dri/renderD128" if maker is AMD else "/dev/dri/renderD128"
+        return Fix(
+            text=f"Pass {devices} to the container in its configuration on the host, with the "
+            "number of the container's group render (in Proxmox: Resources, Add, Device "
+            "Passthrough), and restart the container"
         )
     if kind == "singularity":
         option = "--rocm" if maker is AMD else "--bind /dev/dri"

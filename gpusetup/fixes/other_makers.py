@@ -11,12 +11,14 @@ from gpusetup.accelerators.amd import (
     FIRST_ROCM,
     LAST_ROCM,
     RELATIVES,
+    WINDOWS_TARGETS,
     gfx_of,
 )
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
-from gpusetup.fixes import owners, paste
+from gpusetup.evidence.gpu_facts import lacks_target_on_windows
+from gpusetup.fixes import maker_stacks, owners, paste
 from gpusetup.fixes.maker_stacks import last_rocm_of, pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
@@ -92,6 +94,58 @@ def _board(context: RuleContext) -> Board:
 
 
 def amd(context: RuleContext) -> Fix:
+    """The fix for an AMD GPU, after a note if HSA_OVERRIDE_GFX_VERSION is set to a wrong target."""
+    fix = _for_board(context)
+    note = note_on_override(context)
+    return replace(fix, text=f"{note}. {fix.text}") if note else fix
+
+
+def note_on_override(context: RuleContext) -> str:
+    """What to know first about the HSA_OVERRIDE_GFX_VERSION that a text sets: whether it fits the
+    GPU's target. "" if the text sets none, or shows no target."""
+    variable = "HSA_OVERRIDE_GFX_VERSION"
+    value = context.snapshot.environment.get(variable, "")
+    target = _board(context).target
+    numbers = value.split(".")
+    if target is None or len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
+        return ""
+    if on(context, "windows"):
+        return f"HIP for Windows does not read {variable}, so remove it"
+    major, minor, stepping = (int(number) for number in numbers)
+    target_of_override = f"gfx{major}{minor:x}{stepping:x}"
+    _, fitting_value = RELATIVES.get(target, ("", ""))
+    if target_of_override == target:
+        return ""
+    if value == fitting_value:
+        return (
+            f"{variable}={value} is the right value for this GPU ({target}). Make sure that the "
+            "program receives it, because services and containers have their own variables"
+        )
+    if fitting_value:
+        return f"{variable}={value} does not fit this GPU ({target}): set it to {fitting_value}"
+    return (
+        f"First remove {variable}={value}: it makes ROCm load kernels for {target_of_override}, "
+        f"and on this GPU ({target}) those can crash the program or the machine"
+    )
+
+
+def without_rocms_kernels(context: RuleContext, program: str) -> Fix:
+    """The fix for a program without torch whose ROCm build has no kernels for the GPU."""
+    by_variable = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
+    vulkan = (
+        f"Use the Vulkan build of {program}{by_variable}, which does not depend on ROCm's list of "
+        "GPUs, or its build for the CPU"
+    )
+    note = note_on_override(context)
+    relative, version = RELATIVES.get(_board(context).target or "", ("", ""))
+    if not note and relative and on(context, "linux"):
+        note = (
+            f"Set HSA_OVERRIDE_GFX_VERSION={version} to use the kernels of the related {relative}"
+        )
+    return Fix(text=f"{note}. If that does not help: {vulkan}" if note else vulkan)
+
+
+def _for_board(context: RuleContext) -> Fix:
     """The fix for an AMD GPU. It depends on what failed (kernels for the target, the driver),
     otherwise on the GPU."""
     if translation := owners.translation_layer(context):
@@ -120,10 +174,23 @@ def amd(context: RuleContext) -> Fix:
     if is_rocm and events(context, "cuda-toolkit-missing"):
         package = context.snapshot.failing.program or "the package"
         return Fix(text=BUILD_FOR_ROCM.format(package))
+    if missing_target := lacks_target_on_windows(context):
+        fix = maker_stacks.from_amds_index(context, missing_target)
+        why = (
+            f"torch {context.torch.version} is AMD's release for Windows, which is made for Radeon "
+            f"RX 7000 and 9000 and Ryzen AI and not for {missing_target}"
+        )
+        return replace(fix, text=f"{why}. {fix.text}")
     commands = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *commands)
     if without_kernels := _without_kernels(context, board, windows=windows):
         return replace(without_kernels, looks=looks)
+    # AMD's own index is the only one with ROCm builds for Windows.
+    if on(context, "windows") and not context.os.wsl and board.target:
+        if board.target not in WINDOWS_TARGETS:
+            return maker_stacks.from_amds_index(context, None)
+        if not (is_rocm or _hip_ran(context)):
+            return maker_stacks.from_amds_index(context, board.target)
     # The torch in the text is a ROCm build if its version or a message of HIP shows it.
     if not lacking and (is_rocm or events(context, "no-hip-gpus")):
         kernels = ", ".join(BUILT_FOR)
@@ -146,6 +213,29 @@ def amd(context: RuleContext) -> Fix:
         f"(PyTorch's, on Linux, has kernels for {', '.join(BUILT_FOR)}). Otherwise the CPU build "
         f"works{'. ' + AMDS_FOR_WINDOWS if windows else ''}",
         alternatives=_if_served(context),
+    )
+
+
+def _hip_ran(context: RuleContext) -> bool:
+    """Whether a message of HIP about memory shows that a ROCm build is installed and runs."""
+    return any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
+
+
+def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
+    """The fix for a program that pins its torch (vLLM, SGLang) on a GPU of AMD or Intel: a build of
+    the program, because torch alone cannot be replaced."""
+    if maker_of(context.torch.backend) == "intel" or events(context, "no-xpu"):
+        stack = "XPU"
+    else:
+        stack = "ROCm"
+    target = _board(context).target or ""
+    first = FIRST_ROCM.get(target)
+    this_gpu = f"this GPU, a {target}" if target else "this GPU"
+    since = f" (ROCm {first} or newer)" if first and stack == "ROCm" else ""
+    return Fix(
+        text=f"{engine} needs exactly the torch that it was built with, so do not reinstall torch "
+        f"alone. Use an image or a release of {engine} for {stack} whose torch has kernels for "
+        f"{this_gpu}{since}: its newest {stack} image, or the GPU maker's own"
     )
 
 
@@ -203,7 +293,10 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     # Only ROCm on Linux reads this variable; HIP on Windows ignores it.
     relative = ""
     if related_target and not windows:
-        relative = f"use the kernels of the closely related {related_target}, or "
+        relative = (
+            f"use the kernels of the closely related {related_target} "
+            f"(HSA_OVERRIDE_GFX_VERSION={version}), or "
+        )
     override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
     uses_relative = bool(related_target) and on(context, "linux")
     rocm_build = (_install_from(context, str(AMD.index)),) if has_other_build else ()
@@ -229,10 +322,24 @@ def _is_older_than(context: RuleContext, rocm: str) -> bool:
 # --- Intel --------------------------------------------------------------------------------------
 
 
+XE_LOG = lines("sudo dmesg | grep -iE 'xe |i915|guc' | tail -n 40")
+
+
 def intel(context: RuleContext) -> Fix:
     """The fix for an Intel GPU: its driver if torch could not start the GPU, the XPU build if it is
     missing, otherwise how to select the device."""
     why = {event.values.get("why") for event in events(context, "no-xpu")}
+    if "lost" in why:
+        return Fix(
+            text="Install the newest kernel and linux-firmware of your distribution and Intel's "
+            "newest compute runtime (on Windows: Intel's newest graphics driver). If the GPU is "
+            "still lost, try the newest torch from the XPU index, a smaller batch or image, and "
+            "report the kernel's messages to Intel. You do not need another build of torch",
+            looks=()
+            if on(context, "windows")
+            else paste.look("see the driver's messages", *XE_LOG),
+            needs_root=True,
+        )
     if why and "build" not in why:
         return Fix(
             text='Install or update Intel\'s GPU driver; torch then finds the device "xpu". On '

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
 from gpusetup.fixes.lenders import lender_of
 from gpusetup.model.frozen import Frozen
@@ -127,6 +128,9 @@ def notebook(context: RuleContext) -> EnvironmentOwner | None:
 
 # --- images ---------------------------------------------------------------------------------------
 
+AMDS_FOLDER = re.compile(r"/opt/conda/envs/py_3\.\d+")
+"""Where the images rocm/pytorch and rocm/vllm have their environment (ROCm/pytorch's Dockerfiles:
+`conda create -n py_3.12`)."""
 SYSTEMS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
 """The folder in which an image's maker installs torch; environments of users are in other folders.
 """
@@ -166,6 +170,10 @@ def _image_of_a_maker(context: RuleContext) -> str:
     if _named(context, "maker-image"):
         return "of NVIDIA (its `a0` version of torch is on no index)"
     torch_location = context.torch.location or ""
+    python = context.snapshot.python.executable or ""
+    amds_folder = AMDS_FOLDER.search(python)
+    if amds_folder and "amd" in vendors_of(context.snapshot):
+        return f"of AMD (rocm/pytorch and rocm/vllm keep their Python in {amds_folder[0]})"
     in_system_folder = re.search(SYSTEMS_FOLDER, torch_location)
     if in_container(context) and in_system_folder:
         return "in whose system folder its maker put it"

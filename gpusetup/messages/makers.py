@@ -64,6 +64,39 @@ ROWS = (
         unless=r"\b(?:if|when|in case) ['\"]?/dev/kfd",
         why="driver",
     ),
+    # ls: cannot access '/dev/dri': No such file or directory
+    *rows(
+        "device-node-missing",
+        r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory",
+        r"['\"`]?/dev/dri(?:/renderD\d+|/card\d)?['\"`]? (?:\w+ )?(?:is (?:missing|absent|not there)|does(?: not|n't) exist|is not (?:present|found)|not found)",
+        r"\bls (?:-\w+ )?/dev/dri\b[^\n]{0,20}?(?:fails|: No such file)",
+        unless=r"\b(?:if|when|in case) ['\"`]?/dev/dri",
+    ),
+    # /dev/dri does not exist on host; docker looks for a device on the host before it starts
+    *rows(
+        "device-node-missing",
+        r"error gathering device information while adding custom device ['\"\\]*/dev/(?:dri|kfd)",
+        r"/dev/(?:dri|kfd)['\"`]? (?:\w+ )?(?:is (?:missing|absent|not there)|does(?: not|n't) exist|is not (?:present|found)|not found) on (?:the |my )?host\b",
+        r"\b(?:the |my )?host (?:\w+ )?(?:has no|lacks) ['\"`]?/dev/(?:dri|kfd)",
+        place="host",
+    ),
+    # sudo rocminfo works
+    row(
+        "works-as-root",
+        r"\bsudo [^\n]{3,140}?\b(?:works|prints? True|shows? (?:True|the|my)|lists? (?:the|my)|sees (?:the|my))\b|\b(?:as|with|under) root\b[^.\n]{0,40}?\b(?:works|sees|finds|shows|lists|True)\b|\bworks (?:fine )?(?:as|with|under) (?:root|sudo)\b",
+        unless=r"\b(?:not|n't|neither|even) (?:\w+ ){0,2}(?:work|as root|with sudo|with root)",
+    ),
+    # it works in any docker container, whose user is root
+    row(
+        "works-as-root",
+        r"\bit works (?:fine )?(?:in|inside) (?:any|every|an?|the) (?:docker )?container\b",
+        place="host",
+    ),
+    # os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
+    row(
+        "variable-in-script",
+        r"os\.environ(?:\.setdefault\(|\[)['\"](?P<variable>PYTORCH_MPS_\w{3,40}|PYTORCH_ENABLE_MPS_FALLBACK|HSA_OVERRIDE_GFX_VERSION|(?:HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|ONEAPI_DEVICE_SELECTOR)['\"](?:\]\s?=(?!=)|,)",
+    ),
     # amdgpu driver timeout
     *rows(
         "foreign-gpu",
@@ -99,7 +132,7 @@ ROWS = (
         "rock module is not loaded",
         r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll",
         r"amdhip64(?:_\d)?\.dll\W{0,4}(?:(?:was|is) )?(?i:not found|missing|could not|cannot|failed)",
-        rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ",
+        rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot (?!enable exec)",
         why="driver",
     ),
     # HIP error: invalid device function on gfx1036
@@ -111,6 +144,8 @@ ROWS = (
         "hiperrornobinaryforgpu",
         "hiperrorinvaliddevicefunction",
         "hsa_status_error_invalid_isa",
+        # ollama: the ROCm that it brings has no library for the GPU.
+        r"amdgpu is not supported \(supported types:\[[\w ]{0,300}\]\)\W{1,3}gpu_type=(?P<gfx>gfx\d{3,4}[a-f]?)",
         what="kernel",
     ),
     # Found no NVIDIA driver on your system. (AMD
@@ -172,16 +207,22 @@ ROWS = (
         "atenipextypexpu",
         r"torch\.xpu\.is_available\(\)[\"'`]?(?: is|:|\)| ==| ->)? ?[\"'`]?False",
         "xpu device count is zero",
-        r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
+        r"\bUR_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
         r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
         r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
         r"Required aspect \w{2,20} is not supported on the device",
         r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
-        r"\(PI_ERROR_\w{3,40}\)",
+        r"\(PI_ERROR_(?!DEVICE_LOST)\w{3,40}\)",
         r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
         "no device of requested type available",
-        r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
+        r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
         why="driver",
+    ),
+    # Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)
+    *rows(
+        "no-xpu",
+        r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
+        why="lost",
     ),
     # are not supported on MPS
     *rows(

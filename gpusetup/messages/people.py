@@ -241,6 +241,7 @@ IN_PROSE_AND_LOGS: tuple[MessageRow, ...] = (
     row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel"),
     row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
     # Marketing Name:
+    row("output-shown", r"open /dev/kfd(?: read-write)?: Invalid argument", "/dev/kfd", what="kfd"),
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
     # Thread 0x7f3a (most recent call first)
     row("output-shown", r"\bThread 0x[0-9a-f]+ \((?:active|idle|most recent)|\bCurrent thread 0x[0-9a-f]+|\bThread \d+ \((?:active|idle)", "thread 0x", "(active", "(idle", what="threads"),

@@ -194,7 +194,7 @@ ROWS = (
         *("to cpu", "to the cpu", "cpu_", "cpu版", "了cpu", "成cpu", "为cpu", "成 cpu"),
         *("non-cuda", "non cuda", "none cuda", "without cuda", "without gpu"),
         unless=(
-            r"\b(?:want|wants|wanted|need|needs|prefer|try|should|must|please|can|could|cannot|can't) (?:\S{1,12} ){0,3}(?:install|get|use|download|replace|switch|change|revert|downgrade|have)\b|\b(?:no|without an?) (?:NVIDIA )?GPU\b|\b(?:AMD|Radeon|ROCm|Intel Arc|macOS|Jetson)\b"
+            r"\b(?:want|wants|wanted|need|needs|prefer|try|should|must|please|can|could|cannot|can't) (?:\S{1,12} ){0,3}(?:install|get|use|download|replace|switch|change|revert|downgrade|have)\b|\b(?:no|without an?) (?:NVIDIA )?GPU\b|\b(?:AMD|Radeon|ROCm|Intel Arc|XPU|macOS|Jetson)\b"
             r"|\bon purpose\b|\bif\b[^.\n]{0,60}cpu|\b(?:not|never|without|avoid\w*|isn't|wasn't) (?:be |being |been )?(?:replac|overwr|chang|switch|downgrad|revert)|(?:想|要|需要|如果|若|建议)[^。\n]{0,8}(?:安装|装|下载|用|替换|换|改)|tensor|\.cpu\(|\.to\("
         ),
     ),

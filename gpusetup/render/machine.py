@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
+from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.render.topology import links_line
@@ -51,7 +54,9 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
 def _gpus_text(machine: Snapshot) -> str:
     """The GPUs of a machine as text, where equal GPUs are counted together."""
     if machine.gpus is None:
-        return "unknown"
+        # A ROCm or XPU build shows whose GPU it is; otherwise the GPU may be NVIDIA's.
+        has_other_build = is_seen_only(maker_of(machine.torch.backend))
+        return (other_makers_gpus(machine) if has_other_build else "") or "unknown"
     lines = [gpu_line(gpu) for gpu in machine.gpus]
     texts = []
     for line, count in Counter(lines).items():
@@ -84,10 +89,15 @@ def makers_driver(machine: Snapshot) -> tuple[str | None, ...]:
 def other_makers_gpus(machine: Snapshot) -> str:
     """The GPUs of other makers that a report mentions, as text; "" if it mentions none."""
     names: dict[str, None] = {}
+    makers: dict[str, None] = {}
     for event in machine.events:
-        if event.kind == "foreign-gpu":
-            name = event.values.get("name", "")
+        if event.kind != "foreign-gpu":
+            continue
+        name = event.values.get("name", "")
+        # A message such as "HIP error" shows the maker, but it is not the name of a GPU.
+        if maker_named(name) or MODEL.search(name):
             names[name] = None
+        makers[event.values.get("vendor", "")] = None
 
     fullest_names = []
     for name in names:
@@ -96,7 +106,13 @@ def other_makers_gpus(machine: Snapshot) -> str:
         fuller_names = [fuller for fuller in names if name in fuller and fuller != name]
         if name and not fuller_names:
             fullest_names.append(name)
+    if not fullest_names:
+        fullest_names = [f"{BY_ID[maker].name} GPU" for maker in makers if maker in BY_ID]
     return "; ".join(fullest_names)
+
+
+MODEL = re.compile(r"\b[A-Z]{1,4} ?\d{3,4}")
+"""A model without its maker's name: `W7900`."""
 
 
 def joined(*parts: str | None) -> str:

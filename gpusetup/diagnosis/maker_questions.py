@@ -1,0 +1,89 @@
+"""Which command decides on a machine with an AMD or Intel GPU, where CUDA's commands tell nothing.
+
+A ROCm build calls its device `cuda`, so torch's questions work there; an XPU build has another
+device. A program without torch answers in its own log. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.causes import alike
+from gpusetup.diagnosis.contrast_questions import is_of_another_maker
+from gpusetup.diagnosis.program import program_of
+from gpusetup.evidence.context import events, has_nvidia, in_container, on
+from gpusetup.evidence.places import is_beside_torch
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+
+OF_TORCH = (
+    *(alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.THIS_TORCH, alike.LIST_GPUS),
+    *(alike.WHICH_ROCM, alike.TORCHS_KERNELS),
+)
+"""Commands that ask a torch for CUDA or ROCm, or NVIDIA's driver."""
+
+
+def is_of_intel(context: RuleContext) -> bool:
+    """Whether the text is about torch on an Intel GPU."""
+    maker_of_build = maker_of(context.torch.backend)
+    return maker_of_build == "intel" or bool(events(context, "no-xpu"))
+
+
+def fails_while_it_runs(context: RuleContext) -> bool:
+    """Whether a program on such a GPU crashed or hangs, or its driver was reset."""
+    lost = any(event.values.get("why") == "lost" for event in events(context, "no-xpu"))
+    return lost or bool(
+        events(context, "program-crashed", "run-hangs", "silent-crash")
+        or events(context, "graphics-crash", "machine-powers-off")
+    )
+
+
+def reading_of_amd(context: RuleContext) -> str:
+    """The command that lists ROCm's GPUs; after a crash, the one that shows the kernel's
+    messages."""
+    shown = [event.values.get("what") for event in events(context, "output-shown")]
+    if "kernel" in shown:
+        return alike.WHICH_STACK
+    # rocminfo itself was refused, so only the kernel's messages tell why.
+    if "kfd" in shown:
+        return alike.KERNEL_OF_MAKER
+    if fails_while_it_runs(context):
+        on_windows = context.os.family == "windows"
+        return alike.ROCM_STARTS if on_windows else alike.KERNEL_OF_MAKER
+    # ROCm found the GPU, so what counts is which call on it failed.
+    fails = "collect-env" in shown or events(context, "program-failed")
+    if context.torch.cuda_available and fails:
+        return alike.ROCM_BLOCKING
+    return alike.AMD_TARGETS
+
+
+def reading_of_intel(context: RuleContext) -> str:
+    """The command that shows whether torch reaches the GPU; if it does, the kernel's messages."""
+    shown = [event.values.get("what") for event in events(context, "output-shown")]
+    if "kernel" in shown:
+        return alike.WHICH_STACK
+    works = events(context, "backend-runs") or fails_while_it_runs(context)
+    return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
+
+
+def for_the_maker(context: RuleContext, reading: str) -> str:
+    """The command to ask in place of one for CUDA or torch, if the GPU is from AMD or Intel."""
+    if not is_of_another_maker(context) and not is_of_intel(context):
+        return reading
+    if has_nvidia(context):
+        return reading
+    program = program_of(context)
+    if reading in OF_TORCH and program is not None and is_beside_torch(context):
+        reading = program.reading or reading
+    # The server in a container writes to docker's log, and no journal has it.
+    if reading in OLLAMAS and in_container(context) and not on(context, "windows"):
+        return alike.OLLAMA_IN_DOCKER
+    if reading in OF_TORCH and is_of_intel(context):
+        return reading_of_intel(context)
+    return reading
+
+
+OLLAMAS = (alike.PROGRAMS_LOG, "OLLAMA_DEBUG=1 ollama serve")
+"""Commands that show how ollama chose its device, outside of a container."""

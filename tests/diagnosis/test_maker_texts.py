@@ -1,0 +1,221 @@
+"""Texts of people with AMD, Intel or Apple GPUs: who must act, what rules a cause out, and which
+command decides."""
+
+from __future__ import annotations
+
+from each_row import each
+
+from gpusetup.api import read_report
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import command_lines
+from gpusetup.render.machine import machine_facts
+
+REFUSED = 'msg="amdgpu devices detected but permission problems block access. open /dev/kfd: '
+ROCM_OLLAMA = (
+    "I start it with docker run -d --device /dev/kfd --device /dev/dri ollama/ollama:rocm on my "
+    "RX 7800 XT, but it uses the CPU.\n"
+)
+
+
+def everything_to_do(answer: DoctorAnswer) -> str:
+    """The main finding's fix: its sentence and all of its commands."""
+    fix = answer.findings[0].fix
+    assert fix is not None
+    return "\n".join((fix.text, *command_lines(fix)))
+
+
+WAYS = (
+    # the text, the cause, words of the way, words that never stand in it
+    (
+        f"ollama 0.12 on Ubuntu, RX 6800\n{REFUSED}permission denied",
+        "maker-device-permission", "usermod -aG render,video ollama", "NVIDIA",
+    ),
+    (
+        "llama-server: Unable to open /dev/kfd read-write: Permission denied\nRX 7900 XT",
+        "maker-device-permission", 'usermod -aG render,video "$USER"', "NVIDIA",
+    ),
+    (
+        "RX 7900 XTX, Debian. llama-cli: ggml_cuda_init: failed to initialize ROCm: no "
+        "ROCm-capable device is detected",
+        "amd-gpu", "Vulkan build of llama.cpp", "NVIDIA",
+    ),
+    (
+        'docker: error gathering device information while adding custom device "/dev/kfd": no such '
+        "file or directory.\nRX 6800, docker run --device /dev/kfd rocm/pytorch",
+        "maker-driver-not-loaded", "modprobe amdgpu", "docker run",
+    ),
+    (
+        "Arc A380, torch 2.9.0+xpu: ls: cannot access '/dev/dri': No such file or directory",
+        "maker-driver-not-loaded", "modprobe xe", "modprobe amdgpu",
+    ),
+    (
+        "RuntimeError: Configured ROCm binary not found at /v/lib/python3.12/site-packages/"
+        "bitsandbytes/libbitsandbytes_rocm80.so\nRadeon RX 7900 XTX",
+        "extension-not-built", "install --upgrade bitsandbytes", "torch torchvision",
+    ),
+    (
+        "vllm serve on Strix Halo\n"
+        'File "/opt/conda/envs/py_3.12/lib/python3.12/site-packages/vllm/entrypoints/cli/main.py", '
+        "line 53, in main\nRuntimeError: HIP error: invalid device function",
+        "amd-gpu", "image or a release of vLLM for ROCm", "pip install",
+    ),
+    (
+        "Windows 11, RX 6900 XT, ComfyUI, PyTorch version: 2.9.1+rocm7.2.1\n"
+        "torch.cuda.is_available() crashes: Windows fatal exception: access violation",
+        "amd-gpu", "gfx103X-all", "newest driver",
+    ),
+    (
+        "Windows 11, RX Vega 64, torch 2.13.0+rocm7.13.0a20260815, RuntimeError: No HIP GPUs are "
+        "available",
+        "amd-gpu", "has none for this GPU", "newest driver",
+    ),
+    (
+        'ollama: msg="amdgpu is not supported (supported types:[gfx1030 gfx942])" gpu_type=gfx906\n'
+        "MI50",
+        "amd-gpu", "OLLAMA_VULKAN=1", "torch",
+    ),
+    (
+        "RX 6600, torch 2.1.0+rocm5.6, glibc 2.41\nImportError: libamdhip64.so: cannot enable "
+        "executable stack as shared object requires: Invalid argument",
+        "library-not-mapped", "patchelf --clear-execstack", "noexec",
+    ),
+    (
+        "Radeon 780M, torch 2.9.0+rocm6.4: sudo python -c 'import torch; "
+        "print(torch.cuda.is_available())' prints True, as my user: No HIP GPUs are available",
+        "maker-device-permission", "usermod -aG render,video", "newest driver",
+    ),
+    (
+        "Strix Halo (gfx1151), torch 2.10.0+rocm7.1, export HSA_OVERRIDE_GFX_VERSION=11.0.0\n"
+        "RuntimeError: HIP error: invalid device function",
+        "rocm-override-wrong", "unset HSA_OVERRIDE_GFX_VERSION", "pip install",
+    ),
+    (
+        "Intel Arc A310. In the LXC container: ls: cannot access '/dev/dri': No such file or "
+        "directory\ntorch 2.8.0+xpu: torch.xpu.is_available() is False",
+        "container-no-maker-gpu", "Device Passthrough", "docker run",
+    ),
+    (
+        "RX 7900 XT, torch 2.9.0+rocm6.4\ntorch.AcceleratorError: HIP error: an illegal memory "
+        "access was encountered",
+        "cuda-program-error", "AMD_SERIALIZE_KERNEL=3", "CUDA_LAUNCH_BLOCKING",
+    ),
+    (
+        "torch 2.4.0+rocm6.1 on the host: RuntimeError: No HIP GPUs are available\ndocker run -ti "
+        "--rm --device /dev/dri --device /dev/kfd ubuntu:22.04\nNote that it works in any docker "
+        "container. RX 6800",
+        "maker-device-permission", 'usermod -aG render,video "$USER"', "docker run",
+    ),
+    (
+        "Lunar Lake, ComfyUI on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
+        "intel-gpu", "linux-firmware", "pip install",
+    ),
+)  # fmt: skip
+
+
+@each("text, cause, way, never", WAYS)
+def test_the_way_is_right_for_the_program_and_the_maker(
+    text: str, cause: str, way: str, never: str
+) -> None:
+    answer = read_report(text)
+    assert answer.cause == cause
+    assert way in everything_to_do(answer)
+    assert never not in everything_to_do(answer)
+
+
+TITLES = (
+    ("RuntimeError: No HIP GPUs are available\ntorch 2.9.0+rocm6.4, RX 7900 XT", "finds no GPU"),
+    ("Arc B580: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "lost the Intel GPU"),
+    (
+        "GPU: gfx1103\nllama-server: rocBLAS error: Cannot read /usr/lib/rocblas/library/"
+        "TensileLibrary.dat: No such file or directory for GPU arch : gfx1103",
+        "llama.cpp's ROCm build has no kernels",
+    ),
+    ("Radeon 780M, the host has no /dev/dri", "failed to start"),
+)
+
+
+@each("text, words", TITLES)
+def test_the_title_says_what_the_text_shows(text: str, words: str) -> None:
+    title = read_report(text).findings[0].title
+    assert words in title
+    assert "CUDA builds do not" not in title
+    assert "xpu is missing" not in title
+
+
+QUESTIONS = (
+    # the text, words of the command that decides
+    (
+        f'{ROCM_OLLAMA}level=INFO msg="inference compute" library=rocm compute=gfx1101',
+        "docker logs",
+    ),
+    ("ollama on Arch ignores my RX 9070, it only uses the CPU", "ollama serve"),
+    ("Arc A750: AssertionError: Torch not compiled with XPU enabled", "torch.xpu.is_available"),
+    ("Arc B580 on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "dmesg"),
+    ("MI300X, rocminfo: Unable to open /dev/kfd read-write: Invalid argument", "dmesg"),
+)
+
+
+@each("text, command", QUESTIONS)
+def test_the_question_is_one_that_this_gpu_and_program_can_answer(text: str, command: str) -> None:
+    reading = read_report(text).next_reading or ""
+    assert command in reading
+    assert "get_arch_list" not in reading
+
+
+GPU_LINES = (
+    # the text, what the line of the GPU shows
+    ("RuntimeError: HIP error: invalid device function\nRadeon RX 5700 XT", "RX 5700 XT"),
+    ("llama-server on a W7900: no ROCm-capable device is detected", "W7900"),
+    ("Amd显卡 RuntimeError: Found no NVIDIA driver on your system.", "AMD GPU"),
+    (
+        "PyTorch version: 2.7.0+rocm6.3\nIs CUDA available: True\nGPU models and configuration: "
+        "AMD Instinct MI308X (gfx942:sramecc+:xnack-)\nNvidia driver version: N/A\n",
+        "AMD Instinct MI308X (gfx942:sramecc+:xnack-)",
+    ),
+)
+
+
+@each("text, line", GPU_LINES)
+def test_the_gpu_line_has_names_of_gpus_and_no_error(text: str, line: str) -> None:
+    assert machine_facts(read_report(text))["GPU"] == line
+
+
+def test_a_sentence_about_an_installer_does_not_make_a_working_torch_a_cpu_build() -> None:
+    text = (
+        "It trains and runs inference on an Intel Arc A770 today. The gap: dependency installs "
+        "silently revert the XPU wheel to the CPU one. torch 2.12.0+xpu"
+    )
+    assert read_report(text).snapshot.torch.backend == "xpu"
+
+
+OVERRIDES = (
+    # the text, what is said of the variable
+    (
+        "HSA_OVERRIDE_GFX_VERSION=11.0.0 python test.py\nAMD Radeon 8060S (gfx1151)\nHIP error: "
+        "invalid device function",
+        "First remove HSA_OVERRIDE_GFX_VERSION=11.0.0",
+    ),
+    (
+        "RX 6700 XT, export HSA_OVERRIDE_GFX_VERSION=10.3.0\nRuntimeError: HIP error: invalid "
+        "device function",
+        "HSA_OVERRIDE_GFX_VERSION=10.3.0 is the right value",
+    ),
+    (
+        "RX 6600, HSA_OVERRIDE_GFX_VERSION=11.0.0\nHIP error: invalid device function",
+        "set it to 10.3.0",
+    ),
+)
+
+
+@each("text, words", OVERRIDES)
+def test_an_override_in_the_text_is_judged_by_the_gpu(text: str, words: str) -> None:
+    assert words in everything_to_do(read_report(text))
+
+
+def test_a_variable_that_the_script_sets_itself_may_come_too_late() -> None:
+    text = (
+        'import os\nos.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"\ntrainer.fit(model)\n'
+        "RuntimeError: MPS backend out of memory (MPS allocated: 7.43 GB, other allocations: "
+        "24.46 GB, max allowed: 32.00 GB). Tried to allocate 129.21 MB on private pool."
+    )
+    assert "in the shell that starts the program" in everything_to_do(read_report(text))
