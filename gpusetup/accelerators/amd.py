@@ -113,9 +113,9 @@ WINDOWS_TARGETS = RADEON
 RELEASE_FOR_WINDOWS = (
     *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1152", "gfx1200", "gfx1201"),
 )
-"""The targets of AMD's release of PyTorch for Windows, whose label has three numbers
+"""The targets of AMD's releases of PyTorch for Windows up to ROCm 7.2, which were not on an index
 (`2.9.1+rocm7.2.1`): Radeon RX 7000 and 9000 and Ryzen AI, by AMD's page "Windows support matrices
-by ROCm version" of Radeon and Ryzen. Only the folders of `FAMILIES` have wheels for older cards."""
+by ROCm version" of Radeon and Ryzen. For older cards, only AMD's index has wheels."""
 
 LARGEST_VERSION = 999_999
 """`gfx_target_version` has two digits each for minor and stepping, and at most two for major."""

@@ -257,9 +257,9 @@ def lacks_target_on_windows(context: RuleContext) -> str:
     return targets[0]
 
 
-AMDS_RELEASE = re.compile(r"\+rocm\d+\.\d+\.\d+$")
-"""The label of AMD's release for Windows: `2.9.1+rocm7.2.1`. PyTorch's labels have two numbers, and
-those of AMD's nightly builds end in a date."""
+AMDS_RELEASE = re.compile(r"\+rocm(?:6\.4|7\.[0-2])\.\d+$")
+"""The label of AMD's releases for Windows up to ROCm 7.2: `2.9.1+rocm7.2.1`. PyTorch's labels have
+two numbers; from ROCm 7.13 on, AMD's wheels have kernels for older cards, too."""
 
 
 def _has_a_build_of_the_maker(context: RuleContext) -> bool:
