@@ -29,7 +29,7 @@ THROTTLE_REASONS = (
     *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"),
     "display_clock_setting",
 )
-"""The names of the bits, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
+"""The names of the throttle reasons' bits, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
 RECOVERY = {
     0: "none",
     1: "gpu_reset",
@@ -44,8 +44,8 @@ RECOVERY = {
 GET_RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, available from driver 565 on."""
 
-# Shift in the health mask, and the fault's name (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*). Each has
-# two bits: 0 not supported, 1 true, 2 false.
+# For each fault, its shift in the health mask and its name (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*).
+# A fault has two bits: 0 not supported, 1 true, 2 false.
 FABRIC_FAULTS = (
     (0, "bandwidth_degraded"),
     (2, "route_recovery"),
@@ -205,7 +205,7 @@ def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
         value = mask >> shift & 3
         if value == 1:
             faults.append(name)
-    # The four bits above them contain a misconfiguration.
+    # The four bits above the faults contain the number of a misconfiguration.
     configuration = CONFIGURATIONS.get(mask >> 8 & 0xF)
     if configuration:
         faults.append(configuration)

@@ -129,7 +129,7 @@ class Announced:
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
-        # The GPU that is being read; None while the system is.
+        # The GPU that is being read; None while fields of the whole system are read.
         self.gpu: int | None = None
 
     def __getattr__(self, name: str) -> Any:

@@ -77,7 +77,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self.count(None)
 
     def count(self, value: Any, workspace: int = 0) -> None:
-        """Count every new tensor in `value`, and `workspace` bytes that existed only meanwhile."""
+        """Count every new tensor in `value`, and `workspace` bytes that were in use only while the
+        operator ran."""
         for tensor in tensors_in(value):
             self.key_of(tensor)
         phase = self.phase
@@ -138,8 +139,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def value_of(self, tensor: Any) -> Any:
-        """1.0 for a floating-point number, such as a loss for the log. Otherwise None, with two
-        exceptions, because we make up no other values.
+        """Returns 1.0 for a floating-point number, for example a loss that is logged, and None for
+        other values, because we do not make those up. There are two exceptions.
 
         A DataLoader gets 0 for its seed and for every index. Transformers' code for masks, which
         asks whether the batch has no padding, gets True.
@@ -167,7 +168,7 @@ def refuse_other_device(device: Any) -> None:
     """Raise TouchesGpu for a device other than the CPU or `meta`. None means the default device."""
     if device is None:
         return
-    # Tensors on `meta` have no values, but a trace computes none, so they are allowed.
+    # Tensors on `meta` have no values, but a trace computes no values, so they are allowed.
     if torch.device(device).type not in ("cpu", "meta"):
         raise TouchesGpu("it asks for the device `%s`" % (device,))
 

@@ -1,8 +1,8 @@
 """One training step as a trainer runs it, on fake or on real tensors.
 
-What a user's function may return, how its model is called, which parts are checkpointed, and the
-phases of the step. `trace_code.py` runs it on fake tensors; a test that compares with real memory
-(tests/plan/real_steps.py) runs it on real ones. Python 3.8 syntax.
+This file defines what a user's function may return, how its model is called, which parts are
+checkpointed, and the phases of the step. `trace_code.py` runs it on fake tensors; a test that
+compares with real memory (tests/plan/real_steps.py) runs it on real ones. Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def function_named(code: str) -> Callable[..., Any]:
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as problem:
-        # If another module is missing, which the user's module imports, the error is theirs.
+        # If the module that is missing is one that the user's module imports, the mistake is in the
+        # user's code.
         is_this_one = (module + ".").startswith("%s." % problem.name)
         if is_this_one:
             raise NoSuchFunction("there is no `%s`" % module_text) from problem
@@ -182,7 +183,7 @@ def tensors(value: Any) -> List[torch.Tensor]:
 
 def resized(value: Any, batch: int) -> Any:
     """The same nest, with the batch size changed: every tensor with one row per sample gets `batch`
-    rows, by repeating its own."""
+    rows, by repeating its own rows."""
     # A tensor without dimensions is a number.
     long_tensors = [tensor for tensor in tensors(value) if tensor.dim()]
     if not long_tensors:

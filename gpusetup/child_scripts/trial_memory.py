@@ -25,7 +25,8 @@ def process_memory(name: str) -> Optional[int]:
 
 
 def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
-    """Whether another step would show nothing new.
+    """Whether the last two steps had nearly the same peak, so that another step would show nothing
+    new.
 
     >>> is_steady([{"forward": 1000}, {"forward": 1001}]), is_steady([{"forward": 900}])
     (True, False)

@@ -13,12 +13,12 @@ STREAMS = (
     ("stdout", os.O_RDONLY, "w"),
     ("stderr", os.O_WRONLY, "w"),
 )
-"""Name, mode in which to open the null device, and mode of the text stream. Text for a closed
-stderr is lost silently. For a closed stdout the null device is opened so that each write fails,
-because a lost answer is an error."""
+"""For each stream: its name, the mode in which to open the null device, and the mode of the text
+stream. Text for a closed stderr is lost silently. For a closed stdout the null device is opened so
+that each write fails, because a lost answer is an error."""
 ELSEWHERE = "make room there, or name another place with `--output FILE`"
 INHERITED = 2
-"""The highest number of a stream that a child process inherits."""
+"""The highest file descriptor of a standard stream, all of which a child process inherits."""
 
 
 class Unwritten(Exception):

@@ -136,17 +136,19 @@ class Check(NamedTuple):
     such device. `ranks:cpu` and `ranks:cuda`: on this rank's device, if several ranks were started.
     """
     least_gpus: int = 0
-    """How many GPUs the check needs. If torch sees fewer, it does not appear in the report."""
-    needs: Tuple[str, ...] = ()
-    """Checks, on the same device or the host, that must pass first, or else this one shows nothing.
+    """How many GPUs the check needs. If torch sees fewer, the check does not appear in the report.
     """
+    needs: Tuple[str, ...] = ()
+    """Checks, on the same device or the host, that must pass first, because otherwise this check
+    shows nothing."""
     limit_seconds: float = 300.0
     """After this long without an answer, the process is killed and the check counts as crashed. A
     check that lasts `--seconds` gets those in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
     alone: bool = False
-    """Whether it needs the whole CPU of the machine, which the ranks on one machine share."""
+    """Whether the check needs the whole CPU of the machine, which the ranks on one machine share.
+    """
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts, so the check gets a new child process."""
     scratch: bool = False

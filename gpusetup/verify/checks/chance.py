@@ -26,7 +26,8 @@ Law = Union[Callable[[Any], Any], List[float]]
 """A distribution. For fractions: a function that returns, for each given number, the share of all
 numbers below it. For whole numbers: the shares of 0, 1, 2 and so on, as far as listed."""
 Draw = Callable[[Any, Any], Any]
-"""Takes a tensor of the wanted format and size and a generator, and returns random numbers."""
+"""Takes a tensor, which sets the format and the size, and a generator, and returns random numbers.
+"""
 
 
 class Sampler(NamedTuple):
@@ -35,8 +36,8 @@ class Sampler(NamedTuple):
     draw: Draw
     law: Law
     follows_generator: bool = True
-    """Whether it draws from the generator that it is given; otherwise it draws from the process's
-    generator."""
+    """Whether the sampler draws from the generator that is passed to it. If not, it draws from the
+    process's default generator."""
 
 
 def uniform_law(values: Any) -> Any:
@@ -185,7 +186,7 @@ def chance(device: str) -> Outcome:
 
 
 def sampler_parts(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part]:
-    """Draw twice with a sampler, and compare with the same two draws from the same seed, and with
+    """Draw twice with a sampler. Compare both draws with a repetition from the same seed and with
     the sampler's distribution."""
     generator_seed = (asked().seed + SEED_OFFSET) % SEED_LIMIT
     draws = []
@@ -251,8 +252,8 @@ def cells_of_whole_numbers(values: Any, law: List[float]) -> Cells:
 
 
 def counts_keep_to_law(label: str, drawn: Any, law: Law) -> Iterator[Part]:
-    """Check that the count in each cell agrees with the distribution, and that all numbers are
-    possible."""
+    """Check that the count in each cell agrees with the distribution, and that the distribution can
+    produce every number."""
     values, coarse = drawn.double(), 0.0
     if drawn.is_floating_point():
         coarse = torch.finfo(drawn.dtype).eps

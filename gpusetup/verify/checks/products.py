@@ -1,5 +1,5 @@
-"""Checks of matrix products of whole numbers in every format, and of the formats' rounding; every
-bit of the result is known."""
+"""Checks of matrix products of whole numbers in every format, where every bit of the result is
+known, and of how the formats round."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 changes with each seed.
 
 An entry is an operator or optimizer with sample inputs, and a question is one call of it. The
-selection is called the ration: `standard` asks each entry a few questions until its time is over,
-different ones for each seed; `census` asks all questions.
+selection is called the ration: `standard` asks each entry a few questions, which differ with each
+seed, until the check's time is up. `census` asks all questions.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ SOURCES = {
     ),
 }
 """With these seconds `standard` takes about a minute and a half in total. The checks before it take
-20 to 30 s on a CPU. They took 55 s on an H100 with 16 cores, 12 of them for processes that are no
-longer started, so a GPU gets fewer seconds here. Each seed begins with other entries (`SHARES`)."""
+20 to 30 s on a CPU. They took 55 s on an H100 with 16 cores (12 s of it for processes that are no
+longer started), so a GPU gets fewer seconds here. Each seed begins with other entries (`SHARES`).
+"""
 
 
 @functools.lru_cache(maxsize=None)

@@ -89,7 +89,7 @@ def check_name(text: str) -> str:
 
 
 def named_rows(names: Tuple[str, ...]) -> None:
-    """Raise WrongQuestion if no check has one of these names."""
+    """Raise WrongQuestion if one of these names is not the name of a check."""
     all_names = {check.name for check in every()}
     for name in names:
         if check_name(name) not in all_names:

@@ -58,7 +58,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
     The network and its inputs are the same on every device.
     """
     torch.manual_seed(asked().seed)
-    # Draw them on the CPU, so that every device trains with the same numbers.
+    # Draw the network and its inputs on the CPU, so that every device trains with the same numbers.
     inputs = torch.randn(128, 32)
     targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
@@ -170,8 +170,8 @@ def spoilt_numbers() -> Iterator[Spoilt]:
 
 
 def overflows_are_noticed(device: str) -> Iterator[Part]:
-    """Check that a scaler notices a single infinity or NaN at any position of any gradient. Without
-    one it must report none, and return the unscaled gradients."""
+    """Check that a scaler notices a single infinity or NaN at any position of any gradient. If
+    there is neither, the scaler must report no overflow and return the unscaled gradients."""
     # These are the gradients before scaling.
     gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]

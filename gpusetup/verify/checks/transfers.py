@@ -190,7 +190,7 @@ def copies_between_gpus(_: str) -> Outcome:
         parts.append(same(f"{from_device} to {to_device}", received, sent))
         if torch.cuda.can_device_access_peer(sender, receiver):
             direct_pairs += 1
-    # This check opens a context on every GPU; they end when its process ends.
+    # This check opens a context on every GPU. The contexts end with the check's process.
     outcome = judged(parts, "what was sent")._replace(spent=True)
     if outcome.status != PASSED:
         return outcome

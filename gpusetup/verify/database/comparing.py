@@ -280,7 +280,7 @@ class Comparison:
 
     def _all_moved(self) -> List[Answer]:
         """Compute up to three exact results for moved arguments. Returns an empty list if the
-        result is whole numbers that do not change with the rounding of arguments."""
+        result consists of whole numbers that do not change with the rounding of arguments."""
         all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
         # Whole results of whole arguments do not depend on rounding.
         if self.dtype in WHOLE and all_whole:

@@ -80,7 +80,7 @@ class OperatorQuestion(NamedTuple):
     turn: int
     call: Call
     words: str
-    """The text from which all its random numbers are seeded."""
+    """The text that seeds all random numbers of the question."""
     form: CallForm
 
 
@@ -158,7 +158,7 @@ class Draw:
 
 
 class Own(NamedTuple):
-    """An entry written here. `compared` treats it like an entry in torch's database."""
+    """An entry written for gpusetup. `compared` treats it like an entry in torch's database."""
 
     name: str
     draw: Callable[[Draw], Tuple[Tuple[Any, ...], Dict[str, Any]]]

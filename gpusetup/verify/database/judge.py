@@ -33,7 +33,7 @@ class ComparedTensor(NamedTuple):
 
     @property
     def is_gradient(self) -> bool:
-        """Whether the tensor is a gradient, which its label tells."""
+        """Whether the tensor is a gradient, judged by its label."""
         return "gradient" in self.label
 
 
@@ -140,7 +140,7 @@ class ErrorLimits(NamedTuple):
     allowed: Any
     """The error allowed in each element."""
     unsure: Any
-    """Flags of the elements that are not judged."""
+    """A flag for each element: True if it is not judged."""
 
 
 class Moves(NamedTuple):
@@ -149,8 +149,8 @@ class Moves(NamedTuple):
     change: Any
     """The largest change of each element."""
     unsure: Any
-    """Flags of the elements that change between finite and infinite or NaN, and so cannot be
-    judged."""
+    """A flag for each element: True if it changes between finite and infinite or NaN, so that it
+    cannot be judged."""
 
     @property
     def mean_change(self) -> float:

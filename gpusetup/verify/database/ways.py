@@ -101,14 +101,14 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
 
 def into_out(torch: Any, asking: Asking) -> Answer:
     """Make the call with `out=` tensors that contain other numbers."""
-    # The sample already has an `out`.
+    # This way adds an `out`, which is impossible if the sample already has one.
     if "out" in asking.call.options:
         raise NoWay
     outputs = directly(torch, asking).outputs
     all_strided = all(x.layout == torch.strided for x in outputs)
     if not outputs or not all_strided:
         raise NoWay
-    # The call must overwrite all these threes.
+    # Fill the tensors with threes, all of which the call must overwrite.
     outs = [torch.full_like(x, 3) for x in outputs]
     out = outs[0] if len(outs) == 1 else tuple(outs)
 

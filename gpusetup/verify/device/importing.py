@@ -1,4 +1,4 @@
-"""The first check: whether `import torch` works and, if not, why. No check imports it earlier."""
+"""The first check: whether `import torch` works and, if not, why. No check imports torch earlier."""
 
 from __future__ import annotations
 

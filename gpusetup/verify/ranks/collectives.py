@@ -18,17 +18,17 @@ from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
-"""How long the calls of one check may take; an idle machine needs a tenth of it."""
+"""How long the calls of one check may take; an idle machine needs a tenth of that time."""
 ROUNDS = {"standard": 2, "census": 6}
-"""Level -> how many times every format is tested with every class of lengths; once at other levels.
-"""
+"""Level -> how many times every format is tested with every class of lengths; other levels test
+each combination once."""
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
 UNEVEN_NCCL = ("uneven", "lists")
 """With NCCL, the ways to call all-to-all in which parts differ in length."""
 UNEVEN_GLOO = ("uneven",)
-"""With gloo, the ways to call all-to-all in which parts differ in length; its lists need equal
-parts."""
+"""With gloo, the ways to call all-to-all in which parts differ in length; gloo's lists need parts
+of equal length."""
 JUNK = 77
 """The number that fills a tensor before its answer arrives, and the memory around it."""
 MARGIN = 19
@@ -223,7 +223,7 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
 
 def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
     """Make a call in its mode, and return what is wrong with the result; empty if it is correct."""
-    # The first call sets up connections, so make it on its own.
+    # The first call sets up connections, so do not have other calls in flight with it.
     in_flight = 3 if draw.number and draw.mode == "flight" else 1
     # Each turn has its own numbers and tensors.
     turns = [Turn(group, op, draw, number) for number in range(in_flight)]

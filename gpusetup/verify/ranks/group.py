@@ -1,7 +1,7 @@
 """This process's process group, and how its ranks agree on the outcome of a check.
 
-They agree through the store, never through the collective that is being tested. A rank that does
-not arrive or does not return is named.
+They agree through the store, never through the collective that is being tested. The outcome names a
+rank that does not arrive or does not return.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REFUSALS = (
     *("must be contiguous", "Unconvertible NCCL type", "module 'torch", "unexpected keyword"),
     *("only supports", "Unsupported", "No module named", "cannot import name"),
 )
-"""Parts of these errors' messages."""
+"""Parts of the messages with which torch rejects such a call."""
 NETWORK = "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts"
 HINTS: Tuple[Tuple[str, str], ...] = (
     (
@@ -195,8 +195,8 @@ def exchanged_failures(
 
 
 def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
-    """The ranks that have not reached this place within so many seconds. Also records that this
-    rank has reached it.
+    """The ranks that have not reached this place within `seconds`. Also records that this rank has
+    reached it.
 
     Adding 0 to a counter reads it without waiting. Old releases of torch have no `store.check`.
     """
@@ -258,7 +258,8 @@ def hold(members: Members, name: str, bits: Any) -> None:
 def check(
     name: str, calls_of: Callable[[ProcessGroup], Sequence[RankCall]], seconds: float = 1e9
 ) -> Callable[[str], Outcome]:
-    """The function of a check; it makes the calls of `calls_of` as long as there is time."""
+    """Returns the function of a check, which makes the calls of `calls_of` as long as there is
+    time."""
 
     def make_calls(group: ProcessGroup) -> Outcome:
         return each_part(group, name, calls_of(group), seconds)

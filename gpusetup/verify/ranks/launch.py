@@ -28,7 +28,7 @@ class Rank(NamedTuple):
     rank: int
     world: int
     local: int
-    """Its index among the ranks of its host."""
+    """The rank's index among the ranks of its host."""
     address: str
     """The host of rank 0."""
     port: int
@@ -41,8 +41,7 @@ class Rank(NamedTuple):
 
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
-        """The environment variables that `torch.distributed` reads, also if srun did not set
-        them."""
+        """The environment variables that `torch.distributed` reads, even if srun did not set them."""
         return (
             ("RANK", str(self.rank)),
             ("WORLD_SIZE", str(self.world)),
@@ -133,8 +132,8 @@ def by_srun(variables: Mapping[str, str], host: str) -> Launch:
 
 
 def port_of(environ: Mapping[str, str]) -> int:
-    """A port that all ranks of a Slurm job step compute independently; this port and the next one
-    are used."""
+    """The port for a Slurm job step, which each of its ranks computes without asking the others.
+    The next port is used too."""
     step_id = environ.get("SLURM_STEP_ID", "")
     step = int(step_id) if step_id.isdigit() else 0
     job = number_in(environ, "SLURM_JOB_ID", 0)

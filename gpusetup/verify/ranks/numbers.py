@@ -9,8 +9,8 @@ import torch
 from .draws import EXACT_TO, Kind
 
 PERIOD = 1021
-"""A row repeats after this many numbers. It is a prime, so that a part in the wrong place has other
-numbers than the right one."""
+"""A row repeats after this many numbers. It is a prime, so that a part in the wrong place does not
+contain the expected numbers."""
 ROUNDED = ("fraction", "avg")
 """Reductions whose result depends on the order in which the ranks are added."""
 UNSIGNED = ("uint8", "bool")

@@ -64,7 +64,7 @@ def net(form: SharedTraining, world: int, seed: int) -> Any:
     hidden = form.hidden
     between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
     # With tensor parallelism there is no norm layer, because a rank has only a part of the width
-    # that it needs.
+    # that a norm needs.
     if form.is_tensor_parallel:
         hidden *= world
         between = [nn.GELU()]

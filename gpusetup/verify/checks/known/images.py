@@ -158,7 +158,7 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
         for tap in pixels_of(one_filter):
             row = top + tap.row * row_dilation
             column = first_column + tap.column * column_dilation
-            # Outside the image is the padding, which is zero and contributes nothing.
+            # Positions outside the image are padding, which is zero and contributes nothing.
             is_inside = 0 <= row < layer.height and 0 <= column < layer.width
             if not is_inside:
                 continue
@@ -230,7 +230,8 @@ def limit_for(dtype_name: str, device: str) -> Limit:
 
 
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
-"""The pixels of each channel are contiguous in memory, or the channels of each pixel."""
+"""Memory layouts: either the pixels of each channel or the channels of each pixel are contiguous.
+"""
 
 
 def convolutions(device: str) -> Iterator[Part]:

@@ -27,7 +27,7 @@ from .number_lists import (
 from .several_indices import several_indices
 
 ROWS = (5, 33, 1025, 70_001)
-"""The numbers of rows in the tables. The last one needs more than 16 bits."""
+"""The numbers of rows in the tables. Indices into the last one need more than 16 bits."""
 WIDTHS = (1, 3, 17)
 """The row lengths: a single number, less than a kernel's vector, and more."""
 LARGE_WIDTHS = (1, 2)
@@ -465,8 +465,8 @@ def triangles(device: str) -> Iterator[Part]:
                 lower: List[int] = []
                 upper: List[int] = []
                 for row, column in product(range(height), range(width)):
-                    # The distance to the right of the main diagonal. The chosen diagonal belongs to
-                    # both triangles.
+                    # How many columns the element is to the right of the main diagonal. Elements on
+                    # the chosen diagonal belong to both triangles.
                     distance = column - row
                     lower.append(int(distance <= diagonal))
                     upper.append(int(distance >= diagonal))

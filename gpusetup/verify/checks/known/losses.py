@@ -269,7 +269,7 @@ def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
     # 2**-32 is more than the error of the slopes in Python, which are computed numerically.
     absolute = 32 * unit / reduction.divisor + 2.0**-32
     if dtype_name == "float16":
-        # The smallest number of float16.
+        # The smallest positive number of float16.
         absolute += 2.0**-24
     return Limit(16 * unit, absolute)
 

@@ -201,9 +201,9 @@ class Window(NamedTuple):
     """A window at one position in an image."""
 
     positions: List[int]
-    """The positions of its pixels in memory."""
+    """The positions of the window's pixels in memory."""
     area: int
-    """The number of its pixels, including the padding in it."""
+    """The number of pixels in the window, including the padding."""
 
 
 def windows_of(shape: Shape, rows: List[Span], columns: List[Span]) -> List[Window]:

@@ -38,7 +38,7 @@ from .row_layers import (
 )
 
 LENGTHS = (5, 17, 65, 1027)
-"""Row lengths in pixels, also more than a block of 1,024."""
+"""Row lengths in pixels. The longest row is longer than a block of 1,024."""
 Shares = Dict[int, float]
 """Maps the position of a source pixel to its weight in a new pixel."""
 Weigher = Callable[[int, int, int], Shares]

@@ -298,7 +298,8 @@ class Tally(NamedTuple):
     above: int = 0
 
     def with_errors(self, computed: List[float], product: List[int]) -> Tally:
-        """Returns the tally with more sums counted. Python compares floats and integers exactly."""
+        """Returns the tally after more sums are counted. Python compares floats and integers
+        exactly."""
         below, above = self
         for value, exact in zip(computed, product):
             if value < exact:

@@ -57,8 +57,8 @@ def slope(exact: Callable[[float], float], x: float) -> float:
 
 
 def slopes_of_functions(device: str) -> Iterator[Part]:
-    """Catches a backward pass with a wrong formula or sign, a wrong end of the tensor, or without
-    the upstream gradient."""
+    """Catches a backward pass that has a wrong formula or sign, is wrong at the end of the tensor,
+    or ignores the upstream gradient."""
     for dtype_name in formats_on(device):
         for function in functions():
             # For float64 hardsigmoid, torch divides by 6 in float32 precision.

@@ -235,7 +235,8 @@ EQUAL_LOGITS = 4096
 UNWEIGHED = 31
 """How many upstream gradients at the end are 0. There, the result depends only on the row's sum.
 
-The 4,064 steps before them are a multiple of 32: of a run of 16 up and a run of 16 down.
+The 4,064 steps before them are a multiple of 32, the length of a run of 16 steps up and a run of 16
+steps down.
 """
 
 
@@ -273,7 +274,8 @@ def gradients_of_zeros(
     arriving = leaf.new_tensor(enlarged).reshape(leaf.shape)
     (computed,) = torch.autograd.grad(torch.softmax(leaf, axis), leaf, arriving)
     exact = [p * (w - p * total * factor) for w in enlarged]
-    # 32 roundings, for an exponential, a quotient, and log p, whose absolute value is about 8.3.
+    # Allow 32 roundings, for an exponential, a quotient, and log p, whose absolute value is about
+    # 8.3.
     limit = Limit(32 * roundoff(dtype_name), LEAST[dtype_name])
     yield near(f"gradient of softmax, {label}", computed, exact, limit)
 
@@ -479,8 +481,7 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
 
 
 def rows_without_any_number(device: str) -> Iterator[Part]:
-    """Catches a softmax that returns numbers for a row that is all minus infinity. They must be
-    NaN."""
+    """Catches a softmax that returns numbers instead of NaN for a row that is all minus infinity."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             row = row_of(length, 0, 0)

@@ -142,8 +142,8 @@ def eigenvectors(size: int, device: str) -> Iterator[Part]:
 
     values, vectors = torch.linalg.eigh(inputs)
     yield near(f"eigenvalues {label}", values, exact_values, limit)
-    # An eigenvector's sign is chosen by its element on the reflection's diagonal, 1 - 2 / n, which
-    # is positive.
+    # Choose an eigenvector's sign so that its element on the reflection's diagonal, 1 - 2 / n, is
+    # positive.
     turned = rows_with_signs(vectors.t(), places)
     exact = [columns[place] for place in places]
     yield near_in_python(f"eigenvectors {label}", turned, exact, limit)

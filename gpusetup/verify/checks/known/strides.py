@@ -249,7 +249,7 @@ def extreme_as_stored(value: float, dtype_name: str) -> float:
 ImageShape = Tuple[int, int, int, int]
 """Images, channels, rows and columns."""
 IMAGE_SHAPES: Tuple[ImageShape, ...] = ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 3))
-"""Images, channels, rows and columns."""
+"""The shapes to test: images, channels, rows and columns."""
 
 
 def images_of_other_layouts(device: str) -> Iterator[Part]:
