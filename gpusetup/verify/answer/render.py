@@ -97,7 +97,8 @@ def verdict_line(report: Report) -> str:
     if overall_status == PASSED:
         return f"verdict: {overall_status}"
     statuses = {result.outcome.status for result in report.results}
-    # Name skipped checks only if nothing went wrong (under `--strict`, or if nothing passed).
+    # Name skipped checks only if no check failed or crashed, so that the skipped ones are the cause
+    # (under `--strict`, or because no check passed).
     blamed_statuses = {FAILED, CRASHED} & statuses or {SKIPPED}
     blamed: List[str] = []
     for result in report.results:
@@ -220,7 +221,7 @@ def measured(result: Result) -> str:
 
 
 def meaning_lines(result: Result) -> List[str]:
-    """Returns what a result means and a hint on what to do next; empty if the result has neither."""
+    """Returns what a result means and a hint about the next step; empty if it has neither."""
     lines = []
     if result.means:
         lines.append(result.means)

@@ -15,8 +15,9 @@ from ..values import Outcome, asked
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
 """Number format -> how many numbers to draw in it."""
 SIGMAS = 6.5
-"""How many standard deviations a figure may be off. A working generator is farther off once in ten
-billion figures."""
+"""The largest deviation allowed in a figure, in standard deviations. A correct generator exceeds it
+about once in ten billion figures.
+"""
 SEED_OFFSET = 41
 """A generator gets the run's seed plus this offset, so that it never draws the same numbers as the
 process's own generator."""

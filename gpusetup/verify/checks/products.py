@@ -128,7 +128,7 @@ there."""
 def lacks(device: str, name: str, problem: BaseException) -> bool:
     """Whether an error only means that this device cannot multiply in the format `name`.
 
-    If the device can multiply in it, any other refusal (see `refuses`) is a failure of the check.
+    If the device can multiply in the format, other refusals (see `refuses`) are failures.
     """
     # The backends of Intel and Apple lack some formats, and report that in several ways.
     if kind(device) in OTHER_ACCELERATORS:

@@ -171,7 +171,7 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
 
 
 def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
-    """Passed if the rate reaches the minimum, given as (rate, unit); otherwise failed."""
+    """The outcome for a rate: passed if it reaches the minimum `lowest`, a pair (rate, unit)."""
     # A device exactly at the minimum still passes.
     lowest_rate, _ = lowest
     if rate >= lowest_rate:

@@ -75,7 +75,7 @@ def load(device: str) -> Outcome:
             done = loaded(device, asked().seconds, time.monotonic)
         except RuntimeError as problem:
             error = problem
-            # The driver reports a lost GPU a moment later.
+            # Wait, because the driver takes a moment to report that a GPU is lost.
             time.sleep(SETTLE_SECONDS)
     done = done._replace(watched=readings)
     if error is None:

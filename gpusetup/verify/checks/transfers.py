@@ -144,7 +144,7 @@ def graph(device: str) -> Outcome:
     with torch.cuda.device(device):
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
-        # Call it once before the capture, because loading libraries cannot be captured.
+        # Run the computation before the capture, because loading libraries cannot be captured.
         with torch.cuda.stream(side):
             for _ in range(3):
                 (fixed @ other).relu()
@@ -181,7 +181,7 @@ def copies_between_gpus(_: str) -> Outcome:
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
         places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
-        # The numbers show which GPU they come from, and their position.
+        # Each number shows its position and the GPU that it comes from.
         sent = places * 2_654_435 + sender
         # Fill the target with zeros, so that a copy that never arrives is noticed.
         received = torch.zeros_like(sent, device=to_device)

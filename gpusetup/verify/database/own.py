@@ -52,7 +52,7 @@ def draw_along(d: Draw) -> Any:
 
 
 def draw_ties(d: Draw) -> Any:
-    """Draw whole numbers of which many are equal, an axis, and whether to sort in descending order."""
+    """Draw whole numbers of which many are equal, an axis, and the direction of the sort."""
     axis_count = d.choice((1, 2, 2, 3))
     shape = d.shape(axis_count, 2**16)
     # With -2 as the limit, all numbers are negative; with 200, fewer numbers are equal.

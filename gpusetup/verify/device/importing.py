@@ -1,4 +1,4 @@
-"""The first check: whether `import torch` works and, if not, why. No check imports torch earlier."""
+"""The first check: whether `import torch` works and, if not, why. No earlier code imports torch."""
 
 from __future__ import annotations
 

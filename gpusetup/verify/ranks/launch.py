@@ -41,7 +41,7 @@ class Rank(NamedTuple):
 
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
-        """The environment variables that `torch.distributed` reads, even if srun did not set them."""
+        """The environment variables that `torch.distributed` reads. srun does not set them."""
         return (
             ("RANK", str(self.rank)),
             ("WORLD_SIZE", str(self.world)),

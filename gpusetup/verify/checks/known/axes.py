@@ -152,8 +152,7 @@ def reductions_along_axes(device: str) -> Iterator[Part]:
 def reductions_of(
     inputs: Any, axis: int, exact: Dict[str, List[float]], label: str
 ) -> Iterator[Part]:
-    """Compare each reduction of a tensor, in the usual memory layout and with a different axis
-    contiguous."""
+    """Compare each reduction of a tensor, which is stored in two memory layouts."""
     turned = inputs.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     for method, reduction in REDUCTIONS.items():
         computed = offered(functools.partial(reduction.run, inputs, axis))
@@ -379,8 +378,7 @@ def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """Compare products of matrices without rows or with inner length 0, and concatenations and
-    selections of no rows."""
+    """Compare products of empty matrices, and concatenations and selections of no rows."""
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])

@@ -57,7 +57,7 @@ class Table(NamedTuple):
         return [position % len(self.rows) for position in self.positions]
 
     def row_copies(self) -> List[List[float]]:
-        """Returns a copy of the rows that the caller may change."""
+        """Returns a copy of the rows, which the caller may change."""
         return [list(row) for row in self.rows]
 
     @property

@@ -53,7 +53,7 @@ def pool_windows(shape: Shape) -> List[List[int]]:
 
 
 def pool_ranges(length: int) -> List[range]:
-    """For each position of the window along an axis, the range of pixels inside it."""
+    """For each position of the window along an axis, the range of pixels that it covers."""
     last_start = length + PADDING - SIZE
     ranges: List[range] = []
     for start in range(-PADDING, last_start + 1, STRIDE):

@@ -481,7 +481,7 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
 
 
 def rows_without_any_number(device: str) -> Iterator[Part]:
-    """Catches a softmax that returns numbers instead of NaN for a row that is all minus infinity."""
+    """Catches a softmax that returns numbers instead of NaN for a row of minus infinities."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             row = row_of(length, 0, 0)
