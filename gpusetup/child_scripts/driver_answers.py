@@ -101,7 +101,7 @@ def read_device(
     identity_groups = [(field,) for field in fields[:IDENTITY_FIELDS]]
     other_fields = fields[IDENTITY_FIELDS:]
     groups = [*identity_groups, other_fields]
-    # Without a handle, nothing can be read.
+    # Nothing can be read without a handle.
     if problems:
         groups = []
     answer: Answer = {"index": index}

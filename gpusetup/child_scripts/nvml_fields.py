@@ -158,7 +158,7 @@ def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
     answers = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
     values = []
     for answer in answers:
-        # Each field has its own error, so keep the other fields.
+        # Each field has its own error, so keep the fields that have none.
         if answer.nvmlReturn != 0:
             continue
         member = NUMBER_TYPES.get(answer.valueType, "ullVal")
@@ -391,8 +391,9 @@ COUNTERS = (
     ("nvlink_rx_bytes_per_second", 139, EVERY_LINK, 1024),
     ("nvlink_tx_bytes_per_second", 138, EVERY_LINK, 1024),
 )
-"""Name of the field, NVML's field id, its scope, and bytes per unit (NVML_FI_DEV_PCIE_COUNT_*:
-bytes; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB; a scope with all bits set means all links)."""
+"""For each counter: the name of the field, NVML's field id, its scope, and bytes per unit (bytes
+for NVML_FI_DEV_PCIE_COUNT_*, KiB for NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*). A scope with all bits
+set means all links."""
 
 
 def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:

@@ -128,8 +128,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             value = self.value_of(args[0])
         result = func(*args, **kwargs) if value is None else value
         workspace = 0
-        # The kernels copy gradient and input into their own layout. (oneDNN copies both, as the
-        # allocator's events show; cuDNN does the same if it computes in another order.)
+        # The kernels copy gradient and input into a layout of their own. (oneDNN copies both, as
+        # the allocator's events show. cuDNN does the same if it computes in another order.)
         if func is aten.convolution_backward.default:
             gradient, input = args[:2]
             workspace = gradient.nbytes + input.nbytes
@@ -319,8 +319,8 @@ def trace_step_at(
 
 
 def gathered_bytes(model: Any) -> int:
-    """With sharding, the bytes of gathered weights on a GPU at one time: two blocks, and everything
-    outside of blocks."""
+    """The bytes of gathered weights on a sharded model's GPU at one time: two blocks, and
+    everything outside of blocks."""
     block_sizes = [size_of(block.parameters()) for block in steps.blocks(model)]
     all_bytes = size_of(model.parameters())
     outside_bytes = all_bytes - sum(block_sizes)

@@ -303,8 +303,8 @@ def length_of(data: Any) -> Optional[int]:
 
 
 def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple[Any, Any]:
-    """Calls the model, and returns its output and the loss. If the batch is a pair, it is (inputs,
-    target); if it is a dict, it contains the model's keyword arguments."""
+    """Calls the model, and returns its output and the loss. A batch that is a pair contains
+    (inputs, target). A batch that is a dict contains the model's keyword arguments."""
     is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
     inputs = batch[0] if is_pair else batch
     target = batch[1] if is_pair else batch

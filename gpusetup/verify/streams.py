@@ -26,8 +26,8 @@ class Unwritten(Exception):
 
 
 def complete() -> None:
-    """Replace each standard stream that the caller has closed with the null device, also for child
-    processes."""
+    """Replace each standard stream that the caller has closed with the null device, so that child
+    processes have it too."""
     for name, flags, mode in STREAMS:
         # The caller left this stream open.
         if getattr(sys, name) is not None:

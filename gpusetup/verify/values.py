@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     seed: int = 20_240_607
     """The seed for all random numbers that the checks compute with."""
     seconds: float = 60.0
-    """How many seconds a check such as `stress` runs, whose length the user chooses."""
+    """How many seconds a check runs if its length is for the user to choose, as for `stress`."""
     level: str = "quick"
     only: Tuple[str, ...] = ()
     """Names of checks, or CHECK/SAMPLE for one sample of a check; empty means all."""
@@ -155,7 +155,7 @@ class Check(NamedTuple):
     """Whether torch needs a writable temporary folder for this check."""
     samples_seconds: float = 0.0
     """The limit for all samples together, if the check takes samples and names each one; then
-    `limit_seconds` is the limit for one sample. 0 means that it takes no samples."""
+    `limit_seconds` is the limit for one sample. 0 means that the check takes no samples."""
     proves: str = ""
     """What is true if the check passes."""
     means: str = ""

@@ -52,7 +52,7 @@ def add_suite(root: Element, device: str, report: Report) -> None:
 
 
 def suite_attributes(name: str, results: Sequence[Result], report: Report) -> Dict[str, str]:
-    """The name of a suite and its counts of results; also used for the root element."""
+    """The name of a suite and its counts of results. The root element gets the same attributes."""
     elements = [element_of(result, report) for result in results]
     seconds = sum(result.seconds for result in results)
     return {

@@ -16,8 +16,7 @@ FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
 """Number format -> how many numbers to draw in it."""
 SIGMAS = 6.5
 """The largest deviation allowed in a figure, in standard deviations. A correct generator exceeds it
-about once in ten billion figures.
-"""
+about once in ten billion figures."""
 SEED_OFFSET = 41
 """A generator gets the run's seed plus this offset, so that it never draws the same numbers as the
 process's own generator."""
@@ -322,8 +321,8 @@ def marks_of_parts(drawn: Any, doublings: int) -> Any:
 
 PERMUTATION_LENGTHS = (1023, 70001)
 MOST_UNMOVED = 18
-"""The most numbers that a permutation may leave in place. On average it leaves 1; more than 18
-occur once in 10^17."""
+"""The most numbers that a permutation may leave in place. A random permutation leaves 1 on average,
+and more than 18 once in 10^17 times."""
 
 
 def permutations_are_mixed(device: str) -> Iterator[Part]:

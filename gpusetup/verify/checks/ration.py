@@ -62,7 +62,7 @@ class EntrySource(NamedTuple):
 
 
 def load_operators(torch: Any) -> Dict[str, Any]:
-    """The entries written for gpusetup, and those of torch's operator database."""
+    """The entries written for gpusetup, and the entries in torch's operator database."""
     database = loading.load(torch)
     return {**own(torch), **entries.entries(database)}
 
@@ -174,7 +174,7 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
         return
     for visit in range(max(visits.values(), default=0)):
         for entry in entries_in_order:
-            # This entry needs fewer visits, because programs use it less often.
+            # Skip this entry in later rounds, because programs use it less often.
             if visit >= visits[entry.name]:
                 continue
             # Each seed continues with the turn after the last one of the previous seed.

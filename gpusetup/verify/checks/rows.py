@@ -285,8 +285,8 @@ PROGRAMS: Tuple[Check, ...] = (
 
 RANKS_ONLY = ("ranks:cuda", "ranks:cpu")
 TOGETHER_SECONDS = 100.0
-"""The limit of a check among ranks. It is longer than the time to wait for the others, to make the
-calls, and to give up on one collective, taken together."""
+"""The limit in seconds of a check among ranks. It covers waiting for the other ranks, making the
+calls, and giving up on one collective."""
 MEETING_SECONDS = 300.0
 """Long enough for a cold file system, a slow start, and the first connections."""
 NETWORK_STEP = "`NCCL_DEBUG=INFO` (gloo: `TORCH_DISTRIBUTED_DEBUG=DETAIL`) says where it waits"

@@ -27,19 +27,21 @@ LONG_ENOUGH_SECONDS = 0.02
 it and waiting for it, and less than the clock needs to rise from idle."""
 MOST_TIMES = 1000
 CPU_SIZES = (4096, 2048, 1024)
-"""Matrix sizes for measuring a CPU. The first one is the GPU's, so that both do the same work;
-smaller ones are used if that takes too long (two old cores need 3 s for a product of size 4096)."""
+"""Matrix sizes for measuring a CPU. The first size is the GPU's, so that both do the same work.
+Smaller sizes are used if it takes too long (two old cores need 3 s for a product of size 4096)."""
 CPU_PRODUCT_SECONDS = 1.0
 """How long one product on the CPU may take; five are computed."""
 
 
 def speed(device: str) -> Outcome:
-    """Measure float32 products per second; a GPU that is throttled or busy is too slow."""
+    """Measure the speed of float32 products. A GPU that is throttled or busy does not reach the
+    minimum."""
     return _speed(device, "float32", "speed")
 
 
 def speed_half(device: str) -> Outcome:
-    """Measure float16 products per second; a GPU that does not use its tensor cores is too slow."""
+    """Measure the speed of float16 products. A GPU that does not use its tensor cores does not
+    reach the minimum."""
     return _speed(device, "float16", "speed-half")
 
 
@@ -144,8 +146,7 @@ def least_rate(device: str, check: str) -> float:
 
 
 def measured(device: str, run: Callable[[], Any], work: float) -> float:
-    """Units of work per second in the best of ROUNDS rounds; `work` is the number of units that one
-    call of `run` does."""
+    """Units of work per second in the best of ROUNDS rounds. A call of `run` does `work` units."""
     on_gpu = kind(device) == "cuda"
 
     def seconds_of(times: int) -> float:

@@ -54,7 +54,7 @@ class Least(NamedTuple):
     """The speed and steadiness that a device must reach."""
 
     kept: Optional[float] = None
-    """The share of its first speed that it must keep; None for a CPU."""
+    """The share of its first speed that the device must keep; None for a CPU."""
     tflops: float = 0.0
 
 
@@ -167,7 +167,8 @@ def memory_pattern(device: str) -> Callable[[int], int]:
 
 
 def least_of(name: str, readings: Dict[str, Any]) -> Least:
-    """What a GPU model must reach, depending on the driver's reasons for lower clocks.
+    """The speed and steadiness that a GPU model must reach, depending on the driver's reasons for
+    lower clocks.
 
     If the reasons are unknown, assume that the power limit may be one of them.
     """

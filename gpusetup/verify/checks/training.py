@@ -195,7 +195,7 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
         words = tuple(spoilt) if spoilt else None
         is_right = new_scale == expected_scale
         yield holds(f"one number at {words}", is_right, f"the scale is {new_scale:g}")
-    # Only in the turn without an infinity or NaN did the optimizer move the parameters.
+    # The optimizer moved the parameters only in the turn without an infinity or NaN.
     for leaf, gradient in zip(leaves, gradients):
         yield same("one step of all", leaf, -RATE * gradient)
 
@@ -219,7 +219,7 @@ def transformer() -> Any:
     layer = nn.TransformerEncoderLayer(
         WIDTH, heads, inner_width, dropout, "gelu", batch_first=True, norm_first=True
     )
-    # Switch nested tensors off; they only speed up inference.
+    # Switch nested tensors off, because they only speed up inference.
     layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     return nn.Sequential(nn.Embedding(WORDS, WIDTH), layers, nn.Linear(WIDTH, WORDS))
 
@@ -267,8 +267,8 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
     """How much each element of each parameter changed in the four steps, by parameter name."""
     start = {name: value.detach().clone() for name, value in model.named_parameters()}
     parameters = list(model.parameters())
-    # The exact training updates tensor by tensor; the other one uses kernels that update lists of
-    # tensors.
+    # The exact training updates one tensor after the other, while the training under test uses
+    # kernels that update lists of tensors.
     on_lists = parameters[0].dtype == torch.float32
     optimizer = torch.optim.SGD(parameters, lr=0.5, momentum=0.9, foreach=on_lists)
     for _ in range(4):

@@ -116,7 +116,8 @@ def placed(torch: Any, x: Any, device: str) -> Any:
 
     This also works if elements of `x` share memory or have gaps between them.
     """
-    # These tensors have no plain memory that can be copied as a whole.
+    # These tensors have no plain memory that could be copied as a whole, or are only marked as
+    # conjugated or negated.
     if x.layout != torch.strided or x.is_nested or x.is_conj() or x.is_neg():
         return x.to(device)
     kind = device.partition(":")[0]

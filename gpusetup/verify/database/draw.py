@@ -58,8 +58,8 @@ def form(turn: int) -> CallForm:
     # not show among so many similar numbers.
     if turn % (2 * len(LENGTHS)) == LONGEST_LENGTHS:
         numbers = "large"
-    # In half of the turns the layout changes with every turn, in the other half with every third,
-    # so that each layout occurs with each length and each way to call.
+    # In half of the turns the layout changes with every turn, in the other half it changes with
+    # every third turn, so that each layout occurs with each length and each way to call.
     is_fast_half = turn // 8 % 2
     layout_turn = turn if is_fast_half else turn // 3
     layout = LAYOUTS[layout_turn % len(LAYOUTS)]
@@ -133,8 +133,8 @@ class Draw:
         return int(self.choice(lengths))
 
     def shape(self, count: int, most: int = MOST) -> List[int]:
-        """Returns a shape with `count` axes in random order. One has a length of the question, and
-        the others are short."""
+        """Returns a shape with `count` axes in random order. One axis has a length of the question,
+        and the others are short."""
         lengths = [self.length(most)]
         while len(lengths) < count:
             # Keep the number of elements below the limit.
@@ -346,7 +346,7 @@ def smaller_numbers(draw: Draw, x: Any) -> Any:
 
 def grown(draw: Draw, call: Call, most: int) -> Call:
     """Returns the call with a new length for one axis of its tensors. The axis is counted from the
-    last.
+    last one.
 
     The new numbers are drawn from the old ones and reduced by up to a third.
     """

@@ -17,9 +17,9 @@ Each element moves up or down at random."""
 FURTHER_STEPS = (2.0, 1.0, 3.0)
 """More distances of the same kind, for a result that is still wrong after the first ones."""
 OPPOSITE_STEPS = (1.5, -1.5)
-"""Distances by which all elements of one argument move up, and those of the next one down. If a
-result has many quotients, each may jump from one whole number to the next, and random moves miss
-some of these jumps."""
+"""Distances by which all elements of one argument move up, and all elements of the next argument
+down. If a result has many quotients, each may jump from one whole number to the next, and random
+moves miss some of these jumps."""
 
 
 class ComparedTensor(NamedTuple):
@@ -67,7 +67,7 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
         if x is not None and y is not None:
             yield ComparedTensor(label, x, y, tensor_at(field, place, count))
             continue
-        # A missing gradient means zeros, so the other tensor must be all zeros.
+        # A missing gradient stands for zeros, so the other gradient must be all zeros.
         present = x if y is None else y
         if present is not None and bool(present.ne(0).any()):
             yield holds(label, False, "one has no value" if x is None else "one has a value")
@@ -144,7 +144,7 @@ class ErrorLimits(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """How the exact result changes if its arguments are moved by about a roundoff."""
+    """How the exact result changes if the arguments are changed by about a roundoff ("moved")."""
 
     change: Any
     """The largest change of each element."""

@@ -48,8 +48,8 @@ def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
 
 def source(torch: Any, salt: int = 0) -> Any:
     """Returns a CPU generator, seeded with the seed of this run and `salt`."""
-    # The factor is large, so that the salts of one seed do not give the same numbers as those of
-    # the next seeds.
+    # The factor is large, so that the numbers for one seed and its salts are not repeated by the
+    # next seeds.
     seed = asked().seed + 7919 * salt
     generator = torch.Generator()
     # torch does not accept larger seeds.

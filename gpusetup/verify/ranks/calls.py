@@ -195,7 +195,7 @@ class Piece(NamedTuple):
     """A part of the numbers that a member has after a collective."""
 
     owner: Optional[int]
-    """The member that the numbers come from; None means the total over all."""
+    """The member that the numbers come from; None means the total over all members."""
     part: int
     """Which part of the owner's numbers."""
 

@@ -198,8 +198,8 @@ class Spoke:
         return list(message.get("late", ["rank 0 has gone"]))
 
     def others(self, report: Message) -> Dict[int, RankNews]:
-        """Send this rank's report to rank 0. Returns an empty dict, as only rank 0 knows about the
-        others."""
+        """Send this rank's report to rank 0. Returns an empty dict, because only rank 0 knows about
+        the others."""
         self.say({"report": report})
         return {}
 

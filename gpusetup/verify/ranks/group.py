@@ -120,8 +120,8 @@ def enter(group: ProcessGroup) -> None:
 
 
 def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
-    """Run a check together with the other ranks, as long as all are in step. It fails on all ranks
-    if it fails on one.
+    """Run a check together with the other ranks, unless a rank is no longer in step. It fails on
+    all ranks if it fails on one.
 
     The ranks meet before the check and after it, and tell each other what they found.
     """
@@ -188,7 +188,7 @@ def exchanged_failures(
         failure, rank_has_left = json.loads(message)
         if failure:
             failures.append(failure)
-        # A rank that left a collective is out of step with the others, and so is a late one.
+        # A rank that left a collective, or is late, is out of step with the other ranks.
         if rank_has_left or late_ranks:
             GroupState.ended = name
     return failures

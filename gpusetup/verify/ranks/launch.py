@@ -41,7 +41,7 @@ class Rank(NamedTuple):
 
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
-        """The environment variables that `torch.distributed` reads. srun does not set them."""
+        """The environment variables that `torch.distributed` reads, which srun does not set."""
         return (
             ("RANK", str(self.rank)),
             ("WORLD_SIZE", str(self.world)),
@@ -132,8 +132,8 @@ def by_srun(variables: Mapping[str, str], host: str) -> Launch:
 
 
 def port_of(environ: Mapping[str, str]) -> int:
-    """The port for a Slurm job step, which each of its ranks computes without asking the others.
-    The next port is used too."""
+    """The port for a Slurm job step. Each rank of the step computes the same port without asking
+    the others. The next port is used too."""
     step_id = environ.get("SLURM_STEP_ID", "")
     step = int(step_id) if step_id.isdigit() else 0
     job = number_in(environ, "SLURM_JOB_ID", 0)

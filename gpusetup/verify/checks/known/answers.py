@@ -242,8 +242,8 @@ def fast_comparison(
 
 
 def share_of_limit(value: Number, exact: Number, allowed: float) -> float:
-    """Returns the error divided by the allowed error. Above 1 the value is wrong; a wrong NaN or
-    infinity gives infinity.
+    """Returns the error divided by the allowed error. If the quotient is above 1, the value is
+    wrong. For a wrong NaN or infinity, it is infinity.
 
     >>> share_of_limit(1.5, 1.0, 2.0), share_of_limit(float("nan"), float("nan"), 0.0)
     (0.25, 0.0)

@@ -298,7 +298,7 @@ def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterat
     computed = zeros.clone().scatter_add_(axis, places, inputs)
     yield exactly(f"scatter_add_ {label}", computed, exact)
 
-    # One index tensor per axis; along the two other axes it contains every index.
+    # One index tensor per axis; the tensors of the two other axes contain every index.
     indices = [torch.arange(length, device=inputs.device) for length in shape]
     indices[axis] = index
     grid = torch.meshgrid(*indices, indexing="ij")

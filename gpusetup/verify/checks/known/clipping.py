@@ -100,8 +100,8 @@ def norm_of(lengths: Sequence[int], order: float) -> float:
 
 
 def limit_of(gradients: List[Any]) -> Limit:
-    """The error allowed in a norm. The sum of squares is exact, so only its root is rounded;
-    combining the norms of the tensors adds about one rounding each time the list doubles."""
+    """The error allowed in a norm. The sum of squares is exact, so only its root is rounded.
+    Combining the norms of the tensors adds about one rounding each time the list doubles."""
     dtype_name = dtype_name_of(gradients[0])
     return Limit(relative=16 * roundoff(dtype_name))
 

@@ -173,7 +173,7 @@ class CacheTensors(NamedTuple):
 
 
 def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> CacheTensors:
-    """Make the queries, keys and values of an attention call; each row is built from one number.
+    """Make the queries, keys and values of an attention call. Each row is built from one number.
 
     In queries and keys, the number is in the first column and the other columns are zero. In
     values, the columns contain the number times 1, 2 and 3, in turn.

@@ -88,7 +88,7 @@ class Parameters(NamedTuple):
 
 
 MATRIX_HEIGHT, MATRIX_WIDTH = 33, 17
-"""Both are odd, so neither is a multiple of a kernel's vector length."""
+"""Both lengths are odd, so neither is a multiple of a kernel's vector length."""
 MATRIX_SIZE = MATRIX_HEIGHT * MATRIX_WIDTH
 UNCHANGED_LENGTH = 1025
 """The length of the two parameters that must not change: one more than a block of 1,024 elements.

@@ -148,7 +148,7 @@ class Function(NamedTuple):
 
 
 def functions() -> Tuple[Function, ...]:
-    """All functions to test; models and losses use them."""
+    """All functions to test. Models and losses use them."""
     return (
         *logarithms_and_roots(),
         *bounded_functions(),

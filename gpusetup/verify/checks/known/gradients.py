@@ -248,8 +248,8 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
     # steps up and a run of 16 steps down.
     steps, width = 4224, 6
     for dtype_name in formats_on(device):
-        # With short runs the partial sums of single lanes are far from zero; with long runs, those
-        # of whole blocks.
+        # Short runs make the partial sums of single vector lanes large; long runs make the partial
+        # sums of whole blocks large.
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             arriving = tensor_of(column, dtype_name, device, -1, 1).expand(-1, width).contiguous()
@@ -270,7 +270,7 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
 
 
 def gradients_of_picked_elements(device: str) -> Iterator[Part]:
-    """Catches a gradient that reaches a different element from the one that was selected."""
+    """Catches a gradient that reaches another element than the selected one."""
     for dtype_name in formats_on(device):
         for length in (17, 257, 1025, 4099):
             # bfloat16 holds whole numbers exactly only up to 256, and float16 up to 2,048.
@@ -442,8 +442,8 @@ def gradients_of_copies(device: str) -> Iterator[Part]:
 
 
 def gradients_of_checkpoints(device: str) -> Iterator[Part]:
-    """Catches activation checkpointing that recomputes a part with different inputs from those of
-    the forward pass."""
+    """Catches activation checkpointing that recomputes a part with inputs that the forward pass did
+    not have."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             leaf = whole_leaf((length,), dtype_name, device)

@@ -114,8 +114,8 @@ LAYERS = (
     ConvolutionLayer(3, 6, 4, 1, 20, (1, 4), (1, 3), (0, 5), dilation=(1, 3), groups=2),
     ConvolutionLayer(1, 3, 5, 1, 33, (1, 2), (1, 2), (0, 1), dilation=(1, 5)),
 )
-"""Layers for every option, also with different values along height and width, with odd sizes, with
-few and many channels, and with one group or several."""
+"""Layers for every option, with values that differ along height and width, with odd sizes, with few
+and many channels, and with one group or several."""
 
 
 class Contribution(NamedTuple):

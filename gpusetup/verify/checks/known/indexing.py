@@ -351,8 +351,9 @@ def gradients_of_one_row(device: str) -> Iterator[Part]:
         # A CPU sums the gradients in their own format, and other devices may do so too.
         if dtype_name in HALVES and kind(device) != "cuda":
             continue
-        # With short runs the partial sums of single lanes are far from zero; with long runs, those
-        # of whole blocks. The number of steps is a multiple of each pair of runs (up and down).
+        # Short runs make the partial sums of single vector lanes large; long runs make the partial
+        # sums of whole blocks large. The number of steps is a multiple of each pair of runs (up and
+        # down).
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             arriving = tensor_of(column, dtype_name, device, -1, 1).expand(-1, width).contiguous()

@@ -77,8 +77,8 @@ def soft_margin(x: float, sign: float) -> float:
 
 
 def hinge_embedding(x: float, sign: float) -> float:
-    """Hinge embedding loss: x for similar pairs; for dissimilar pairs 1 - x (1 is the margin), but
-    at least 0."""
+    """Hinge embedding loss. For similar pairs it is x, and for dissimilar pairs 1 - x (the margin
+    is 1), but at least 0."""
     if sign > 0:
         return x
     return max(0.0, 1 - x)
@@ -353,7 +353,7 @@ def expected_class_loss(table: ClassTable, ignored: int) -> ExpectedClassLoss:
 def class_losses(device: str) -> Iterator[Part]:
     """Catches an nll_loss that uses the wrong class, weight or pixel, or counts the ignored class.
 
-    The inputs are whole numbers, so a pixel's loss is one of them, negated and weighted.
+    The inputs are whole numbers, so a pixel's loss is one of the inputs, negated and weighted.
     """
     for dtype_name in formats_on(device):
         for table in CLASS_TABLES:

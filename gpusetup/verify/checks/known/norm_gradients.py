@@ -248,8 +248,8 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
     steps, width = 4224, 4
     numbers = [SPREAD, -SPREAD] * (width // 2)
     for dtype_name in formats_on(device):
-        # With short runs the partial sums of single lanes are far from zero; with long runs, those
-        # of whole blocks.
+        # Short runs make the partial sums of single vector lanes large; long runs make the partial
+        # sums of whole blocks large.
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             row = tensor_of(numbers, dtype_name, device)

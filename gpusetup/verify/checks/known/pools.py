@@ -1,4 +1,4 @@
-"""Max and average pooling of images, also with NaN, infinity and partial windows. Part of the check
+"""Max and average pooling of images, including NaN, infinity and partial windows. Part of the check
 `images`.
 
 The expected results come from Python lists with the pixels of each window.

@@ -113,8 +113,8 @@ def gru_step(weights: Weights, inputs: Vector, state: State) -> State:
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
     hidden: Vector = []
     for position in range(size):
-        # The gates' blocks follow each other, so this is the same position in the block of the
-        # update gate and in that of the candidate.
+        # The blocks of the gates follow each other, so these are the positions of the same element
+        # in the blocks of the update gate and of the candidate.
         update_position = size + position
         candidate_position = 2 * size + position
         reset = sigmoid(from_input[position] + from_state[position])

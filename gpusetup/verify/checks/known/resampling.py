@@ -302,8 +302,8 @@ def sampled_images(device: str) -> Iterator[Part]:
     rows = rows_of_length(values, width)
     exact: List[float] = []
     grid: List[float] = []
-    # Sample at multiples of a quarter of a pixel, also outside the image, so that positions and
-    # weights are exact.
+    # Sample at multiples of a quarter of a pixel, so that positions and weights are exact. Some
+    # positions are outside the image.
     for y, x in product(range(-3, 20, 3), range(-2, 36, 5)):
         row, column = y / 4, x / 4
         exact.append(sampled(rows, row, column))

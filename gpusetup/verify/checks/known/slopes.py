@@ -51,7 +51,7 @@ def slope(exact: Callable[[float], float], x: float) -> float:
     near_difference = exact(x + step) - exact(x - step)
     two_steps = 2 * step
     far_difference = exact(x + two_steps) - exact(x - two_steps)
-    # With these weights the error terms with the third derivative cancel.
+    # These weights cancel the error terms that contain the third derivative.
     weighed_difference = 8 * near_difference - far_difference
     return weighed_difference / (12 * step)
 

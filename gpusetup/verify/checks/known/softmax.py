@@ -117,9 +117,9 @@ def base_for(dtype_name: str, number: int) -> int:
 def share_limit(dtype_name: str, length: int) -> float:
     """The relative error allowed in a probability, from rounding a sum of `length` exponentials.
 
-    In a vector of 16 lanes, each lane adds up a sixteenth of the row, one number after the other.
-    If the heavy logit comes first, all later additions round in the same direction. The error
-    measured with torch 2.13 was half of this limit.
+    In a vector of 16 lanes, each lane adds up a sixteenth of the row in sequence. If the heavy
+    logit comes first, all later additions round in the same direction. The error measured with
+    torch 2.13 was half of this limit.
     """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
@@ -248,8 +248,8 @@ def gradients_of_equal_logits(device: str) -> Iterator[Part]:
     """
     steps = EQUAL_LOGITS - UNWEIGHED - 1
     for dtype_name in formats_on(device):
-        # With short runs the partial sums of single lanes are far from zero; with long runs, those
-        # of whole blocks.
+        # Short runs make the partial sums of single vector lanes large; long runs make the partial
+        # sums of whole blocks large.
         for run in (1, 16, steps // 2):
             weights = there_and_back(steps, run) + [0.0] * UNWEIGHED
             # Compute along the last axis, and along the first one.

@@ -131,7 +131,7 @@ def copies(device: str) -> Iterator[Part]:
 
 
 def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
-    """Compare copies of one tensor, also into tensors with other memory layouts."""
+    """Compare copies of one tensor, some of them into tensors with another memory layout."""
     exact = matrix.flat()
     computed = inputs.contiguous()
     yield exactly(f"contiguous {label}", computed, exact)
