@@ -198,7 +198,7 @@ def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
         # Compare every later size with the memory before the first one.
         first_bytes = first_bytes or imported_bytes
         ran = answer["status"] == "ok"
-        # The compiler keeps what it has compiled in memory.
+        # The compiler does not free the memory of compiled code.
         is_sound = ran and not request.get("compile")
         answer["spent"] = not is_sound or not release_host_memory(first_bytes)
         answer_line = json.dumps(answer).encode() + b"\n"

@@ -43,7 +43,7 @@ def separate_output(to: int | None = None) -> None:
 def say(line: Answer) -> None:
     """Write one line immediately, without a buffer."""
     text = json.dumps(line, separators=(",", ":"))
-    # Write it with one call, so that two threads never mix their lines.
+    # Write the line with one call, so that two threads never mix their lines.
     whole_line = text + "\n"
     os.write(OUTPUT["descriptor"], whole_line.encode())
 

@@ -243,7 +243,7 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
         for process in running:
             pid = process.pid
             earlier_row = rows.get(pid, {"kind": kind})
-            # On Windows most programs are in both lists.
+            # On Windows, most programs are in both lists: they compute and draw.
             is_one_kind = earlier_row["kind"] == kind
             rows[pid] = {
                 "pid": pid,

@@ -142,7 +142,7 @@ class Announced:
             step: Answer = {"step": name}
             if self.gpu is not None:
                 step["gpu"] = self.gpu
-            # Print it before the call, which may never return.
+            # Print the step before the call, because the call may never return.
             say(step)
             return value(*arguments)
 

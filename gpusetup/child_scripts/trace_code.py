@@ -168,7 +168,7 @@ def refuse_other_device(device: Any) -> None:
     """Raise TouchesGpu for a device other than the CPU or `meta`. None means the default device."""
     if device is None:
         return
-    # Tensors on `meta` have no values, but a trace computes no values, so they are allowed.
+    # Tensors on `meta` are allowed: they have no values, and a trace needs none.
     if torch.device(device).type not in ("cpu", "meta"):
         raise TouchesGpu("it asks for the device `%s`" % (device,))
 
@@ -380,7 +380,8 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
 # --- the program ---------------------------------------------------------------------------------
 
 CONNECTING = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.connect": 1}
-"""Audit event -> the index of its address argument (if that is a string, it is a local socket)."""
+"""Audit event -> the index of its address argument (an address that is a string belongs to a local
+socket)."""
 
 
 def refuse_connections(event: str, arguments: Any) -> None:

@@ -398,7 +398,7 @@ def is_block(module: nn.Module) -> bool:
     """Whether a module has parameters and submodules, so that it is a block, not a single layer."""
     first_parameter = next(module.parameters(), None)
     first_part = next(module.children(), None)
-    # Compare both with None: `if` on a parameter would look at its value.
+    # Compare both with None, because `if` on a parameter would read its value.
     return first_parameter is not None and first_part is not None
 
 

@@ -13,7 +13,7 @@ from ..judging.tolerance import Part, agree, holds, judged, same
 from ..values import Outcome, asked
 
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
-"""Number format -> how many numbers to draw in it."""
+"""Number format -> how many numbers to draw in that format."""
 SIGMAS = 6.5
 """The largest deviation allowed in a figure, in standard deviations. A correct generator exceeds it
 about once in ten billion figures."""

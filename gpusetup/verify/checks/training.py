@@ -113,8 +113,8 @@ def amp(device: str) -> Outcome:
     formats = formats_of_autocast(device)
     parts: List[Part] = []
     for low in formats:
-        # Apple's GPUs are often trained in float16 too, but older releases of torch have no
-        # GradScaler for them.
+        # Models are often trained in float16 on Apple's GPUs too, but older releases of torch have
+        # no GradScaler for these GPUs.
         is_scaled = low == torch.float16 and kind(device) == "cuda"
         scaler = scaler_of(device, FIRST_SCALE) if is_scaled else None
         training = trained(device, low, scaler)

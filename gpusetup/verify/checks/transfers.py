@@ -73,7 +73,7 @@ def pinned(device: str) -> Outcome:
     on_device = locked.to(device, non_blocking=True)
     returned = torch.empty_like(sent).pin_memory()
     returned.copy_(on_device + on_device, non_blocking=True)
-    # The event is complete when the copies before it are.
+    # The event completes when all copies before it have completed.
     copies_end = torch.cuda.Event()
     copies_end.record(torch.cuda.current_stream(device))
     copies_end.synchronize()

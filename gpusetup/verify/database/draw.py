@@ -54,8 +54,8 @@ def form(turn: int) -> CallForm:
     ('out', '')
     """
     numbers = NUMBERS[turn % len(NUMBERS)]
-    # Every second time, the longest tensors get large numbers at both ends, because an error would
-    # not show among so many similar numbers.
+    # Every second time, the longest tensors get large numbers at both ends. Otherwise an error
+    # would not show among so many similar numbers.
     if turn % (2 * len(LENGTHS)) == LONGEST_LENGTHS:
         numbers = "large"
     # In half of the turns the layout changes with every turn, in the other half it changes with

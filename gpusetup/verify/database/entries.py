@@ -35,7 +35,8 @@ SELDOM = ("linalg", "fft", "masked", "sparse", "jiterator")
 RARE = ("special", "signal")
 """First words of operator names that training hardly ever uses."""
 OFTEN, USUAL, LATE, LAST = 1, 2, 3, 4
-"""The values of `rarity`, from operators that programs use often to those they hardly use."""
+"""The values of `rarity`, from operators that programs use often to operators that they hardly use.
+"""
 CACHED_SAMPLES = 16
 """The number of sample lists that are cached. A few are enough, because the turns of an entry
 follow each other."""

@@ -215,8 +215,8 @@ def limits(
     allowed = comparison.error_factor * roundings * roundoffs * (roundoff * greatest_size + least)
     allowed += roundings * MOVE_FACTOR * (moves.change + MEAN_MOVE_SHARE * mean_change)
     unsure = moves.unsure
-    # Near the largest number of the format, it depends on the order of the steps whether they
-    # overflow.
+    # Near the largest number of the format, whether a step overflows depends on the order of the
+    # steps.
     unsure |= size + allowed >= format.max
     if target.is_gradient:
         # If a gradient is this large, rounding an argument changes it by as much as the whole
@@ -339,7 +339,7 @@ def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
 def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
     """Whether `gather` would accept the tensors as indices into `x` along this axis."""
     for places in tensors:
-        # Empty tensors cannot show that they are indices.
+        # An empty tensor does not show whether it contains indices.
         if not places.numel():
             return False
         for other_axis, length in enumerate(places.shape):

@@ -157,7 +157,7 @@ class OptimizerCase(NamedTuple):
                 is_missing = parameter is parameters[-2] and step == MISSING
                 parameter.grad = None if is_missing else copied_to_shape(gradient, shape)
             optimizer.step()
-            # Join them into one flat tensor, so that one comparison covers a step.
+            # Join all parameters into one flat tensor, so that one comparison covers a step.
             flat = [parameter.detach().reshape(-1) for parameter in parameters]
             parameters_after_steps.append(torch.cat(flat))
         return parameters_after_steps

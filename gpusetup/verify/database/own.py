@@ -145,7 +145,8 @@ def draw_added_rows(d: Draw) -> Any:
 
 
 def draw_gather(d: Draw) -> Any:
-    """Draw a tensor, an axis, a transposed tensor of indices along it, and values to add there.
+    """Draw a tensor, an axis, a transposed tensor of indices along it, and values to add at these
+    indices.
 
     Many of the indices are equal.
     """
@@ -245,8 +246,8 @@ def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
 
 
 def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
-    """Returns the table after rows are added to it, once for each of the three functions that do
-    that."""
+    """Returns the table after rows are added to it, once for each of the three functions that can
+    add rows."""
     index_of_each_value = indices[:, None].expand_as(values)
     return (
         x.index_add(0, indices, values),

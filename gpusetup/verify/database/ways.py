@@ -92,8 +92,8 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
     answer = answer._replace(written=[x.clone() for x in answer.written])
     output_addresses = {x.data_ptr() for x in answer.outputs}
     argument_addresses = {x.data_ptr() for x in arguments}
-    # Skip the second call if an output is a view of an argument, because it would rightly change
-    # with the argument.
+    # Skip the second call if an output is a view of an argument, because that call would rightly
+    # change the output together with the argument.
     if not output_addresses & argument_addresses:
         call_with_other_numbers()
     return answer

@@ -30,7 +30,7 @@ UNEVEN_GLOO = ("uneven",)
 """With gloo, the ways to call all-to-all in which parts differ in length; gloo's lists need parts
 of equal length."""
 JUNK = 77
-"""The number that fills a tensor before its answer arrives, and the memory around it."""
+"""The number that fills a tensor, and the memory around it, before the answer arrives."""
 MARGIN = 19
 """The number of elements before and after a tensor that is part of a larger one."""
 

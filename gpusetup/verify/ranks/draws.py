@@ -123,7 +123,7 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall
         )
         calls.append(call)
     heavy_calls = heavy_calls_of(chance, collective, world)
-    # Make one heavy call early, so that a check that runs out of time has made it.
+    # Make one heavy call early, so that even a check that runs out of time includes one.
     return [*calls[:1], *heavy_calls[:1], *calls[1:], *heavy_calls[1:]]
 
 

@@ -173,8 +173,8 @@ def exchanged_failures(
     own_message = json.dumps([own_failure, has_left])
     group.store.set(f"{name}/said/{group.rank}", own_message)
     patience = SECONDS_FOR_LAST_WORDS
-    # The other ranks may still be in a last collective, so give them time. But if this rank has
-    # left it, they hang in it, and waiting is useless.
+    # The other ranks may still be in a last collective, so give them time. If this rank has left
+    # that collective, however, they hang in it, and waiting is useless.
     if not has_left:
         patience += COLLECTIVE_SECONDS
     late_ranks = missing(group, f"{name}/went", patience)

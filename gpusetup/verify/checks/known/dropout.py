@@ -234,7 +234,7 @@ def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Par
     """Check that two series of draws differ, and that the draws within a series are not all
     equal."""
     enough_calls = LEAST_NUMBERS // len(empty) + 1
-    # At least two calls, so that they can be compared with each other.
+    # Make at least two calls, so that they can be compared with each other.
     calls = max(2, enough_calls)
     first = drawn(draw, empty, generator, calls)
     second = drawn(draw, empty, generator, calls)
