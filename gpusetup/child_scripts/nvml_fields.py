@@ -181,7 +181,8 @@ def fabric(nvml: Any, handle: Any) -> Any:
 
 
 def fabric_status(nvml: Any, handle: Any) -> str | None:
-    """The result of the registration; None if it is not finished, or if there is no fabric."""
+    """The result of the registration; None if the registration is not finished or there is no
+    fabric."""
     info = fabric(nvml, handle)
     if info.state != FABRIC_COMPLETED:
         return None

@@ -38,8 +38,8 @@ aten: Any = torch.ops.aten
 
 
 class TouchesGpu(BaseException):
-    """The code asked for a device that a trace does not have. It is not an `Exception`, so that the
-    user's code does not catch it."""
+    """The code requested a device that a trace does not have. This class is not an `Exception`, so
+    that the user's code does not catch it."""
 
 
 class NoNetwork(OSError):
@@ -60,7 +60,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """The keys of the storages of weights, gradients and optimizer states."""
         self.total = self.states = 0
         self.values_read = 0
-        """How many times a value was made up, because the code asked for one."""
+        """How many times a value was made up because the code read one."""
         self.peaks: Dict[str, int] = {}
         """Phase -> the most bytes at any moment."""
         self.transient: Dict[str, int] = {}
@@ -123,7 +123,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             return NotImplemented  # torch calls us again for the wrapped tensors
         refuse_other_device(kwargs.get("device"))
         value = None
-        # `.item()` asks for the number in a tensor that has no values.
+        # `.item()` reads the number in a tensor, but fake tensors have no values.
         if func is aten._local_scalar_dense.default:
             value = self.value_of(args[0])
         result = func(*args, **kwargs) if value is None else value
@@ -143,7 +143,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         other values, because we do not make those up. There are two exceptions.
 
         A DataLoader gets 0 for its seed and for every index. Transformers' code for masks, which
-        asks whether the batch has no padding, gets True.
+        checks whether the batch has no padding, gets True.
         """
         if getattr(tensor, "constant", None) is not None:
             return None

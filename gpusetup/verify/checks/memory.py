@@ -114,7 +114,8 @@ def blocks(device: str, byte_count: int) -> List[Any]:
         try:
             allocated.append(torch.empty(words, dtype=torch.int64, device=device))
         except RuntimeError as problem:
-            # Another program may have taken the memory meanwhile, so test what could be allocated.
+            # Another program may have taken the memory since it was measured, so test what could be
+            # allocated.
             if "memory" not in str(problem):
                 raise
             break

@@ -185,8 +185,8 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
 
 
 def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
-    """The names of all entries in the order in which to ask them: one share of each rarity in turn,
-    common entries first."""
+    """The names of all entries in the order in which to test them: one share of each rarity in
+    turn, common entries first."""
     # The database is ordered by subject. Shuffle it, so that a run that ends early has covered
     # every subject.
     names = sorted(all_entries)
@@ -236,7 +236,7 @@ class Answers:
         return max(computed, passed / 3)
 
     def is_over(self) -> bool:
-        """Whether the time is over, or enough answers are wrong."""
+        """Whether the time is up, or enough results are wrong."""
         has_limit = asked().level != "census"
         if has_limit and self.spent() >= self.seconds:
             return True
@@ -303,8 +303,8 @@ class Answers:
         return words
 
     def outcome(self, device: str) -> Outcome:
-        """The outcome of all questions asked; questions that were left out for lack of time do not
-        count."""
+        """The outcome of all questions that were asked. Questions that were left out for lack of
+        time do not count."""
         if not self.tried:
             return Outcome(SKIPPED, "this torch's database has nothing that can be asked here")
         if not self.wrong_count:

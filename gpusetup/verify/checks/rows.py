@@ -1,5 +1,5 @@
 """The table of checks in running order: for one device, for several devices, under load, and the
-ration. Checks of features that only GPUs have run on `cuda` only."""
+ration. If only GPUs have a feature, its checks run on `cuda` only."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from ..values import FAILED, PASSED, Outcome, figure, kind
 
 ROUNDS = 7
 SLOWEST_COPY = 0.2
-"""A device that copies slower than this, in GB/s, is faulty: one lane of PCIe 1.0 carries 0.25, and
-a CPU core of 2005 copies 2 in memory."""
+"""A device that copies slower than this (in GB/s) is faulty. For comparison, one lane of PCIe 1.0
+carries 0.25, and a CPU core from 2005 copies 2 in memory."""
 SLOWEST_PRODUCTS = {"cpu": 0.001, "cuda": 0.05}
-"""A device that multiplies slower than this, in TFLOP/s in float32, is faulty. For the CPU: a
-twentieth of a core with SSE at 2.5 GHz (20 GFLOP/s). For GPUs: a fifth of the smallest GPU that
-torch supports (Jetson Nano, 0.24 by its data sheet)."""
+"""A device that multiplies slower than this, in TFLOP/s in float32, is faulty. The CPU's limit is a
+twentieth of a core with SSE at 2.5 GHz (20 GFLOP/s). The GPUs' limit is a fifth of the smallest GPU
+that torch supports (Jetson Nano, 0.24 by its data sheet)."""
 PRODUCT_SIZES = {"cpu": 768, "cuda": 4096}
 """Kind of device -> the size of the square matrices that are multiplied."""
 LONG_ENOUGH_SECONDS = 0.02
@@ -40,8 +40,8 @@ def speed(device: str) -> Outcome:
 
 
 def speed_half(device: str) -> Outcome:
-    """Measure the speed of float16 products. A GPU that does not use its tensor cores does not
-    reach the minimum."""
+    """Measure the speed of float16 products. Only a GPU that uses its tensor cores reaches the
+    minimum."""
     return _speed(device, "float16", "speed-half")
 
 

@@ -27,9 +27,10 @@ KEPT_SHARE = 0.9
 """A GPU fails if its speed falls below this share of its first speed. A CPU shares its time with
 other programs, so its speed is only reported."""
 KEPT_SHARE_UNDER_CAP = 0.7
-"""The share for a laptop's GPU, or if only the power limit lowers the clock: warm silicon draws
-more power, so the clock falls within the same power limit (inferred: an H100 at its 700 W kept
-1.005 of its first rate for 26 s)."""
+"""The share that must be kept by laptop GPUs, and by GPUs whose clock is lowered only by the power
+limit. Warm silicon draws more power, so the clock falls within the same power limit (inferred: an
+H100 at its 700 W kept 1.005 of its first rate for 26 s).
+"""
 POWER_CAP = "sw_power_cap"
 """The throttle reason of a GPU that has reached its power limit."""
 LAPTOP_NAMES = re.compile(r"Laptop|Max-Q|Mobile")
@@ -90,8 +91,8 @@ def load(device: str) -> Outcome:
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
-    """Compute products and copies in turn until the time is over, and compare each with the first
-    one."""
+    """Compute products and copies in turn until the time is up, and compare each result with the
+    first one."""
     product = square_product(device)
     first_product = product.multiply()
     wrong_bytes_of_copy = memory_pattern(device)

@@ -57,8 +57,8 @@ def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
 def chosen_rows(
     checks: Tuple[Check, ...], only: Tuple[str, ...], skip: Tuple[str, ...]
 ) -> Tuple[Check, ...]:
-    """The checks named in `only` and the checks that they need, or all checks if `only` is empty;
-    those named in `skip` are left out.
+    """The checks named in `only` and the checks that they need, or all checks if `only` is empty.
+    The checks named in `skip` are left out.
 
     >>> [check.name for check in chosen_rows(QUICK, ("matmul",), ("amp",))]
     ['import', 'gpu', 'properties', 'arch', 'matmul']

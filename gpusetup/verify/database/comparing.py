@@ -120,8 +120,8 @@ class Comparison:
         """The factor for the error allowed in this entry, compared with others."""
         count = self._most_summed(entry, arguments)
         self.roundings_of_sums = 2.0 * (1 + sqrt(count) / 8) if count else 1.0
-        """The factor for the error allowed because numbers are summed. The error of a sum of n
-        numbers grows with the square root of n."""
+        """The factor for the error that sums add to a result. The error of a sum of n numbers grows
+        with the square root of n."""
 
     def _most_summed(self, entry: Any, arguments: List[Any]) -> int:
         """The largest number of terms in a sum that is rounded after each addition; 0 if there is
@@ -229,7 +229,7 @@ class Comparison:
         roundoff.
 
         If `alike` is True, equal numbers stay equal. If `apart` is True, all numbers in one
-        argument move up, those in the next one down.
+        argument move up, and all numbers in the next argument move down.
         """
         torch, turns = self.torch, itertools.count()
         distance = step * self.move_distance
@@ -469,8 +469,8 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
 
 
 def ends_question(problem: Exception) -> bool:
-    """Whether the error affects every way to make the call, because the device is lost or torch
-    does not have the operator."""
+    """Whether the error ends all ways to make the call: the device is lost, or torch does not have
+    the operator."""
     lacks_operator = isinstance(problem, (AttributeError, NotImplementedError))
     return lacks_operator or sticky(problem)
 

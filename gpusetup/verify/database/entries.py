@@ -104,8 +104,8 @@ class Entry(NamedTuple):
         return self.info.supports_autograd or reference is not None
 
     def must_avoid_large_wholes(self, torch: Any, call: Call) -> bool:
-        """Whether the operator must not get large whole numbers, because a number may be a count of
-        steps, or because it returns floating-point numbers, which do not hold large numbers
+        """Whether the operator must not get large whole numbers. A number may be a count of steps,
+        and an operator that returns floating-point numbers cannot represent large whole numbers
         exactly."""
         if not self.of_single_numbers:
             return True
@@ -229,7 +229,7 @@ class Entry(NamedTuple):
     def is_internal(self) -> bool:
         """Whether this is an internal step of a public function, such as `native_batch_norm`.
 
-        Besides its result, such a step returns values for the backward pass, whose form depends on
+        Besides its result, such a step returns values for the backward pass. Their form depends on
         the device: for example, a GPU returns statistics where a CPU returns nothing.
         """
         name = self.info.name

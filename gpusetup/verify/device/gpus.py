@@ -35,7 +35,7 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
 
 def asked_of_driver(index: int) -> str:
     """The UUID of the device with this CUDA index, as the driver reports it; empty if the driver
-    cannot be asked."""
+    cannot be called."""
     handle = ctypes.c_int()
     uuid = (ctypes.c_ubyte * 16)()
     try:

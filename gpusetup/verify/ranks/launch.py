@@ -175,8 +175,8 @@ def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[st
 
 
 def number_in(environ: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
-    """The number in an environment variable. Raises WrongQuestion if it is not a number, or is not
-    set and has no default."""
+    """The number in an environment variable. Raises WrongQuestion if the variable does not contain
+    a number, or if it is not set and has no default."""
     value = environ.get(name)
     if not value and default is not None:
         return default

@@ -212,8 +212,9 @@ def exact_steps(device: str) -> Iterator[Part]:
         period = trained_in_python(case.rates)
         for dtype_name in formats_on(device):
             for form, form_options in FORMS.items():
-                # A bug in torch 2.13: in 16-bit formats, the CPU's fused SGD with momentum only
-                # updates the last elements of a parameter, those after its last whole vector.
+                # Skip a case that a bug in torch 2.13 affects: in 16-bit formats, the CPU's fused
+                # SGD with momentum only updates the last elements of a parameter, those after its
+                # last whole vector.
                 if form == "fused" and dtype_name in HALVES and kind(device) == "cpu":
                     continue
                 parameters = made_parameters(dtype_name, device)

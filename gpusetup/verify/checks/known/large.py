@@ -1,8 +1,8 @@
 """Tensors of more than 2**31 elements, whose indices do not fit into 32 bits.
 
-On a CPU they need hardly any memory: one tensor has pages that are never written, for which the
-operating system reserves none, and the rows of the others overlap. On a GPU a tensor needs its full
-2 GiB.
+On a CPU they need hardly any memory. Most pages of one tensor are never written, so the operating
+system does not allocate them, and the rows of the other tensors overlap. On a GPU a tensor needs
+its full 2 GiB.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def spread_rows(device: str) -> Iterator[Part]:
     2**31st."""
     line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
     line[-1] = 1.0
-    # All rows of the view share the same memory, so 2**31 elements need hardly any.
+    # All rows of the view share the same memory, so 2**31 elements need hardly any memory.
     spread = line.expand(HEIGHT, -1)
     computed = spread.sum()
     yield exactly("sum past 2**31", computed, [float(HEIGHT)])

@@ -30,8 +30,10 @@ SLOPE_POINTS = (0.1, 0.35, 0.7, 1.3, 1.7, 2.6, 4.3, 7.6)
 """The points at which slopes are tested. No function has a corner within two steps of a point, in
 any format."""
 STEP = 2.0**-11
-"""The step to either side. For points below 1 it is multiplied by the point. The error of a slope
-grows with the fourth power of the step, and is about 1e-13."""
+"""The step to either side of a point when its slope is computed. For points below 1, the step is
+multiplied by the point. The error of a slope grows with the fourth power of the step, and is about
+1e-13.
+"""
 LENGTHS = (17, 1026, 70_003)
 """Lengths as in `pointwise.py`: a vector and one element, more than a block, and enough for several
 threads."""

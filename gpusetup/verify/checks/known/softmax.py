@@ -233,7 +233,8 @@ def gradient_limit(dtype_name: str, length: int) -> Limit:
 EQUAL_LOGITS = 4096
 """The number of equal logits. Each probability is 2**-12, which is exact in every format."""
 UNWEIGHED = 31
-"""How many upstream gradients at the end are 0. There, the result depends only on the row's sum.
+"""How many upstream gradients at the end are 0. At these positions, the result depends only on the
+row's sum.
 
 The 4,064 steps before them are a multiple of 32, the length of a run of 16 steps up and a run of 16
 steps down.

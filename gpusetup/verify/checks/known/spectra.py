@@ -190,8 +190,8 @@ def triangles(size: int, device: str) -> Iterator[Part]:
         upper.append(row)
     q, r = torch.linalg.qr(on_device(reflected(vector, upper), device))
     places = list(range(size))
-    # The elements are at most 4. The limit is four times as large, because the decomposition of
-    # such a triangle loses a few more bits.
+    # The elements are at most 4. The limit is four times as large, because the decomposition of a
+    # reflected triangle loses a few more bits.
     limit = limit_for(size, 16.0)
     yield near_in_python(f"R {label}", rows_with_signs(r, places), upper, limit)
     columns = reflection(vector)
