@@ -1,8 +1,8 @@
 """Compare results with exact ones, within an allowed error, and report the comparisons.
 
-Let u be the unit roundoff. A sum of n products, in any order, differs from the exact sum by about u
-* sqrt(n) times the size of its terms, and the worst of a million such sums by five times that. The
-allowed errors are about twice the largest error that was measured on CPUs.
+Let u be the unit roundoff. A sum of n products, in any order, differs from the exact sum by about
+u * sqrt(n) times the size of its terms. The worst of a million such sums differs by about five
+times as much. The allowed errors are about twice the largest error that was measured on CPUs.
 """
 
 from __future__ import annotations
