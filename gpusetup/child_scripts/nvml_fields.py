@@ -202,7 +202,7 @@ def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
         return None
     faults = []
     for shift, name in FABRIC_FAULTS:
-        # Two bits: 0 not supported, 1 true, 2 false.
+        # Each fault has two bits: 0 not supported, 1 true, 2 false.
         value = mask >> shift & 3
         if value == 1:
             faults.append(name)

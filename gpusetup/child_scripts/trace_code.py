@@ -83,7 +83,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             self.key_of(tensor)
         phase = self.phase
         all_bytes = self.total + workspace
-        # Everything but weights, gradients and optimizer states.
+        # Count everything except weights, gradients and optimizer states.
         transient_bytes = all_bytes - self.states
         self.peaks[phase] = max(self.peaks[phase], all_bytes)
         self.transient[phase] = max(self.transient[phase], transient_bytes)

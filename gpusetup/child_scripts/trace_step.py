@@ -175,15 +175,16 @@ def tensors(value: Any) -> List[torch.Tensor]:
     map_leaves(value, leaves.append)
     found_tensors = []
     for leaf in leaves:
-        # The nest may also contain names and numbers.
+        # Nested containers may also contain names and numbers.
         if isinstance(leaf, torch.Tensor):
             found_tensors.append(leaf)
     return found_tensors
 
 
 def resized(value: Any, batch: int) -> Any:
-    """The same nest, with the batch size changed: every tensor with one row per sample gets `batch`
-    rows, by repeating its own rows."""
+    """The same nested containers with another batch size: every tensor with one row per sample gets
+    `batch` rows, by repeating its own rows.
+    """
     # A tensor without dimensions is a number.
     long_tensors = [tensor for tensor in tensors(value) if tensor.dim()]
     if not long_tensors:

@@ -33,7 +33,7 @@ def complete() -> None:
         if getattr(sys, name) is not None:
             continue
         number = os.open(os.devnull, flags)
-        # A child process also needs the stream.
+        # Let child processes inherit the stream too.
         if number <= INHERITED:
             os.set_inheritable(number, True)
         stream = os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False)

@@ -244,7 +244,7 @@ def language_model(device: str) -> Outcome:
     Each of four steps accumulates two batches, clips the gradients, and uses momentum. The check
     catches faults that show only when layers, gradients and the optimizer work together.
     """
-    # Both trainings start from the same parameters.
+    # Both training runs start from the same parameters.
     model = transformer()
     words = text()
     exact_model = copy.deepcopy(model).double()

@@ -60,7 +60,7 @@ class OptimizerEntry(NamedTuple):
             return values
 
         settings = [row.kwargs for row in self.info.optim_inputs_func(device="cpu")]
-        # Combine two settings, which torch's database does not do.
+        # Combine two settings, because torch's database lists each setting separately.
         first, second = draw.choice(settings), draw.choice(settings)
         options = {**first, **second}
         start = draw_values(SIZE)

@@ -273,7 +273,7 @@ def planned(op: str, group: ProcessGroup) -> List[RankCall]:
     calls = []
     for draw in drawn(op, group.world, rounds, asked().seed):
         is_chosen = not names or draw.name in names
-        # Only gloo sends empty messages.
+        # Empty messages are sent only with gloo.
         takes_size = draw.size > 0 or group.backend == "gloo"
         if is_chosen and takes_size:
             calls.append(RankCall(draw.name, partial(performed, group, op, draw)))

@@ -353,7 +353,7 @@ class Scattered(NamedTuple):
 def tensors_without_elements(device: str) -> Iterator[Part]:
     """Catches a kernel that returns numbers for a tensor without elements."""
     for dtype_name in formats_on(device):
-        # An empty tensor: no rows, five columns.
+        # An empty tensor with no rows and five columns.
         empty = torch.zeros(0, 5, dtype=dtype_of(dtype_name), device=device)
         label = f"of no {dtype_name} numbers"
         yield from reductions_of_nothing(empty, label)
@@ -491,7 +491,7 @@ def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
     computed = inputs.repeat_interleave(count_tensor)
     yield exactly(f"repeat_interleave by counts {label}", computed, exact)
 
-    # Each number minus the one before it.
+    # Subtract from each number the number before it.
     exact = list(map(float.__sub__, values[1:], values))
     computed = inputs.diff()
     yield exactly(f"diff {label}", computed, exact)

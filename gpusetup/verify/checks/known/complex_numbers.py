@@ -125,7 +125,7 @@ def complex_matrices(device: str) -> Iterator[Part]:
 
             exact: List[complex] = []
             for row in rows_of_length(left, inner):
-                # Column `number` of the right matrix: every `columns`-th number.
+                # Column `number` of the right matrix consists of every `columns`-th number.
                 for number in range(columns):
                     column = right[number::columns]
                     products = map(complex.__mul__, row, column)
