@@ -183,8 +183,7 @@ def tensors(value: Any) -> List[torch.Tensor]:
 
 def resized(value: Any, batch: int) -> Any:
     """The same nested containers with another batch size: every tensor with one row per sample gets
-    `batch` rows, by repeating its own rows.
-    """
+    `batch` rows, by repeating its own rows."""
     # A tensor without dimensions is a number.
     long_tensors = [tensor for tensor in tensors(value) if tensor.dim()]
     if not long_tensors:

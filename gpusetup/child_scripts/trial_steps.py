@@ -145,7 +145,7 @@ class SettingTrial:
         began = time.perf_counter()
         for _ in range(count):
             self.step()
-        # The device may not have finished yet.
+        # Wait, because the device may not have finished yet.
         self.memory.finish()
         seconds = time.perf_counter() - began
         return seconds / count

@@ -155,7 +155,7 @@ def finish(report: Report, options: Options) -> int:
     if options.json:
         write(as_json(report), options.output)
     else:
-        # A file gets no colors.
+        # A file must not contain color codes.
         stream = None if options.output else sys.stdout
         text = as_screen(report, options.verbose, stream)
         write(text, options.output)

@@ -286,7 +286,7 @@ class Answers:
         """The failed outcome after an error that the process cannot survive. It names the question;
         the next check gets a new process."""
         detail = f"{name} ended the process on the GPU: {first_line(problem)}"
-        # The process may have failed at the first question.
+        # If the process failed at the first question, there is nothing to count.
         if self.tried:
             detail += f" (after {self.questions()})"
         return Outcome(FAILED, detail, hint=again(self.check, device, name), spent=True)

@@ -29,8 +29,7 @@ other programs, so its speed is only reported."""
 KEPT_SHARE_UNDER_CAP = 0.7
 """The share that must be kept by laptop GPUs, and by GPUs whose clock is lowered only by the power
 limit. Warm silicon draws more power, so the clock falls within the same power limit (inferred: an
-H100 at its 700 W kept 1.005 of its first rate for 26 s).
-"""
+H100 at its 700 W kept 1.005 of its first rate for 26 s)."""
 POWER_CAP = "sw_power_cap"
 """The throttle reason of a GPU that has reached its power limit."""
 LAPTOP_NAMES = re.compile(r"Laptop|Max-Q|Mobile")

@@ -280,7 +280,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
     """Returns the tensor with some or all of its numbers replaced with numbers of this kind."""
     torch = draw.torch
     if not x.is_floating_point():
-        # Whole numbers vary only in size.
+        # Whole numbers have only one special kind: numbers of all sizes.
         if kind == "large" and not x.is_complex():
             return whole_numbers_of_any_size(draw, x)
         return x

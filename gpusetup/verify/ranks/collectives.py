@@ -318,7 +318,7 @@ def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: 
         group.store.add(key, 1)
     handle = dist.barrier(group=members.handle, async_op="async" in place)
     wait_for([handle])
-    # On a GPU the barrier is a kernel, so only the device waits for it.
+    # On a GPU the barrier is a kernel, which only the device waits for, so wait for the device.
     if group.backend == "nccl":
         torch.cuda.synchronize(group.device)
     has_come = group.store.add(key, 0)

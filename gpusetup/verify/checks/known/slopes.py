@@ -32,8 +32,7 @@ any format."""
 STEP = 2.0**-11
 """The step to either side of a point when its slope is computed. For points below 1, the step is
 multiplied by the point. The error of a slope grows with the fourth power of the step, and is about
-1e-13.
-"""
+1e-13."""
 LENGTHS = (17, 1026, 70_003)
 """Lengths as in `pointwise.py`: a vector and one element, more than a block, and enough for several
 threads."""
