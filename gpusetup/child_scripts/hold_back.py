@@ -53,7 +53,7 @@ def hold_back() -> None:
 
 
 NOT_FOUND = 127
-"""The exit code of a shell if the program does not exist."""
+"""The exit code that a shell returns if a program does not exist."""
 
 
 def main() -> None:

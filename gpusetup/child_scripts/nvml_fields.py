@@ -227,8 +227,8 @@ def nvlinks(nvml: Any, handle: Any) -> list[bool]:
 
 
 def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
-    """The processes that compute or draw on the GPU, those with the most memory first; names are
-    without folders."""
+    """The processes that compute or draw on the GPU, those with the most memory first. Their names
+    do not contain folders."""
     rows: Dict[int, Dict[str, Any]] = {}
     for kind, call in (
         ("C", nvml.nvmlDeviceGetComputeRunningProcesses),

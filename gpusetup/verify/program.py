@@ -308,15 +308,15 @@ class Run:
             self._learn(check, device, answer)
 
     def _limit_seconds(self, check: Check) -> float:
-        """How many seconds a check may go without an answer. A check that lasts `--seconds` gets
-        those in addition."""
+        """How many seconds a check may go without an answer. A check that runs for `--seconds` gets
+        that time in addition."""
         limit_seconds = check.limit_seconds
         if check.lasts:
             limit_seconds += float(self.options.asked.seconds)
         return limit_seconds
 
     def _most_seconds(self, check: Check) -> float:
-        """How many seconds a check may take in total, at most what `--timeout` leaves."""
+        """How many seconds a check may take in total, but no more than `--timeout` leaves."""
         limit = check.samples_seconds or self._limit_seconds(check)
         seconds_left = max(0.0, self.end - time.monotonic())
         return min(limit, seconds_left)

@@ -143,7 +143,7 @@ class Check(NamedTuple):
     shows nothing."""
     limit_seconds: float = 300.0
     """After this long without an answer, the process is killed and the check counts as crashed. A
-    check that lasts `--seconds` gets those in addition."""
+    check that runs for `--seconds` gets that time in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
     alone: bool = False

@@ -1,5 +1,5 @@
-"""Checks of matrix products of whole numbers in every format, where every bit of the result is
-known, and of how the formats round."""
+"""Checks matrix products of whole numbers, for which every bit of the result is known, and the
+rounding of each number format."""
 
 from __future__ import annotations
 

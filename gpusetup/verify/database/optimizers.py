@@ -26,7 +26,7 @@ SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 """Shapes of the parameters: lengths close to the widths of vectors, a long one, and a matrix, which
 is stored transposed."""
 MANY = 75
-"""A number of parameters that is larger than what one foreach kernel can process."""
+"""More parameters than one foreach kernel can process."""
 RIGHT_FUSED_SGD = (2, 15)
 """The first torch release whose fused SGD updates every 16-bit parameter on a CPU."""
 SIZE = 0.01

@@ -127,7 +127,7 @@ def shapes_and_formats(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
 
 def in_place(run: Callable[..., Any]) -> Way:
     """Returns a way that writes the result over the first argument. The way raises NoWay if the
-    result does not fit there."""
+    result does not fit into that argument."""
 
     def way(torch: Any, asking: Asking) -> Answer:
         first = asking.call.args[0]

@@ -82,7 +82,8 @@ class DrawnCall(NamedTuple):
     def name(self) -> str:
         """The name of the call for `--only`."""
         dtype, reduction = self.kind
-        # Users repeat a call with this name, so keep the order and the number of its words.
+        # Users repeat a call by this name, so do not change the order or the number of words in the
+        # name.
         size, root, number = str(self.size), str(self.root), str(self.number)
         words = [self.way, dtype, reduction, size, self.group, root, self.mode, self.layout, number]
         return "-".join(words)

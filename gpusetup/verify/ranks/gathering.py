@@ -143,8 +143,8 @@ class Hub:
                 if not pending:
                     return
                 limit = seconds
-                # Ranks that have sent nothing may still be starting, for which there is another
-                # limit.
+                # Ranks that have sent nothing have another limit, because they may still be
+                # starting.
                 if not any(rank.host for rank in pending):
                     limit = max(0.0, end - time.monotonic())
                 has_news = self.news.wait(timeout=limit)

@@ -30,7 +30,7 @@ from .number_lists import elements_at
 from .pixels import Pixel, Shape, numbers_of
 
 POOLED = ((1, 1, 5, 5), (2, 3, 9, 7), (1, 17, 8, 6), (3, 2, 17, 65))
-"""Images, channels, rows and columns."""
+"""Shapes of the tensors to pool: images, channels, rows and columns."""
 SIZE, STRIDE, PADDING = 3, 2, 1
 """Size, stride and padding of the pooling windows."""
 

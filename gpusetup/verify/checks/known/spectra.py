@@ -217,8 +217,8 @@ def triangles(size: int, device: str) -> Iterator[Part]:
 
 
 def solutions(size: int, device: str) -> Iterator[Part]:
-    """Compare the inverse, and the solutions for three right-hand sides, of a matrix with singular
-    values from 1 to 4."""
+    """For a matrix with singular values from 1 to 4, compare the inverse, and the solutions for
+    three right-hand sides."""
     label = f"of {size} equations, {DTYPE_NAME}"
     diagonal = [1.0 + number % 4 for number in range(size)]
     left = signs(size, "left")
