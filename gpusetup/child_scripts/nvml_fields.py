@@ -251,10 +251,11 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
                 "kind": kind if is_one_kind else "C+G",
                 "memory_bytes": memory_of_process(process),
             }
-    heaviest = list(rows.values())[:MOST_PROCESSES]
+    heaviest_first = sorted(rows.values(), key=lambda row: -(row["memory_bytes"] or 0))
+    heaviest = heaviest_first[:MOST_PROCESSES]
     for row in heaviest:
         row["name"] = program_name(nvml, row["pid"])
-    return sorted(heaviest, key=lambda row: -(row["memory_bytes"] or 0))
+    return heaviest
 
 
 def memory_of_process(process: Any) -> int | None:
