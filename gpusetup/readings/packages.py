@@ -48,7 +48,8 @@ INSTALLERS = frozenset(
     "pip uv conda mamba micromamba pixi poetry pdm hatch rye pipenv pipx develop setuptools "  # noqa: SIM905
     "distutils easy_install debian dpkg apt rpm dnf nix guix bazel spack other".split()
 )
-"""What writes INSTALLER; `other` stands for any other in a record that is shared."""
+"""The names in INSTALLER files that are kept. In a record that is shared, `other` stands for any
+other name."""
 WATCHED = frozenset(
     "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "  # noqa: SIM905
     "pytorch-triton pytorch-triton-rocm pytorch-triton-xpu triton triton-windows triton-rocm "
@@ -59,7 +60,7 @@ WATCHED = frozenset(
     "intel-extension-for-pytorch torch-directml torch-xla torch-npu nccl pynvml cuda-python "
     "cuda-bindings cuda-toolkit cuda-pathfinder".split()
 )
-"""Names (normalised) of the distributions that belong to, or build on, the torch family."""
+"""The normalised names of distributions that belong to the torch family or build on it."""
 
 CONDA_WATCHED = frozenset(
     "pytorch -pytorch-select pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch "  # noqa: SIM905
@@ -67,7 +68,7 @@ CONDA_WATCHED = frozenset(
     "cuda-nvcc cudnn nccl libcublas libcusparse libcufft libcudnn libmagma magma mkl intel-openmp "
     "llvm-openmp numpy python libstdcxx libstdcxx-ng xformers flash-attn".split()
 )
-"""Names of the conda packages that matter."""
+"""The names of the conda packages that matter to gpusetup."""
 
 
 @lru_cache(maxsize=4096)
@@ -84,7 +85,8 @@ def normalised(name: str) -> str:
 
 
 def is_watched(name: str) -> bool:
-    """Whether a record lists the package: torch's family, what needs it, NVIDIA's libraries."""
+    """Whether a record includes the package: it belongs to torch's family, needs torch, or is one
+    of NVIDIA's libraries."""
     return name in WATCHED or name.startswith(("nvidia-", "jax-cuda"))
 
 

@@ -9,7 +9,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import memory
 
 HEADING = "Processes:"
-# Since release 450 two columns for MIG (GI, CI) stand between the GPU and the process id.
+# Since driver 450 there are two columns for MIG (GI, CI) between the GPU and the process id.
 ROW = lazy(
     r"^\W{0,12}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
     r"(?P<kind>C\+G|C|G|M\+C)\s+(?P<name>\S.{0,120}?)\s+(?P<memory>\d{1,8}\s?MiB|N/A)?\s*\|?$"
@@ -47,9 +47,10 @@ def _process(row: re.Match[str]) -> GpuProcess:
 
 
 def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
-    """Whether one of a GPU's processes computes; None if the list does not show it.
+    """Whether one of a GPU's processes computes; None if the list does not tell.
 
-    On Windows desktop programs are listed as C+G too, so that only a plain C or a Python counts.
+    On Windows, desktop programs are also listed as C+G, so only a plain C or a Python process
+    counts.
 
     >>> shows_computing((GpuProcess(kind="C", name="train"),)), shows_computing(())
     (True, None)
