@@ -17,7 +17,7 @@ from gpusetup.model.shell import Lines
 from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
-"""Other places that can be full: shared memory, and the disk to which a program writes its
+"""Words for other places that can be full: shared memory, or the disk to which a program writes its
 checkpoints."""
 
 
