@@ -1,4 +1,4 @@
-"""Makers of GPUs: their names, the labels of torch's builds for them, their targets.
+"""Makers of GPUs: their names, the labels of torch's builds for their GPUs, and the GPUs' targets.
 
 Three sources tell who made a GPU, or for which maker's GPUs a build of torch is (`makers.py`). The
 first source that gives an answer counts:

@@ -12,8 +12,9 @@ BUILT_FOR = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101"),
     *("gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
 )
-"""What torch's ROCm wheels have kernels for: PYTORCH_ROCM_ARCH in .ci/docker/manywheel/build.sh of
-PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026; older wheels lack gfx1103."""
+"""The targets for which torch's ROCm wheels have kernels: PYTORCH_ROCM_ARCH in
+.ci/docker/manywheel/build.sh of PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026;
+older wheels lack gfx1103."""
 
 BUILT_FOR_TORCH = "2.13"
 """The version of torch whose build script is the source of `BUILT_FOR`."""
@@ -109,7 +110,8 @@ releases have them (easydiffusion/torchruntime issue 34, LykosAI/StabilityMatrix
 """
 
 ALL_DEVICES = "device-all"
-"""The extra with the kernels for every target (about 10 GB: ultralytics pull request 24137)."""
+"""The extra that installs the kernels for every target (about 10 GB, according to ultralytics pull
+request 24137)."""
 
 WINDOWS_TARGETS = RADEON
 """The targets with wheels for Windows on AMD's index (ROCm/TheRock's SUPPORTED_GPUS.md): all except
@@ -119,8 +121,8 @@ RELEASE_FOR_WINDOWS = (
     *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1152", "gfx1200", "gfx1201"),
 )
 """The targets of AMD's releases of PyTorch for Windows up to ROCm 7.2, which were not on an index
-(`2.9.1+rocm7.2.1`): Radeon RX 7000 and 9000 and Ryzen AI, by AMD's page "Windows support matrices
-by ROCm version" of Radeon and Ryzen. For older cards, only AMD's index has wheels."""
+(`2.9.1+rocm7.2.1`): Radeon RX 7000 and 9000 and Ryzen AI. Source: AMD's page "Windows support
+matrices by ROCm version" for Radeon and Ryzen. For older cards, only AMD's index has wheels."""
 
 LARGEST_VERSION = 999_999
 """The largest possible `gfx_target_version`: two digits each for minor and stepping, and at most

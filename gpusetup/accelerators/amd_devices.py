@@ -15,7 +15,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class AmdDevice(Frozen):
-    """One of AMD's PCI ids."""
+    """The GPU with one of AMD's PCI ids."""
 
     target: str
     name: str

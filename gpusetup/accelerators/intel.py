@@ -1,4 +1,4 @@
-"""Intel's GPUs: their PCI ids, their Xe generations, and which of them torch's XPU builds are for.
+"""Intel's GPUs: their PCI ids, their Xe generations, and which of them torch's XPU builds support.
 
 Sources: the PCI ID database (2023-04-11), Linux' include/drm/intel/pciids.h for the generations
 after it, and

@@ -10,7 +10,7 @@ from gpusetup.model.machine import Gpu, PciDevice
 
 
 class Maker(Frozen):
-    """A maker of GPUs, with how its GPUs and torch's builds for them are recognised."""
+    """A maker of GPUs, with what is needed to recognise its GPUs and torch's builds for them."""
 
     id: str
     """The maker's id in a snapshot: `nvidia`."""

@@ -72,7 +72,7 @@ def other_gpu(text: str, maker: Maker) -> Gpu:
 
 
 def has_xpu(name: str) -> bool:
-    """Whether PyTorch's XPU builds are made for a GPU of Intel.
+    """Whether PyTorch's XPU builds support an Intel GPU, judging by the GPU's name.
 
     >>> has_xpu("Arc A770"), has_xpu("Intel UHD Graphics 770")
     (True, False)

@@ -1,4 +1,4 @@
-"""What container engines report when they cannot pass a GPU on."""
+"""Errors that container engines report when they cannot give a container a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boundary around the process: containers, and variables that hide GPUs."""
+"""Causes at the boundary around the process: containers, and variables that hide GPUs."""
 
 from __future__ import annotations
 

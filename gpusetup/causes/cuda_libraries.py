@@ -111,9 +111,10 @@ def _of_a_jetson(context: RuleContext) -> Lines:
 
 
 def _torch_needs_cudnn_9(context: RuleContext) -> bool:
-    """Whether the installed torch brings cuDNN 9, so that another program asks for cuDNN 8.
+    """Whether the installed torch includes cuDNN 9, so a missing cuDNN 8 must be needed by another
+    program.
 
-    An unknown version counts as new enough.
+    An unknown version of torch counts as new enough.
     """
     torch = context.torch.version
     if not torch:
@@ -131,7 +132,7 @@ WHISPER = r"(?:whisper|ctranslate2)"
 LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
 OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
-"""A Linux library of bitsandbytes in a Windows folder."""
+"""Messages about one of bitsandbytes' Linux libraries in a Windows folder."""
 
 CAUSES = (
     Cause(

@@ -24,7 +24,7 @@ def _for_the_target(context: RuleContext) -> Lines:
 
 
 def _add_pip(context: RuleContext) -> Lines:
-    """The command that installs pip with uv, which needs no pip itself."""
+    """The command that installs pip with uv, because uv itself does not need pip."""
     python = paste.python(context)
     add = paste.command(context, "uv", "pip", "install", "--python", python, "pip")
     return (add,)

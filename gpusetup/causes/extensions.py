@@ -92,7 +92,7 @@ OF_HOPPER = r"[/\\]hopper[/\\]|\bfa3[FB]@|capability == \(9, 0\)|flash_fwd_launc
 
 
 def chose_kernels_of_hopper(context: RuleContext) -> bool:
-    """Whether a kernel of FlashAttention-3 failed on a GPU that is not from the Hopper generation."""
+    """Whether a kernel of FlashAttention-3 failed on a GPU that is not a Hopper GPU."""
     for gpu in gpus(context):
         if gpu.compute_capability and gpu.compute_capability.major == HOPPER:
             return False

@@ -65,7 +65,7 @@ def _rocm_finds_no_gpu(context: RuleContext) -> bool:
 
 
 def _xpu_lost_its_device(context: RuleContext) -> bool:
-    """Whether Intel's GPU was in use when its driver lost it."""
+    """Whether an Intel GPU was in use when its driver lost the device."""
     return any(event.values.get("why") == "lost" for event in events(context, "no-xpu"))
 
 
@@ -81,7 +81,7 @@ def _xpu_works(context: RuleContext) -> bool:
 BEFORE_VOLTA = (
     r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
 )
-"""GPUs below compute capability 7.0, by their names."""
+"""The names of GPUs below compute capability 7.0."""
 
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM|VPS|droplet|box|instance|system|Mac)"

@@ -43,7 +43,7 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
 
 
 def making_room(context: RuleContext) -> Lines:
-    """The command that frees the installer's cache."""
+    """The command that empties the installer's cache."""
     if "uv" in (context.installer, context.snapshot.failing.program):
         return (paste.command(context, "uv", "cache", "clean"),)
     if context.snapshot.python.has_pip is False:

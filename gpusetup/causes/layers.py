@@ -94,7 +94,7 @@ NO_TORCH = (
     "torch-half-installed",
     "torch-import-failed",
 )
-"""Findings that a failed installation leaves behind."""
+"""Findings that a failed installation can cause."""
 
 UNINSTALLABLE = (
     "torch-missing",

@@ -33,7 +33,7 @@ def is_all(context: RuleContext) -> bool:
 
 
 def _has_a_gpu(context: RuleContext) -> bool:
-    """Whether a program that runs without torch looks for a GPU, on a machine that may have one."""
+    """Whether a program without torch looks for a GPU on a machine that may have an NVIDIA GPU."""
     looks_for_one = events(context, "program-sees-no-gpu") or is_beside_torch(context)
     may_have_one = has_nvidia(context) is not False
     return bool(looks_for_one) and may_have_one

@@ -82,9 +82,9 @@ class Likelier(Frozen):
     because: str
     """What makes the cause likely: a clause that doctor prints after the symptom's own words."""
     text: str = ""
-    """What to do, if the symptom's own fix is not right for this cause,"""
+    """What to do instead, if the symptom's own fix is not right for this cause."""
     way: Callable[[Any], Fix] | None = None
-    """or a function that returns the fix for this machine."""
+    """A function that returns the fix, if the fix depends on the machine."""
 
 
 class Refutation(Frozen, kw_only=False):

@@ -106,8 +106,8 @@ def _by_conda(context: RuleContext) -> bool:
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:
-    """The commands that install the toolkit of one CUDA and set the variable by which a build finds
-    it."""
+    """The commands that install the toolkit of one CUDA version and set the variable that tells
+    builds where it is."""
     if not is_a_version(minor):
         return ()
     if _by_conda(context):

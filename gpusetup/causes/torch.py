@@ -118,7 +118,8 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
 
 
 HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
-"""Findings that appear if a package of the environment is used with a torch from outside it."""
+"""Findings that appear if a package in the environment is used with a torch from outside the
+environment."""
 
 AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
 

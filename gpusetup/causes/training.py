@@ -1,4 +1,5 @@
-"""A training that uses the GPU but goes wrong: its loss diverges, or it is not faster."""
+"""Causes in a training that uses the GPU but goes wrong: its loss diverges, or mixed precision does
+not make it faster."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def _has_no_tensor_cores(gpu: Gpu) -> bool:
 
 
 def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
-    """Whether GPUs are known, and none of them has tensor cores."""
+    """Whether the GPUs are known and none of them has tensor cores."""
     listed_gpus = gpus(context)
     return bool(listed_gpus) and all(_has_no_tensor_cores(gpu) for gpu in listed_gpus)
 

@@ -1,4 +1,4 @@
-"""Causes on Windows (DLLs, the page file, long paths) and in WSL (its driver comes from Windows)."""
+"""Causes on Windows (DLLs, the page file, long paths) and in WSL, whose driver is Windows' own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_not_told(context: RuleContext) -> bool:
 
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
-"""The words with which a text reports how a program ended."""
+"""Words before a program's exit status."""
 
 LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
 
@@ -81,7 +81,7 @@ def _has_a_linux_driver(context: RuleContext) -> bool:
 
 
 def _runtime_was_tried(context: RuleContext) -> bool:
-    """Whether the text says that the Visual C++ runtime was installed, and did not help."""
+    """Whether the text says that the Visual C++ runtime was installed but did not help."""
     tried = events(context, "remedy-tried")
     return any(event.values.get("what") == "vc-runtime" for event in tried)
 

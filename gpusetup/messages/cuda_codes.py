@@ -1,4 +1,4 @@
-"""CUDA's errors: their codes, their names, and their texts.
+"""CUDA's errors with their codes, names and messages.
 
 Sources: cuda.h, driver_types.h, cudaGetErrorString of CUDA 8 to 13.
 """

@@ -100,7 +100,8 @@ TRIED_NEEDLES = {
 def _situation(
     kind: str, needles: tuple[str, ...], *patterns: str, unless: str = ""
 ) -> tuple[MessageRow, ...]:
-    """Sentences with the same meaning about a person's situation, one for each pattern."""
+    """Message rows for sentences with the same meaning about a person's situation, one for each
+    pattern."""
     sentences = []
     for pattern in patterns:
         sentences.append(row(kind, pattern, *needles, unless=unless))

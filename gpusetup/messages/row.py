@@ -21,7 +21,7 @@ AROUND = 160
 
 
 class MessageRow(Frozen):
-    """One message of one program, in all its wordings."""
+    """One message of a program, in all its wordings."""
 
     kind: str
     pattern: str

@@ -1,7 +1,7 @@
 """Finds messages in a text, both for the live kernel log and for a pasted report.
 
-The text is searched as a single line with single spaces, so that a message reads the same however it
-was wrapped. A pattern sees only windows around certain letters, so that no text takes long.
+The text is searched as a single line with single spaces, so a message is found however it was
+wrapped. A pattern is only applied to windows around certain strings, so that no text takes long.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Text(Frozen):
     starts: tuple[int, ...]
     """Where each line begins in `flat`."""
     logged: frozenset[int] = frozenset()
-    """The numbers (from 1) of lines that a program logged, with a time, a level or a rank before them."""
+    """The numbers (from 1) of lines that a program logged: they begin with a time, a level or a
+    rank."""
 
     def has_any(self, needles: Iterable[str]) -> bool:
         """Whether the text contains one of these lower-case strings.
@@ -188,7 +189,7 @@ def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
 
 
 def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
-    """One event for each different set of values with which a row's message occurs in the text."""
+    """One event for each different set of values that a row's message has in the text."""
     places: dict[frozenset[tuple[str, str]], MessageMatch] = {}
     for match in matches(text, row):
         different_values = frozenset(match.values.items())

@@ -1,4 +1,4 @@
-"""Messages about torch's build, CUDA and GPUs, in torch's own words and in people's.
+"""Messages about torch's build, CUDA and GPUs, both from torch itself and in people's words.
 
 Sources: torch 0.4 to 2.13 (torch/cuda/__init__.py, c10/cuda, ATen), cuda.h and cudaGetErrorString,
 Triton, NVRTC, ptxas, the accelerate, transformers and vLLM checks of precision.

@@ -25,7 +25,8 @@ class Trainer(Frozen):
     """When the allocator's environment variable must be set so that every worker inherits it."""
 
 
-# A trainer that is built on another one comes first: Trinity-RFT's paths contain verl's and FSDP's.
+# A trainer that is built on another trainer comes first, because its paths match both:
+# Trinity-RFT's paths contain verl's and FSDP's.
 TRAINERS = (
     Trainer(
         name="Trinity-RFT",

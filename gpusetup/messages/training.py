@@ -44,7 +44,7 @@ DIVERGES = "|".join(
         r"(?:损失|損失|손실|ロス|loss(?=[^a-z\n]{0,3}[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]))(?![^.\n]{0,10}(?:不是|没有|不会|ない|않))[^.\n]{0,14}?(?:nan|inf|爆炸|爆掉|发散|發散|発散|无穷|無限大|발산|폭발|무한)",
     )
 )
-"""A loss that is NaN or infinite, or explodes, in the words of logs and of people."""
+"""Words of logs and people for a loss that is NaN or infinite, or that explodes."""
 
 DIVERGES_LETTERS = (
     *(

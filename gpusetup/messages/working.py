@@ -17,7 +17,7 @@ PRINTED_LABELS = lazy(
 )
 """Labels that a tool prints on every machine, and words that deny a failure."""
 NOTICES = lazy(
-    # Lines that a program itself marks as a notice.
+    # Lines that a program itself marks as a notice or warning.
     r"(?i)^\W*(?:\S{0,60}[: ])?(?:(?:Future|Deprecation|User|Runtime|PendingDeprecation|Syntax|Resource|Import)?Warning|INFO|NOTICE|DEBUG)\b(?!.*\b(?:Error\b|Traceback|Xid\b|fall\w* back|on the CPU)).*$"
     # A program that did not find something, uses a fallback and continues.
     r"|^.*\b(?:using the latest cached|defaulting to|skipping|will be (?:skipped|ignored)|optional\b.{0,40}\bnot (?:found|installed)|detection failed despite)\b.*$"
@@ -32,9 +32,9 @@ NOTICES = lazy(
     r"|\b(?:rather than|not|isn't|no) (?:a |an )?(?:bug|failure|crash)\b|\bbug reports?\b"
     # A person who has not started yet.
     r"|\b(?:I|we) (?:have |had )?(?:not|haven't|didn't)(?: yet)? (?:\w+ )?(?:start|try|tri|run|install|us)\w*"
-    # The remedy: "I had to restart", "il fallait redémarrer".
+    # Words about the remedy: "I had to restart", "il fallait redémarrer".
     r"|\b(?:had|needed) to (?:just |only )?\w+|\bil (?:fallait|a fallu) \w+|\b(?:tuve|hab[íi]a|hubo) que \w+|\b(?:tive|precisei) (?:que |de )?\w+|\bпришлось \w+|\b(?:надо|нужно) было \w+"
-    # "What am I missing without it?"
+    # "What am I missing without it?", where "missing" is not a failure.
     r"|\b(?:am|are|would) (?:I|we) missing\b(?! (?:my|the|a) gpu)"
     # Things that somebody does not use or need.
     r"|\b(?:I|we) (?:do not|don't|don’t) (?:\w+ )?(?:use|need|want|have|run)\b(?! (?:it|the gpu|my gpu|a gpu|cuda)\b)"
@@ -104,7 +104,7 @@ WORRY = Alternatives(
     # Things that get worse while the program runs.
     r"\b(?:it|speed|that|performance|throughput|fps|rate|usage|utili\w+|everything) (?:\w+ ){0,2}?(?:drops?|falls?|sinks?|goes down|decreas\w+|degrad\w+)\b(?! ?(?:like|by design))|\b(?:memory|v?ram|usage|it) (?:\w+ ){0,3}?(?:grows?|keeps? (?:growing|increasing|rising|climbing)|fills? up)\b|\b(?:memory )?leaks?\b|\bunresponsive\b|\blags?\b"
     r"|\b(?:terminal|window|program|app|process|session|kernel|console|server|script|it) (?:just |then |simply |suddenly )?(?:closes|dies|ends|quits|exits|restarts)\b|\bloss\b[^.\n]{0,40}\b(?:stays?|remains?|is) (?:exactly |always )?(?:the same|constant|flat|at)\b"
-    # Work that is done elsewhere.
+    # Work that is done on the CPU instead of the GPU.
     r"|(?<![\d.])[0-9] ?% (?:GPU|util|usage|load)|\bCPU (?:\w+ )?(?:at|to) (?:9\d|100) ?%"
     # Results that others get, or that were promised.
     r"|\b(?:everyone|everybody|anyone|someone) else\b|\b(?:others|colleagues?|people|they)(?:'s)? (?:\w+ )?(?:gets?|do(?:es)?|posts?|reach\w*|reports?|claims?|sees?)\b|\b(?:promises?d?|advertised|supposed to|should (?:be|get|reach|do|take|run|have))\b"

@@ -125,8 +125,8 @@ UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "mb": 1 << 20, "gib": 1 << 30, 
 
 
 def memory(text: str | None) -> int | None:
-    """A memory size in bytes; MB means MiB, as does a number without a unit. None if the cell has
-    no value.
+    """A memory size in bytes; None if the cell has no value. MB means MiB, and so does a number
+    without a unit.
 
     >>> memory("40960 MiB") == memory("40960MiB") == memory("40960") == 40960 << 20
     True
@@ -139,8 +139,8 @@ def memory(text: str | None) -> int | None:
 
 
 def word_reader(values: Mapping[str, T]) -> Callable[[str | None], T | None]:
-    """A function that reads cells holding one of a few words, ignoring a remark or star after the
-    word; it returns None for any other text.
+    """Returns a function that reads a cell with one of these words, ignoring a remark or star after
+    the word. The function returns None for any other text.
 
     >>> [word_reader({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
     [True, False, False, None]
@@ -240,7 +240,7 @@ def parse_banner(line: str) -> Smi:
 
 
 def parse_table(text: str) -> Smi:
-    """The versions and GPUs in the table; a table that is cut off gives the GPUs that it still
+    """The versions and GPUs in the table. If the table is cut off, only the GPUs that it still
     shows.
 
     >>> text = '''
@@ -306,8 +306,8 @@ def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
 
 
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
-    """The fields in a GPU's first line, e.g. `0  NVIDIA L40S  On | 00000000:17:00.0 Off | 0`; on
-    Windows its third value is the driver model."""
+    """The fields in a GPU's first line, e.g. `0 NVIDIA L40S On | 00000000:17:00.0 Off | 0`; on
+    Windows, the third value is the driver model."""
     _, middle, last, *_ = (*cells, "", "")
     errors = last.strip()
     return {

@@ -1,4 +1,5 @@
-"""The owner of a file: the package that a path belongs to, and the kind of place it is in."""
+"""Finds the owner of a file: the package that the file's path belongs to, and the kind of place
+where the file is."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Place = Literal[
 
 
 class Owner(Frozen):
-    """The package and place that a file belongs to."""
+    """The package that a file belongs to, and the place where it is."""
 
     package: str
     """The package's import name, or in a store the distribution's name; "" if the path names none.

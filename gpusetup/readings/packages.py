@@ -94,8 +94,8 @@ _REQUIRED = r"(?m)^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)
 
 
 def parse_required(metadata: str) -> tuple[str, ...]:
-    """The requirements on torch, torchvision and torchaudio that name a version, except those of
-    extras.
+    """The requirements on torch, torchvision and torchaudio that name a version. Requirements of
+    extras are left out.
 
     >>> parse_required("Requires-Dist: torch==2.5.1\\nRequires-Dist: torch-x>1\\n\\nText")
     ('torch==2.5.1',)
@@ -122,7 +122,7 @@ def _names_a_version(text: str) -> bool:
 
 
 def parse_conda_name(file: str) -> tuple[str, str, str] | None:
-    """Name, version and build from the name of a `conda-meta` file; None for any other file.
+    """The name, version and build in the name of a `conda-meta` file; None for any other file.
 
     >>> parse_conda_name("pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json")
     ('pytorch', '2.5.1', 'py3.11_cuda12.4_cudnn9.1.0_0')

@@ -1,4 +1,4 @@
-"""Which values are plausible: a value far beyond what any GPU has is not a measurement."""
+"""Rejects implausible values: a value far beyond that of any GPU is not a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What Linux shows under /proc: the NVIDIA driver, its kernel modules and GPUs, and memory."""
+"""Parsers for files under /proc on Linux: the NVIDIA driver, its kernel modules and GPUs, and
+memory."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ BUS_ID = lazy(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 
 def cells_of(line: str) -> list[str]:
-    """The cells of a line, without the blanks around them."""
+    """The cells of a line, without surrounding spaces."""
     return [cell.strip() for cell in line.split(",")]
 
 
@@ -176,7 +176,7 @@ SHAPES = (
 
 
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
-    """Each output of such a query in a text, with the index of its first line."""
+    """Each output of `nvidia-smi --query-gpu` in a text, with the index of its first line."""
     number = seen = 0
     while number < len(lines) and seen < MAX_OUTPUTS:
         line = lines[number]
@@ -192,7 +192,7 @@ def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
 
 
 def _rows(names: Sequence[str], lines: Sequence[str]) -> list[dict[str, str]]:
-    """The rows below a heading, up to the first line that does not fit it."""
+    """The rows below a heading, up to the first line that does not fit the heading."""
     rows: list[dict[str, str]] = []
     for line in lines:
         cells = cells_of(line)

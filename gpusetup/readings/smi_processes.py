@@ -1,4 +1,4 @@
-"""The list of processes at the end of nvidia-smi's table. Pure functions."""
+"""Reads the list of processes at the end of nvidia-smi's table, with pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ ROW = lazy(
 def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     """The processes of each GPU, by GPU number; None if the table has no list of processes.
 
-    An empty list proves nothing: in a container nvidia-smi sees no process of the host.
+    An empty list proves nothing, because nvidia-smi in a container does not see the host's
+    processes.
 
     >>> table = "| Processes: |\\n|    0   N/A  N/A   4711   C   .../bin/python   6144MiB |"
     >>> processes_of(table)[0][0].name, processes_of(table)[0][0].memory_bytes >> 20

@@ -1,4 +1,5 @@
-"""The matrix of `nvidia-smi topo -m`: how GPUs are connected, and their NUMA nodes. Pure functions.
+"""Reads the matrix of `nvidia-smi topo -m`, with pure functions: how the GPUs are connected, and
+their NUMA nodes.
 
 Source of the words: the legend that nvidia-smi prints below the matrix.
 """
@@ -84,8 +85,7 @@ def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list
 
 
 def _numa_node(cells: Sequence[str]) -> int | None:
-    """The NUMA node, which follows the list of CPUs (`0-15,32-47  0  N/A`); None if there is
-    none."""
+    """The NUMA node after the list of CPUs in a row (`0-15,32-47 0 N/A`); None if there is none."""
     if len(cells) < 2:
         return None
     node = re.fullmatch(r"\d{1,3}", cells[1])

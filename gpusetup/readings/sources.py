@@ -76,7 +76,7 @@ def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
 
 
 def gpu_readings(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
-    """Readings for the number of GPUs that a source sees, and one line for each GPU."""
+    """Readings of the GPUs that a source sees: one for their number, and one for each GPU."""
     values = [str(len(gpus)), *map(gpu_line, gpus)]
     return tuple(Reading(subject="gpus", source=source, value=value) for value in values)
 
@@ -109,7 +109,7 @@ def bus_key(bus_id: str | None) -> str | None:
     if not bus_id or ":" not in bus_id:
         return None
     parts = bus_id.strip().lower().split(":")
-    # Without a domain the address is in the first one.
+    # An address without a domain belongs to domain 0.
     domain, bus, device = ("0", *parts)[-3:]
     four_digits = domain.lstrip("0").rjust(4, "0")
     return f"{four_digits}:{bus}:{device}"

@@ -34,13 +34,13 @@ ESCAPES = lazy(
 )
 # Control characters except tabs and line breaks, and invisible marks such as a zero-width space.
 CONTROLS = lazy(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{INVISIBLE}]")
-# HTML that changes only how a text looks: `<code>`, `</details>`, `<img src="...">`.
+# HTML tags that only change how a text looks: `<code>`, `</details>`, `<img src="...">`.
 TAGS = lazy(
     r"</?(?:pre|code|details|summary|span|b|i|em|strong|blockquote|tt|samp|kbd|font|td|th|tbody|thead"
     r"|table|ul|ol|h[1-6]|sub|sup|a|img)(?:\s[^<>]{0,300})?/?>",
     re.I,
 )
-# HTML that ends a line: `<br/>`, `</p>`.
+# HTML tags that end a line: `<br/>`, `</p>`.
 LINE_TAGS = lazy(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
 # `[the log](https://example.org/log)`, but not an image: `![...](...)`.
 MARKDOWN_LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
@@ -54,7 +54,7 @@ ASCII_FORMS = {
     **dict.fromkeys(map(ord, "\u3000\u00a0\u2002\u2003\u2009\u202f\u2007"), " "),
     **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032\u02bc"), "'"),
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u2033\u00ab\u00bb"), '"'),
-    # Trade marks: `GeForce RTX\u2122 3080`.
+    # Trademark signs, which are removed: `GeForce RTX\u2122 3080`.
     **dict.fromkeys(map(ord, "\u2122\u00ae\u00a9"), ""),
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
     **dict(
@@ -63,11 +63,11 @@ ASCII_FORMS = {
 }
 """Full-width and typographic characters -> the ASCII characters that programs print instead."""
 
-# Parts of a log's time: `May`, `Okt`; `03:35:37.857`; `2025-05-28`.
+# Parts of a timestamp in a log: `May`, `Okt`; `03:35:37.857`; `2025-05-28`.
 MONTH = r"(?:Jan|Feb|Mar|M\u00e4r|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)"
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
 DATE = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
-# `Wed May 28 03:35:37 2025` before `[` or `name:`.
+# `Wed May 28 03:35:37 2025`, if `[` or `name:` follows.
 WEEKDAY = rf"\w{{3}}\s{MONTH}\s+\d{{1,2}}\s{CLOCK}\s\d{{4}}\s(?=\[|\w+:)"
 # `2025-05-28T03:35:37.857Z`, `2025-05-28 03:35:37 +02:00: `.
 STAMP = rf"{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?(?:\s?:\s|\s?)"
@@ -154,7 +154,7 @@ def _unescaped(entity: re.Match[str]) -> str:
 
 
 def _blank_lines(match: re.Match[str]) -> str:
-    """As many line breaks as the match contains, so that later lines keep their numbers."""
+    """Returns as many line breaks as the match contains, so that later lines keep their numbers."""
     return "\n" * match[0].count("\n")
 
 
@@ -175,7 +175,7 @@ SUBSTITUTIONS = (
     Substitution("", CONTROLS, ""),
     Substitution("<", LINE_TAGS, "\n"),
     Substitution("<", TAGS, ""),
-    # Twice, because some texts were escaped twice: `&amp;lt;`.
+    # This replacement runs twice, because some texts were escaped twice: `&amp;lt;`.
     Substitution("&", ENTITY, _unescaped),
     Substitution("&", ENTITY, _unescaped),
     # Decoding the entities may have produced control characters and tags.
@@ -216,8 +216,8 @@ contains a few."""
 
 
 def decode(raw: bytes) -> str:
-    """The text of these bytes: decoded as the UTF that they look like, even if slightly damaged,
-    otherwise as cp1252.
+    """The text of these bytes, decoded as UTF-8, UTF-16 or UTF-32 (even if slightly damaged), or
+    else as cp1252.
 
     >>> decode("GPU".encode("utf-16")), decode("\\u201cNVIDIA\\u201d".encode("cp1252"))
     ('GPU', '“NVIDIA”')
@@ -236,8 +236,8 @@ def decode(raw: bytes) -> str:
 
 
 def is_binary(raw: bytes) -> bool:
-    """Whether a file is not text, e.g. a picture or an archive: it has many control bytes and is
-    not UTF-16 or UTF-32.
+    """Whether a file is not text but, for example, a picture or an archive. Such a file has many
+    control bytes and is not UTF-16 or UTF-32.
 
     >>> is_binary(bytes(range(32)) * 10), is_binary(b"plain\\r\\n\\x1b[0m")
     (True, False)

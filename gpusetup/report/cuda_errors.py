@@ -14,8 +14,9 @@ from gpusetup.report import fields
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
-# `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`, and in a
-# sentence that names CUDA or one of its functions: `cudaGetDeviceCount() returned status: 100`.
+# `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`. In a
+# sentence that names CUDA or one of its functions, also `cudaGetDeviceCount() returned status:
+# 100`.
 ERROR_NUMBER = lazy(
     r"(?:(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (?=\d{1,3}: (?!hip)[a-zA-Z])|cuda runtime error \((?=\d{1,3}\))"
     r"|THCudaCheck FAIL .{0,200}?error=|\[(?=\d{1,3}\] Call to cu)|C(?:UDA|uda) failure (?=\d{1,3}(?::| '))|CUDA [Ee]rror (?:code )?[=(]?"
@@ -51,14 +52,15 @@ EXTENSION = lazy(
     r"|(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(",
     re.I,
 )
-"""A package that brings its own compiled kernels, named near an error."""
+"""A package with its own compiled kernels. If it is named near an error, its kernels may have
+failed."""
 
 OUT_OF_MEMORY = 2
 NO_KERNEL_IMAGE = 209
 
 
 class CudaError(NamedTuple):
-    """A CUDA error in a text, with its position in the flat text."""
+    """A CUDA error, with its position in `Text.flat`."""
 
     code: int
     start: int
@@ -156,7 +158,7 @@ def by_number(text: Text) -> Iterator[CudaError]:
     out."""
     for match in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
         number = int(match[1])
-        # Before CUDA 10.1 some errors had other numbers.
+        # Some errors had other numbers before CUDA 10.1.
         code = OLD_CODES.get(number, number)
         start = match.start()
         if code in NAMES and _is_number_of_cuda(text, match, code):

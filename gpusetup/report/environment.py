@@ -1,4 +1,4 @@
-"""Environment variables that a text sets, and the container that it mentions."""
+"""Reads environment variables that a text sets, and the container that the text mentions."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ minutes."""
 
 
 def environment(text: Text) -> Facts:
-    """The environment variables that the text sets, and the container that it mentions."""
+    """Claims for the environment variables that the text sets and for the container that it
+    mentions."""
     yield from variables(text)
     yield from containers(text)
 
 
 def variables(text: Text) -> Facts:
-    """The first value of each variable in the allow-list.
+    """A claim for each variable in `VARIABLES`, with its first value in the text.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> next(variables(text_of("$ CUDA_VISIBLE_DEVICES=2 python main.py"))).value
@@ -108,7 +109,7 @@ CONTAINER_PATTERNS = (
     ContainerPattern("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
     # `docker compose up`, `Error response from daemon`, `/vllm-workspace/`, a compose file.
     ContainerPattern("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
-    # The prompt of a shell in a container, whose host name is the container's id: `root@3f2a9c01b7de:/#`.
+    # A shell prompt with a container's id as the host name: `root@3f2a9c01b7de:/#`.
     ContainerPattern("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
     # `singularity exec`, the prompt `Apptainer>`.
     ContainerPattern("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),

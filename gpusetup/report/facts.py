@@ -22,7 +22,7 @@ SURE = 3
 
 
 class Claim(NamedTuple):
-    """The value of a snapshot field according to one line of the text."""
+    """The value that a snapshot field has according to one place in the text."""
 
     subject: str
     """A field of `report/fields.py`."""

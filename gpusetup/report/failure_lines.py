@@ -1,4 +1,4 @@
-"""The lines of a text in which a person or a program mentions a failure."""
+"""Finds the lines of a text in which a person or a program mentions a failure."""
 
 from __future__ import annotations
 

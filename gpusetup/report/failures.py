@@ -1,4 +1,4 @@
-"""The last failure in a text, complaints, and the program that failed.
+"""Finds the last failure in a text, complaints, and the program that failed.
 
 A failure is an exception, or a line that a program marks as its error. Ordinary Python errors (a
 KeyError, a wrong shape, a missing file), and errors whose message does not mention the GPU stack,
@@ -28,7 +28,7 @@ FAILURE = lazy(
     r"(?P<message>.*)$"
 )
 """An exception, a line that a program marks as an error, or the words that such lines begin with."""
-# `NVRM: Xid ...` of the kernel, `ChildFailedError` of a launcher, `errors: 0`.
+# The kernel's `NVRM: Xid ...`, a launcher's `ChildFailedError`, `errors: 0`.
 OF_ANOTHER_PROCESS = lazy(
     r"Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
 )
@@ -86,7 +86,7 @@ SAYS_MISSING = lazy(
     r"|\bis not (?:installed|installable)\b|must be installed to|not properly installed|seems to be not installed|error: (?!torch/)[\w/]{2,40}\.h(?:pp)?: No such file"
     r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
 )
-"""Messages that something is missing, whatever it is for."""
+"""Messages that something is missing. It need not have to do with the GPU."""
 # `cannot import name 'x'`, `module 'x' has no attribute 'y'`. An object without an attribute (group
 # `object`) may be the program's own mistake.
 SAYS_MISMATCH = lazy(
@@ -106,7 +106,7 @@ LINES_READ = 400
 LINES_BEFORE, LINES_AFTER = 16, 3
 """The number of lines before a failure, and from its own line on, that are read for its context."""
 SHOWN_CHARACTERS = 200
-"""Characters of the line that is quoted as evidence."""
+"""At most this many characters of the line are quoted as evidence."""
 
 
 def failures(text: Text) -> Facts:
@@ -148,9 +148,9 @@ def _is_failure(line: str) -> bool:
 def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     """The event for the failure in a line, with what the lines around it say about the cause.
 
-    Values: `exception`, its class or `error`; `needs`, something is missing; `releases`, two packages
-    do not belong together; `own`, the failure is the program's own and not the GPU stack's;
-    `plugin`, the plugin in whose code it failed.
+    The event's values: `exception` is the exception's class, or `error`. `needs` is set if
+    something is missing, `releases` if two packages do not fit together, and `own` if the program
+    itself and not the GPU stack failed. `plugin` names the plugin whose code failed.
     """
     line = lines[index].strip()
     lines_before = lines[max(index - LINES_BEFORE, 0) : index]
@@ -226,7 +226,7 @@ def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
         return False
     if ORDINARY_ERROR.search(failure["name"] or ""):
         return True
-    # Any other error counts as the program's if its message says what happened.
+    # Any other error counts as the program's own if its message is long enough and not vague.
     is_long_enough = len(failure["message"]) >= TELLING_LENGTH
     return is_long_enough and not VAGUE.search(failure.string)
 
@@ -269,7 +269,7 @@ XPU_IS_AVAILABLE = "xpu available: true"
 
 
 def complaints(text: Text) -> Facts:
-    """A claim for the first line that complains."""
+    """A claim for the first line that contains a complaint."""
     uses_xpu = XPU_IS_AVAILABLE in text.low
     for number, line in enumerate(text.lines, 1):
         is_of_a_table = line.lstrip().startswith(TABLE_STARTS)
@@ -323,7 +323,7 @@ BARE_NAME = 0
 if torch is not named."""
 TORCH_NAMED = 1
 MARK_OF_PROGRAM = 2
-"""Words that only this program prints."""
+"""Weight of words that only this program prints."""
 PACKAGE_OF_FRAME = 3
 """A path to one of the package's files, usually in a traceback."""
 BUILT_HERE = 4
@@ -354,7 +354,7 @@ def failing_program(text: Text) -> Iterator[Failing]:
 
 
 def _program_marks(text: Text) -> Iterator[ProgramMark]:
-    """All words near the end of the text that name a program."""
+    """All marks of programs near the end of the text."""
     first = max(len(text.flat) - CHARACTERS_READ, 0)
     for match in BUILT_PACKAGE.finditer(text.flat, first):
         package_name = match[match.lastindex or 0]

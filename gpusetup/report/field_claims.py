@@ -1,4 +1,4 @@
-"""Claims about single fields of the machine, and about other fields that follow from them."""
+"""Makes claims about single fields of the machine, and about other fields that follow from them."""
 
 from __future__ import annotations
 
@@ -148,9 +148,9 @@ NAMED_IN_A_SENTENCE = {
     fields.OS_JETSON: HINT,
     fields.OS_WSL: USUAL,
 }
-"""The fields that a person's own words may claim, and how far such a claim is trusted at most.
+"""The fields that a person's own words may claim, and the highest trust in such a claim.
 
-A machine that a sentence names may be another one than the machine that failed.
+The limit is low because a sentence may name a different machine from the one that failed.
 """
 MAX_VALUES = 4
 """The most different values that are read for one pattern."""
@@ -280,7 +280,7 @@ def _implied_by_platform(name: str) -> Iterator[ImpliedField]:
 
 
 def _implied_by_kernel(kernel: str) -> Iterator[ImpliedField]:
-    """WSL or Jetson, recognized by the name of the kernel."""
+    """Claims for WSL or a Jetson, which the kernel's name shows."""
     if "microsoft" in kernel.lower():
         yield ImpliedField(fields.OS_WSL, True, USUAL)
     if "tegra" in kernel:

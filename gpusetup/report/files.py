@@ -1,4 +1,4 @@
-"""Files in a text: one that failed to load, with its owner, and files in listings."""
+"""Finds files in a text: the file that failed to load, with its owner, and files in listings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ LIBRARY_ENDINGS = (".so", ".dll", ".pyd", ".dylib", "/nvcc")
 
 
 def _listed_files(text: Text) -> Iterator[Event]:
-    """The first libraries in the lines of a listing, at most MAX_LISTED."""
+    """The first libraries in listings, at most `MAX_LISTED`."""
     listed_count = 0
     for number, line in enumerate(text.lines, 1):
         if len(line) >= MAX_LISTED_LINE:

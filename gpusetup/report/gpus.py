@@ -1,4 +1,4 @@
-"""The GPUs in a text: those that programs list by number, or else the only one that the text
+"""Finds the GPUs in a text: those that programs list by number, or else the only GPU that the text
 mentions."""
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def gpus(text: Text) -> Facts:
 
 
 def _numbered_gpus(text: Text) -> list[Gpu]:
-    """The GPUs that programs list at start, in CUDA's order."""
+    """The GPUs that programs list when they start, in CUDA's order."""
     gpus_by_number: dict[int, Gpu] = {}
     for listing in NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ):
         capability = None
@@ -98,7 +98,7 @@ BARE_NUMBER = lazy(
     re.I,
 )
 """A GeForce card that people call by its number only."""
-# `Ti`, `Super` or `S` behind a number or another suffix.
+# `Ti`, `Super` or `S` after a number or another suffix.
 SUFFIX = lazy(r"(?i)(?<=[\di])[ -]?(ti|super|s)(?![a-z])")
 SUFFIXES = {"ti": " Ti", "super": " Super", "s": " Super"}
 """A suffix that people write after a card's number -> NVIDIA's spelling."""
@@ -116,13 +116,13 @@ WIDE_BEHIND = lazy(
 """A Chinese, Japanese or Korean letter after a number, except letters that make the number a count
 or a date."""
 CARD_BEHIND = lazy(r" ?(?:显卡|グラボ|그래픽)")
-"""The word for a graphics card, right behind a number."""
+"""The word for a graphics card, right after a number."""
 # `RTX 30 series`, `40xx`.
 SERIES = lazy(r"\b(?:RTX ?|GTX ?)?(?P<series>10|16|20|30|40|50)(?:[ -]?series|xx)\b", re.I)
 
 
 def only_gpu_named(text: Text) -> Gpu | None:
-    """The GPU that people name in a sentence, or None if the text names several or none.
+    """The only GPU that people name in sentences; None if the text names several or none.
 
     A card that worked, or that another machine has ("on my old 3080 it worked"), does not count.
     """

@@ -1,4 +1,4 @@
-"""The hardware in a text: PCI devices, device nodes, and GPUs from other makers."""
+"""Finds the hardware in a text: PCI devices, device nodes, and GPUs from other makers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class MakersGpu(NamedTuple):
 
 
 OTHER_MAKERS = (
-    # ROCm's name of a GPU's architecture.
+    # ROCm's name for a GPU's architecture.
     MakersGpu("amd", ("gfx",), lazy(r"\bgfx(?:9|10|11|12)\d{1,2}[a-f]?\b")),
     # `Radeon RX 7900 XTX`, `AMD GPU`, errors of ROCm, HIP and MIOpen, `Strix Halo`, `MI300X`.
     MakersGpu(
@@ -228,8 +228,7 @@ BUILT_WITH = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
 
 def collect_env(text: Text) -> Facts:
-    """What the output of collect_env shows about missing CUDA devices and GPUs from other
-    makers."""
+    """Events for missing CUDA devices and GPUs from other makers in the output of collect_env."""
     if "gpu models and" not in text.low:
         return
     for match in LISTED_GPUS.finditer(text.flat):
@@ -244,8 +243,8 @@ def collect_env(text: Text) -> Facts:
 
 
 def _no_cuda_event(text: Text, source: str) -> Event:
-    """The event for `GPU models and configuration: No CUDA`: nvidia-smi is missing if torch is a
-    CUDA build, otherwise there is no NVIDIA GPU."""
+    """The event for `GPU models and configuration: No CUDA`. If torch is a CUDA build, nvidia-smi
+    is missing; otherwise, there is no NVIDIA GPU."""
     build = BUILT_WITH.search(text.flat)
     has_cuda_build = build is not None and build[1][0].isdigit()
     # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc answers. A

@@ -1,4 +1,4 @@
-"""Snapshot fields that follow from others: torch's backend, the system, and GPUs named in
+"""Fills in snapshot fields that follow from others: torch's backend, the system, and GPUs named in
 messages."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability, cuda_of, parsed
 
 SHOWN_CHARACTERS = 200
-"""Characters of a value that are quoted as evidence."""
+"""At most this many characters of a value are quoted as evidence."""
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:
@@ -39,8 +39,8 @@ CUDA_FOLDER = lazy(r"/stubs|/cuda|cudnn|nccl", re.I)
 
 
 def _library_folders(snapshot: Snapshot) -> Iterator[Event]:
-    """Events for folders in LD_LIBRARY_PATH that hold CUDA libraries, which would be loaded before
-    torch's."""
+    """Events for folders in LD_LIBRARY_PATH with CUDA libraries, which would be loaded before
+    torch's own."""
     library_path = snapshot.environment.get("LD_LIBRARY_PATH", "")
     for folder in dict.fromkeys(library_path.split(":")):
         if not CUDA_FOLDER.search(folder):
@@ -240,14 +240,14 @@ def _has_no_nvidia_gpu(snapshot: Snapshot) -> bool:
 
 
 def _gpus(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
-    """The GPUs from lists, or else from messages about compute capability; () if there is none,
-    None if unknown."""
+    """The GPUs from lists, or else from messages about compute capability; () if the machine has no
+    GPU, None if unknown."""
     if snapshot.gpus:
         return snapshot.gpus
     gpus_in_messages = tuple(dict.fromkeys(_gpus_in_messages(snapshot.events)))
     if gpus_in_messages or _has_no_nvidia_gpu(snapshot):
         return gpus_in_messages
-    # A device on the bus may be a GPU that no list names.
+    # A device on the PCI bus may be a GPU that no list contains.
     return None if snapshot.pci_devices else snapshot.gpus
 
 
@@ -269,8 +269,8 @@ def _gpus_in_messages(events: Events) -> list[Gpu]:
 
 
 def _compiled_for(event: Event) -> Capability | None:
-    """The compute capability that a compiler or torch had no code for; None if the event has
-    none."""
+    """The compute capability for which a compiler or torch had no code; None if the event does not
+    name one."""
     if event.kind not in ("jit-arch-rejected", "gpu-not-in-wheel"):
         return None
     architecture = event.values.get("capability") or event.values.get("arch", "")

@@ -23,7 +23,7 @@ PACKAGE_ROW = lazy(
     r"\s*(?P<by>\[(?:pip3?|conda)\] )?(?P<name>[A-Za-z_][\w.-]{1,40})(?P<sign> {1,40}|==)(?P<version>\d[\w.+!-]{0,40})"
     r"(?: {1,30}(?P<build>[\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}(?P<channel>[\w./-]{2,60}))?| {2,}\S.*)?$"
 )
-"""A row of `pip list`, `pip freeze` or `conda list`, also as `collect_env` repeats it."""
+"""A row of `pip list`, `pip freeze` or `conda list`, or of collect_env's copy of these lists."""
 CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 
 
@@ -130,7 +130,7 @@ def if_watched(package: Package) -> Iterator[Package]:
 
 # `uv pip install torch ...`, `conda create -n ml pytorch ...`, with the text after them.
 COMMAND = lazy(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,400}")  # fmt: skip
-# The first words of an installer's output, or the next prompt.
+# The first words of an installer's output, or the next shell prompt.
 OUTPUT_STARTS = lazy(r" (?:Looking in|Collecting|ERROR|Requirement already|Channels:|Solving|error:|Resolved|Traceback|WARNING|DEBUG|Installed|Prepared|\+|>>>|\$|&&) ")  # fmt: skip
 """The words at which a typed command ends, if all lines of the text are joined."""
 # The URL of one of PyTorch's own indexes, which ends with a build label.
@@ -192,7 +192,7 @@ def request_claims(text: Text) -> Facts:
 
 
 def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iterator[Claim]:
-    """The pinned torch and the index in a typed command."""
+    """Claims for the pinned torch and the index in a typed command."""
     command = OUTPUT_STARTS.split(command_and_output)[0]
     if "torch" in command:
         yield from pin_claims(command, source, trust)
@@ -200,7 +200,7 @@ def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iter
 
 
 def index_claims(index: re.Match[str] | None, source: str) -> Iterator[Claim]:
-    """The build label in the address of one of PyTorch's own indexes."""
+    """A claim for the build label in the URL of one of PyTorch's own indexes."""
     if index:
         yield Claim(fields.WANTED_BACKEND, index[1], source)
 
@@ -256,7 +256,7 @@ def _refused_requirements(text: Text) -> Iterator[Refusal]:
 
 
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
-    """The version of torch, or else of torchvision or torchaudio, that the words pin."""
+    """Claims for the version of torch, or else of torchvision or torchaudio, that the words pin."""
     pin = PIN.search(words) or COMPANION_PIN.search(words)
     if pin is None:
         return

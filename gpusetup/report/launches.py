@@ -1,4 +1,4 @@
-"""Commands in a text that start a training on several GPUs with torch's old launcher."""
+"""Finds commands that start a training on several GPUs with torch's old launcher."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTINUED = lazy(r"\s[\\`^]$")
 MAX_LINES = 12
 """At most this many lines are read as one command."""
 SHOWN_CHARACTERS = 200
-"""Characters of the command that are quoted as evidence."""
+"""At most this many characters of the command are quoted as evidence."""
 
 
 def old_launches(text: Text) -> Facts:

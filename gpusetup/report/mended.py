@@ -20,7 +20,7 @@ SOLVED_TITLE = lazy(rf"(?i)^\W*{MARK}(?!\w)(?!\W{{0,2}}\?)|^[^\n]{{0,200}}[\[(]\
 
 
 def is_mended(lines: Sequence[str], failures: FailureLines) -> bool:
-    """Whether somebody says that it works now, and no failure is mentioned after that."""
+    """Whether somebody says that the problem is solved, and no failure is mentioned after that."""
     success_lines = [index for index, line in enumerate(lines) if _says_mended(line)]
     if not success_lines or failures.slow:
         return False
@@ -105,7 +105,7 @@ def says_plainly(
 
 
 def _says_mended(line: str) -> bool:
-    """Whether a line says that it works now, and mentions no failure after these words."""
+    """Whether a line says that the problem is solved, and mentions no failure after these words."""
     success = working.SOLVED.search(line)
     if success is None:
         return False

@@ -28,7 +28,7 @@ REACHED_FROM_THERE = lazy(
 )
 """Words before the name of a machine that works, or from which the person connects to another
 machine."""
-# `, it works`, ` everything runs fine`, right behind the name; not `works only on the CPU`.
+# `, it works`, ` everything runs fine`, right after the name, but not `works only on the CPU`.
 WORKS_THERE = lazy(
     rf"(?i)[^.,;\n]{{0,24}}?,? (?:(?:it|this|that|everything|all|which|the same(?: \w+)?|and) )?(?:\w+ly |just |all )?"
     rf"(?:{WORKS_OR_RUNS}\b(?! out of)|is (?:ok(?:ay)?|(?:too |very |so )?slow)\b)(?! (?:on|only|but|in) (?:the )?(?:cpu|mps))"
@@ -76,8 +76,8 @@ def is_only_mentioned(subject: str, flat: str, start: int, end: int) -> bool:
 
 
 def _names_another_machine(flat: str) -> bool:
-    """Whether the text names a server, cloud or similar machine, without saying that it works
-    there."""
+    """Whether the text names a server, a cloud or a similar machine without saying that the program
+    works there."""
     for machine in OTHER_MACHINE.finditer(flat, 0, CHARACTERS_READ):
         start, end = machine.span()
         if WORKS_BEFORE.search(flat, max(start - BEFORE, 0), start):
@@ -97,7 +97,7 @@ OTHER_CARD = lazy(
     r"|\b(?:old(?:er)?|previous|former|last|friend'?s?|swapped (?:the|my|an?)|replaced (?:the|my|an?)|instead of(?: my| an?| the)?|(?:upgrad|switch|mov|migrat|chang|swapp)(?:ed|ing) (?:\w+ )?from(?: my| an?| the)?|(?:went|came|coming|going) from(?: my| an?| the)?|guide for (?:my |the )?(?:old )?|alten?|ancienne?|vieja|antiga|старо\w{1,2})(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
     re.I,
 )
-# ` always worked`, `换成 ...`, right behind the card's name; not `worked until yesterday`.
+# ` always worked`, `换成 ...`, right after the card's name, but not `worked until yesterday`.
 WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still )?(?:worked|works|was fine|ran|had no problem)\b(?! (?:fine |well )?(?:(?:with|until|till|before) |(?:an?|one|two|\d+|(?:a )?few) \w+ ago|yesterday|today|last |this morning))|^\S{0,6} ?(?:换(?:成|到|为|了)|から|에서|durch|gegen)", re.I)  # fmt: skip
 CARD_AROUND = 40
 """The number of characters before and after a card's name that are searched for words such as "my
@@ -132,12 +132,13 @@ OF_ANOTHER_ENVIRONMENT = lazy(
     r"|\b(?:works?|worked|working|runs?|ran|fine|ok|okay|succeeds?|no (?:problem|issue|error)s?) (?:fine |well |perfectly )?(?:with|on|in|under|using|for) (?:the |my )?(?:py)?(?:torch)?[ =v]*$"
 )
 """Words before a torch that is in another environment or that works."""
-# ` works fine`, ` gives True`, right behind the version.
+# ` works fine`, ` gives True`, right after the version.
 WORKS_WITH_IT = lazy(
     r"(?i)^\W{0,3}(?:it |this |that |everything )?(?:still |always |all )?(?:works?|worked|is fine|was fine|runs fine|ran fine|gives True|returns True|(?:where|in which) (?:everything|it|all) works?)\b"
 )
 """Words after a torch version that works."""
-# ` torchvision==0.20 -c pytorch`: the version was an argument of `conda install`.
+# ` torchvision==0.20 -c pytorch`, which shows that the version before it was an argument of `conda
+# install`.
 REQUIREMENT_LIST = lazy(r"(?i)^[^\n]{0,120}? -c (?:pytorch|nvidia|conda-forge)\b")
 """The rest of a conda command after the version."""
 TORCH_BEFORE, TORCH_BEHIND = 60, 120

@@ -112,7 +112,7 @@ def _events(events: list[Event]) -> Events:
 
 
 def _torch_only_named(claims: list[Claim]) -> Iterator[Event]:
-    """An event if only a person's sentence names torch's version, and no program printed it."""
+    """An event for torch's version if only a person names it and no program printed it."""
     version_claims = [claim for claim in claims if claim.subject == fields.TORCH_VERSION]
     if not version_claims:
         return
@@ -204,8 +204,7 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
 
 
 def _value(subject: str, ranked_claims: list[Claim]) -> Any:
-    """The value of a field according to the most trusted claim, in the type that the snapshot
-    uses."""
+    """The value of a field from the most trusted claim, converted to the snapshot's type."""
     value = ranked_claims[0].value
     if subject == fields.TORCH_VERSION:
         return _with_its_build(str(value), ranked_claims)

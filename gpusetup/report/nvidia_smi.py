@@ -62,8 +62,8 @@ class SmiOutput(NamedTuple):
 
 
 def outputs(text: Text) -> Iterator[SmiOutput]:
-    """Every table and every `-q` output, from its banner to the next; without a banner the whole
-    text counts as one."""
+    """Every table and every `-q` output, each from its banner to the next. If there is no banner,
+    the whole text counts as one output."""
     table_starts = _table_starts(text)
     yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
     query_starts = _query_starts(text)

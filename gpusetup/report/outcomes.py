@@ -39,7 +39,7 @@ WORKS_BEHIND = lazy(
 FAILS_BEHIND = lazy(
     r"(?i)\bFalse\b|\b(?:fails?|crash\w*|broken?|breaks)\b|(?:not|n't) work|报错|не работает"
 )
-# A line that is only torch's answer.
+# A line that consists only of torch's answer.
 ANSWERS = lazy(r"(?m)^\s*(True|False)\s*$")
 """What `torch.cuda.is_available()` printed."""
 OUTCOME_BEFORE, OUTCOME_BEHIND = 48, 320
@@ -100,7 +100,8 @@ def outcomes(text: Text) -> Iterator[Event | Claim]:
 
 
 def _outcomes_in(flat: str) -> tuple[Outcomes, Outcomes]:
-    """The outcome of each release, as torch printed it and as the person describes it."""
+    """The releases that work or fail: first according to torch's output, then according to the
+    person."""
     by_torch = Outcomes(set(), set())
     by_person = Outcomes(set(), set())
     matches = _versions_of_torch(flat)
@@ -132,7 +133,8 @@ def _versions_of_torch(flat: str) -> list[re.Match[str]]:
 
 
 def _outcome(words_before: str, words_behind: str) -> Outcome | None:
-    """Whether the words around a release say that it works or fails; None if they say neither."""
+    """Whether the words around a release say that the release works or fails; None if they say
+    neither."""
     if WORKS_BEFORE.search(words_before):
         return "works"
     if FAILS_BEFORE.search(words_before):

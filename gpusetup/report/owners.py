@@ -57,7 +57,8 @@ def owners(text: Text) -> Facts:
 
 
 def _folder_of_torch(text: Text, flat: str) -> Facts:
-    """The folder from which torch is loaded, if all its files in the text are in the same one."""
+    """The folder from which torch is loaded, if all of torch's files in the text are in the same
+    folder."""
     matches = list(TORCHS_FILE.finditer(flat))
     folders = Counter(match["root"].replace("\\\\", "\\") for match in matches)
     if len(folders) == 1:

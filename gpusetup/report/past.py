@@ -39,7 +39,7 @@ LINE = re.compile(r"line (\d+)")
 
 
 def mended_line_of(events: Iterable[Event]) -> int:
-    """The number of the line in which somebody says that it works now; 0 if there is none."""
+    """The number of the line that says that the problem is solved; 0 if there is none."""
     for event in events:
         if event.values.get("form") == "mended":
             return _line_of(event.source)

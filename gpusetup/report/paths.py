@@ -30,7 +30,7 @@ LINUX = lazy(
 MACOS = lazy(
     r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew|private/var/folders)/"
 )
-# A drive's letter with a folder: `C:\\Users\\me`, `C:/Windows`.
+# A drive letter with a folder: `C:\\Users\\me`, `C:/Windows`.
 WINDOWS = lazy(
     r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\|(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/"
 )

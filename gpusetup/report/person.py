@@ -19,7 +19,7 @@ from gpusetup.report.facts import GUESS, Claim, Facts
 
 CHARACTERS_READ = 12_000
 """The most characters of prose that are read. What a person writes in a post is shorter."""
-# A traceback, a table, a prompt, a time, `name=value`, a folder; and a typed command.
+# A traceback, a table, a prompt, a time, `name=value`, a folder, or a typed command.
 PRINTED = lazy(
     r"^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
     r"|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
@@ -162,8 +162,8 @@ def _starts(paragraphs: list[str]) -> tuple[int, ...]:
 
 
 def sentences(text: Text, prose: Prose) -> Claim | None:
-    """The numbers of the lines in which a person writes without quoting a program, as a claim; None
-    if there are none."""
+    """A claim with the numbers of the lines that a person wrote without quoting a program; None if
+    there are none."""
     numbers = []
     for number in prose.all_lines:
         line = text.lines[number - 1]
@@ -206,7 +206,7 @@ def person(text: Text) -> Facts:
 
 
 def _named_values(match: re.Match[str]) -> Mapping[str, str]:
-    """The values of a match's named groups, without empty ones."""
+    """The named groups of a match and their values, without empty values."""
     values: dict[str, str] = {}
     for name, value in match.groupdict().items():
         if value:

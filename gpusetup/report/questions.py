@@ -1,4 +1,4 @@
-"""The question that a person asks: its topic, and the versions in it."""
+"""Finds the question that a person asks: its topic, and the versions that it names."""
 
 from __future__ import annotations
 

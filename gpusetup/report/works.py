@@ -328,7 +328,8 @@ def _uses(flat: str) -> Iterator[Use]:
 def _words_of_success(
     flat: str, topic: AskedTopic | None, *, has_gpu_in_use: bool
 ) -> Iterator[Event]:
-    """A speed, a training that makes progress, or a person's statement that it works, as events."""
+    """Events for a speed, for a training that makes progress, or for a person's statement that
+    something works."""
     names_gpu = working.A_GPU.search(flat) is not None
     if names_gpu:
         for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
