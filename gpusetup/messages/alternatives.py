@@ -16,8 +16,8 @@ from gpusetup.messages.row import letters_of
 from gpusetup.model.patterns import in_any_case, lowered
 
 SHORTEST = 2
-"""Strings shorter than this are not used to rule out a form, because nearly every text contains a
-given Latin letter."""
+"""Strings shorter than this are not used to rule out a form, because a single Latin letter occurs
+in nearly every text."""
 
 
 class Alternatives:
@@ -34,8 +34,8 @@ class Alternatives:
 
     @cached_property
     def forms(self) -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
-        """Pairs of strings and a form. The form is tried only if the text contains one of the
-        strings, or if there are no strings."""
+        """Each form with its strings. A form is tried only if the text contains one of its strings,
+        or if it has none."""
         with_letters = []
         always: list[str] = []
         for form in alternatives_of(self.pattern):

@@ -44,8 +44,8 @@ IN_USE = row(
     "metal",
     unless=r"(?:mps|xpu)\.is_available\(\)\W{0,8}False",
 )
-"""A message that shows that a program uses this backend, so the program's complaint is about
-something else."""
+"""A message that shows that a program uses the mps, xpu or cuda backend, so a complaint in the same
+text is about something else."""
 
 INTELS = r"(?:\bsycl-ls\b|\blevel_zero:(?:gpu|\d)|\b(?:XPU|GPU|SYCL|Intel)\b.{0,200}?\bLevel Zero\b|\bipex[-_](?:llm|ollama)\b|\btorch\.xpu\.\w{4,24})"
 """Words that name Intel's own tools and runtime."""

@@ -134,7 +134,8 @@ UNUSED_IN_ENGLISH: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"\b{GPU} (?:is |was |are )?(?:not|n'?t|never|no longer) (?:being )?(?:recogni[sz]ed|detected|found|seen|picked up)\b",
     ),
 )
-"""Lower-case strings of which every match contains one, and the pattern."""
+"""Pairs of lower-case strings and a pattern. Every match of the pattern contains one of the
+strings."""
 CARD = {
     "zh": r"(?:显卡|顯卡|GPU|gpu|独显|独立显卡|CUDA|cuda|N卡)",
     "ja": r"(?:GPU|グラボ|グラフィック(?:ス)?(?:カード|ボード)|ビデオカード|CUDA)",

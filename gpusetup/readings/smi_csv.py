@@ -217,7 +217,8 @@ NUMBER = re.compile(r"-?\d|\[|N/A|ERR|Unknown|Not |GPU |$", re.IGNORECASE)
 """The beginning of a number, or of nvidia-smi's words for a missing number: `[Not Supported]`, `GPU
 is lost`."""
 LONGEST_CELL = 80
-"""A longer cell is not nvidia-smi's. A GPU's name, the longest value, has fewer characters."""
+"""A longer cell does not come from nvidia-smi. A GPU's name, the longest value, has fewer
+characters."""
 
 
 def has_numbers(row: Mapping[str, str]) -> bool:

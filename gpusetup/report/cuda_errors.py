@@ -89,7 +89,7 @@ def _facts_of_error(text: Text, error: CudaError) -> Facts:
     yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
     at_start = AT_START.search(_surroundings(text.flat, start, end)) is not None
     # "Out of memory" comes far more often from a running program than from CUDA's start, so it
-    # needs more evidence.
+    # counts as an error of CUDA's start only if the text shows that CUDA was starting.
     if code in STARTING and (code != OUT_OF_MEMORY or at_start):
         trust = SURE if at_start else USUAL
         source = text.source(start)

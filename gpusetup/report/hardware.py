@@ -173,8 +173,8 @@ def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] |
 
 
 def _is_a_choice(match: re.Match[str], flat: str) -> bool:
-    """Whether the match is only a card's name with an NVIDIA card nearby, so that either may be the
-    one in use."""
+    """Whether the match is only a card's name and an NVIDIA card is named nearby, so that either
+    card may be in use."""
     if not re.match(MODEL_ALONE, match[0], re.I):
         return False
     first = max(match.start() - CHARACTERS_NEAR, 0)

@@ -46,8 +46,8 @@ OF_THE_PRESENT = lazy(
 
 
 def told_as_past(lines: Sequence[str]) -> tuple[int, ...]:
-    """The indexes of the lines that describe the time before the fix: each line with such a
-    beginning, and the lines below it up to an empty one."""
+    """The indexes of the lines that describe the time before the fix: each line that matches
+    `TOLD_AS_PAST`, and the lines below it up to an empty line."""
     past: list[int] = []
     is_past = False
     for index, line in enumerate(lines):
