@@ -193,7 +193,7 @@ def _suffix_of_nvidia(match: re.Match[str]) -> str:
 
 
 def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
-    """Whether a number means a card, judging by its suffix, a memory size or the words around it."""
+    """Whether a number means a card, judging by a suffix, a memory size or nearby words."""
     last_character = match["number"][-1]
     has_suffix = not last_character.isdigit()
     is_laptop = match["laptop"] or match["laptop2"]
