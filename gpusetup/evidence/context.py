@@ -80,7 +80,8 @@ def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
 
 
 def source_of(context: RuleContext, subject: str) -> str:
-    """The sources of a value, from its readings; if there are none, the value's own name.
+    """The sources of a value, from its readings. If it has no readings, the result is the value's
+    name.
 
     A value without its own readings (`driver.version`) has the readings of its part of the snapshot
     (`driver`).
@@ -235,8 +236,8 @@ NO_FAILURES = (
 def says_nothing_else(context: RuleContext, *but: str) -> bool:
     """Whether a text contains no failure messages, except those of these kinds.
 
-    This question is about evidence, not about the order of causes. Values prove a cause only if no
-    message says what failed, because such a message may lead to a cause in any layer.
+    Values alone prove a cause only if no message says what failed. Such a message may point to a
+    cause in any layer, whatever the order of causes is.
     """
     harmless_kinds = {*NO_FAILURES, *but}
     kinds = {event.kind for event in context.snapshot.events}

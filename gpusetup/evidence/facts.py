@@ -30,8 +30,7 @@ from gpusetup.model.machine import Event, Events, Gpu, Package
 from gpusetup.model.versions import cuda_of, parsed
 
 Fact = Callable[[RuleContext], str]
-"""A function that returns a sentence about what was read if the fact holds, and "" if it does not
-hold or if nothing was read."""
+"""Returns a sentence about what was read, or "" if the fact does not hold or is unknown."""
 
 
 def gpu_names(gpus: tuple[Gpu, ...]) -> str:
@@ -130,8 +129,7 @@ OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers
 """Topics of questions (`messages.questions`) to which the answer may be no because of the driver's
 version."""
 OF_A_BUILD = {"driver", "torch-cuda"}
-"""Topics of questions in which a CUDA version is that of a torch build. In other questions it may
-be the driver's."""
+"""Topics in which a CUDA version belongs to a torch build. In others it may be the driver's."""
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:
@@ -171,8 +169,7 @@ def driver_lists_a_gpu(context: RuleContext) -> str:
 
 
 def missing_library_is_listed(context: RuleContext) -> str:
-    """Returns a sentence if a file listing in the text contains the library that a program does not
-    find, else ""."""
+    """Returns a sentence if a file listing contains the library that a program misses, else ""."""
     missing = set()
     for event in events(context, "cuda-lib-missing", "library-missing", "program-lib-missing"):
         library = event.values.get("library", "")
@@ -217,8 +214,7 @@ def listed_toolkit(context: RuleContext) -> str:
 
 
 def toolkit_is_listed(context: RuleContext) -> str:
-    """Returns a sentence if a file listing in the text contains nvcc, or if nvcc printed its
-    release, else ""."""
+    """Returns a sentence if a file listing contains nvcc, or nvcc printed its release, else ""."""
     folder = listed_toolkit(context)
     if folder:
         return f"nvcc is in {folder}/bin"
@@ -227,8 +223,7 @@ def toolkit_is_listed(context: RuleContext) -> str:
 
 
 def glibc_is_new_enough(context: RuleContext) -> str:
-    """Returns a sentence if the system's glibc is at least as new as the message requires, else
-    ""."""
+    """Returns a sentence if the system's glibc is as new as the message requires, else ""."""
     installed = re.search(r"glibc (\d+\.\d+)", context.os.libc or "")
     needed_versions = []
     for event in events(context, "glibc-too-old"):
@@ -257,8 +252,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
 
 
 def pods_are_started(context: RuleContext) -> str:
-    """Returns a sentence if the containers are started by a Kubernetes node and not by docker, else
-    ""."""
+    """Returns a sentence if Kubernetes, and not docker, starts the containers, else ""."""
     is_pod = context.snapshot.container.kind == "kubernetes"
     shows_engine = events(context, "k8s-gpu-not-allocatable", "container-engine")
     if is_pod or shows_engine:
@@ -294,8 +288,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def versions_are_a_pair(companion: Name) -> Fact:
-    """Returns a fact that holds if the listed versions of torch and of this companion work
-    together."""
+    """Returns a fact that holds if the listed versions of torch and companion work together."""
 
     def fact(context: RuleContext) -> str:
         listed_companion = package(context, companion)
@@ -440,8 +433,7 @@ def several_gpus_are_used(context: RuleContext) -> str:
 
 
 def torchs_own_call_fails(context: RuleContext) -> str:
-    """Returns a sentence if the call that fails belongs to torch itself, so that no extension is at
-    fault, else ""."""
+    """Returns a sentence if torch's own call fails, so that no extension is at fault, else ""."""
     for event in events(context, "torch-call-fails"):
         return f"torch's own call fails ({(event.text or '')[:60].strip()})"
     return ""
@@ -456,8 +448,7 @@ def a_copied_runtime_is_loaded(context: RuleContext) -> str:
 
 
 def imports_alone(context: RuleContext) -> str:
-    """Returns a sentence if the same import works in a process that has loaded nothing else before,
-    else ""."""
+    """Returns a sentence if the same import works in a new process, else ""."""
     if not events(context, "ran-alone"):
         return ""
     return "the same import works on its own"
