@@ -340,8 +340,8 @@ def target_is_overridden(context: RuleContext) -> str:
 
 
 def override_names_another_target(context: RuleContext) -> str:
-    """Whether HSA_OVERRIDE_GFX_VERSION names another target than that of the AMD GPU in the
-    text."""
+    """Returns a sentence if HSA_OVERRIDE_GFX_VERSION names another target than that of the AMD GPU
+    in the text, else ""."""
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     numbers = value.split(".")
     if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
