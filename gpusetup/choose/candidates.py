@@ -35,7 +35,7 @@ requested. Otherwise there would be too many to try."""
 
 
 class PackageQuestion(Frozen):
-    """A question: which of these packages and torch builds work together on this host?"""
+    """The question which torch builds and package versions work together on a host."""
 
     wish: Wish
     host: Host
@@ -73,13 +73,14 @@ def candidates(
     fitting = []
     for build in fitting_builds(builds):
         is_old = parsed(build.torch) < parsed(OLDEST)
-        # Otherwise an index would be asked about dozens of old torch versions in vain.
+        # Old torch versions are left out, because an index would be asked about dozens of them in
+        # vain.
         if is_old and not takes_old_torch(question):
             continue
         if why_none_fits(companions, build) is None:
             fitting.append(build)
     best = preference(builds)
-    # The second sort keeps the order of the first for equal torch versions.
+    # Python's sort is stable, so builds of the same torch version keep the order of the first sort.
     fitting.sort(key=lambda build: (build != prefer, best(build)))
     fitting.sort(key=lambda build: parsed(build.torch), reverse=True)
     return tuple(fitting)
@@ -169,7 +170,8 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
 
 
 class PackageSet(Frozen):
-    """Packages that work together with a build, and the reasons why some of them are not newer."""
+    """A build with the packages that work with it, and the reasons why some packages are not
+    newer."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
@@ -178,8 +180,8 @@ class PackageSet(Frozen):
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The set with the newest torch that works with every package. It comes from the companion
-    table, without asking an index."""
+    """The set with the newest torch that works with every package, according to the companion table
+    alone. No index is asked."""
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
@@ -222,8 +224,8 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The versions of a package that the companion table allows with a build. If the table sets no
-    limit, the specifier is empty."""
+    """The versions of a package that the companion table allows with a build. The specifier is
+    empty if the table sets no limit."""
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):

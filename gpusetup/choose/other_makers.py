@@ -153,7 +153,8 @@ def page_of(build: TorchBuild) -> str:
 def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """The reasons against a build: the request, the system and the GPUs; empty if it fits."""
     reasons = [constraint(row, question) for constraint in CONSTRAINTS]
-    # The extras of AMD's builds install the kernels for exactly these GPUs.
+    # Builds on AMD's own index always have the kernels, because their extras install those for
+    # exactly these GPUs.
     if row.index is None:
         reasons += [why_no_kernels(row, gpu) for gpu in gpus]
     return tuple(filter(None, reasons))
@@ -170,8 +171,8 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
         target = gpu.target
     rocm = row.backend.removeprefix("rocm")
     serves = has_kernels(target, rocm)
-    # If this ROCm version is newer than those that were read, assume that earlier targets are still
-    # supported, but no others.
+    # No kernel list was read for this newer ROCm version, so assume that it still supports the
+    # targets of earlier versions, but no others.
     if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
         return None
     if target in LAST_ROCM and serves is False:
@@ -214,8 +215,8 @@ def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple
     and on Windows they are the only ones.
     """
     targets = [gpu.target for gpu in gpus]
-    # On a machine without a GPU, such as a build server, only the kernels for all targets can be
-    # right.
+    # On a machine without a GPU, such as a build server, the GPU that will run torch is unknown, so
+    # install the kernels for all targets.
     extras = device_extras(targets) if targets else (ALL_DEVICES,)
     family, _, machine = platform.partition("-")
     # For Windows, AMD only publishes wheels for Radeon and Ryzen, not for Instinct.

@@ -136,7 +136,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
 
 
 def _check_engine_options(question: FleetRunQuestion) -> None:
-    """Raise UsageError if an option belongs to an engine that was not chosen."""
+    """Raise UsageError if an option is for another engine than the chosen one."""
     of_one_engine = (
         (question.partition, "--partition", question.slurm, "--slurm"),
         (question.after, "--", question.slurm, "--slurm"),
@@ -168,7 +168,8 @@ def _usual_python(question: FleetRunQuestion) -> str:
     if question.ray:
         return ""
     if question.kubernetes:
-        # In an image, use the first Python on its PATH: our path does not exist there.
+        # In a container image, use the first Python on its PATH, because the path of our Python
+        # does not exist there.
         return "python"
     return sys.executable
 

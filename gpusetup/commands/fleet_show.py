@@ -53,7 +53,7 @@ class NodeRecords(NamedTuple):
     nodes: tuple[str, ...] = ()
     """The nodes that should have a record."""
     not_asked: Mapping[str, str] = {}
-    """Maps each node that got no work to the reason."""
+    """Maps each node that was skipped to the reason."""
 
 
 def run(question: FleetShowQuestion, out: Console) -> Reply:

@@ -31,8 +31,8 @@ EXAMPLES = (
 
 
 def drain_limit(text: str) -> str:
-    """Return the text if it is a share of a partition (`20%`) or a number of nodes; otherwise raise
-    an error."""
+    """Return the text if it is a share of a partition's nodes (`20%`) or a number of nodes;
+    otherwise raise an error."""
     from gpusetup.fleet.slurm_files import DRAIN_LIMIT
 
     if not DRAIN_LIMIT.fullmatch(text):

@@ -94,7 +94,8 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
         return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
-        # The first and the last line are the marks around the guard's own lines.
+        # Leave out the first and the last line, which only mark where the guard's lines begin and
+        # end.
         added_lines = file.text.splitlines()[1:-1]
         rows = [ScreenLine("  ", (f"+ {line}", GREEN), whole=True) for line in added_lines]
         lines += section(file.path, rows)

@@ -1,6 +1,6 @@
-"""Checks that stop `install` before it asks an index: a problem that torch cannot fix, a build that
-must not be replaced unasked, or an environment that must not be changed. Each error names a command
-with which to continue."""
+"""Checks that stop `install` before it asks an index. They find problems that torch cannot fix,
+builds that must not be replaced unasked, and environments that must not be changed. Each error
+names a command with which to continue."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """Raise Blocked if the target is Windows' own Python and the user did not name it. In this case
-    gpusetup only happens to run in it."""
+    """Raise Blocked if the target is the system's own Python on Windows, and it is only the target
+    because gpusetup runs in it. The user must then name it with `--python`."""
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(
