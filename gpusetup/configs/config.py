@@ -1,4 +1,4 @@
-"""A config file with the positions of its values: read it, change values in place, and check the
+"""Reads a config file with the positions of its values, changes values in place, and checks the
 result.
 
 The file is never rewritten from parsed data, so its layout and comments stay. A reader gives the
@@ -119,7 +119,7 @@ def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
             raise BadInput(f"{before.name}: {dotted(edit.path)} cannot be changed in place")
         # An added setting does not exist in the old config.
         old.pop(edit.path, None)
-    # Compare lists, because the order counts too and dicts ignore it.
+    # Compare lists, because the order matters too and a comparison of dicts ignores it.
     if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{before.name}: the change would reach further than the value itself",
@@ -175,7 +175,7 @@ def _in_its_spelling(config: Config, value: str, like: str) -> str:
     """
     spellings = {"true": TRUE, "false": FALSE}.get(value)
     if spellings is not None and like in TRUE + FALSE:
-        # TRUE and FALSE list the spellings in the same order.
+        # TRUE and FALSE list matching spellings (such as `yes` and `no`) in the same order.
         list_of_like = TRUE if like in TRUE else FALSE
         number = list_of_like.index(like)
         return spellings[number]

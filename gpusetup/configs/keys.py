@@ -38,8 +38,8 @@ class Key(Frozen):
     """Whether the key must be directly inside that map: `model.name`, but not
     `model.optim.name`."""
     written: bool = True
-    """Whether `tune` may change it; False if the trainer derives other settings from it, so that
-    `tune` only gives advice."""
+    """Whether `tune` may change the key; False if the trainer derives other settings from the key,
+    so that `tune` only gives advice."""
     plan: bool = False
     """Whether only `plan` uses the key, to estimate memory; `tune` ignores it."""
 
@@ -53,7 +53,7 @@ class Added(Frozen):
     name: str
     source: str
     needs: str = ""
-    """Names that show that the config's trainer reads the key; one of them is enough. "" if
+    """Names which show that the config's trainer reads the key; one of them is enough. "" if
     `beside` already shows it."""
 
 
@@ -63,8 +63,8 @@ class Loop(Frozen):
     name: str
     names: str = ""
     steps: Literal["updates", "unknown"] = "unknown"
-    """What other step counts refer to, which are neither in `micro` nor in `updates`: `updates` of
-    the weights, or `unknown`."""
+    """What a step count refers to if it is neither in `micro` nor in `updates`: `updates` of the
+    weights, or `unknown`."""
     micro: str = ""
     """Names of settings that count micro-batches."""
     updates: str = ""
@@ -96,7 +96,8 @@ OTHER_PHASES = frozenset((
 ))  # fmt: skip
 """A key in a map with one of these words (`val_dataloader`, `cfg.eval`) is not about training."""
 TRAINING = frozenset(("train", "training", "trainer"))
-"""Words in a map's name that mean that it is about training after all (`train_test_loader`)."""
+"""Words which show that a map with such a name is about training after all (`train_test_loader`).
+"""
 NOT_LOADER_MAPS = frozenset((
     "offload_optimizer", "offload_param", "zero_optimization", "aio", "autotuning", "elasticity",
     "flops_profiler", "rollout", "vllm", "ray_init", "preprocessing", "tokenization",

@@ -28,7 +28,7 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
     if the file is invalid."""
     try:
         values = tomllib.loads(text)
-    except ValueError as problem:  # also for a number with too many digits for Python
+    except ValueError as problem:  # also raised for a number with too many digits
         raise BadInput(f"{name}: not TOML: {problem}") from problem
     spots = _spots(text)
     for path, value in _children(values, ()):

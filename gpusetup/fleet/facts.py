@@ -1,7 +1,7 @@
 """The facts that are compared between machines, each as one line of text.
 
-A fact is something that should be the same on machines of one kind. So values that always differ (a
-temperature, a UUID, a bus address, free memory) are not facts.
+A fact is something that should be the same on machines of one kind. Values that always differ (a
+temperature, a UUID, a bus address, free memory) are therefore not facts.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def shown(name: str, value: object) -> str | None:
         return str(len(value)) if value else None
     if not isinstance(value, int | float):
         return str(value)
-    # Rounded, because machines of one kind differ by a few pages of memory.
+    # Round the size, because machines of one kind differ by a few pages of memory.
     if name.endswith("total_bytes"):
         return size_in_words(value)
     if name.endswith("_watts"):
@@ -153,7 +153,7 @@ def size_in_words(size: float) -> str:
     """
     if size >= GIB:
         return f"{size / GIB:.0f} GiB"
-    # For example, /dev/shm in a container usually has 64 MiB.
+    # Sizes below 1 GiB are usual too; for example, /dev/shm in a container usually has 64 MiB.
     mebibytes = size / MIB
     return f"{mebibytes:.0f} MiB"
 
@@ -257,7 +257,7 @@ def is_compared(name: str) -> bool:
     if name.startswith(VARIABLES):
         variable = name.removeprefix(VARIABLES)
         return variable.startswith(OF_THE_NODE)
-    # torch's version is already a separate fact.
+    # Leave out torch's version, which is already a separate fact.
     return name != f"{PACKAGES}torch" and not name.endswith(FREE_DISK)
 
 

@@ -36,10 +36,10 @@ from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
 RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run|history)$")
-"""Suffixes that may follow the node's name in a file name. In a node's own folder, they are the
-whole file name."""
+"""Suffixes that may follow the node's name in a file name. In a node's own folder, such a suffix is
+the whole file name."""
 MOST_FILES = 200_000
-"""The most files that a folder may contain; no real cluster has this many records."""
+"""The maximum number of files in a folder; no real cluster has this many records."""
 MANY_FILES = 2000
 """If there are more files than this, several processes read them."""
 MOST_READERS = 8
@@ -71,14 +71,14 @@ class _Header(Frozen):
 
 
 class _Run(Frozen):
-    """The part that we read of the file which `fleet run` writes if a node's records are
+    """The fields that we read from the file which `fleet run` writes if a node's records are
     incomplete."""
 
     problem: str
 
 
 class _NodeCheck(Frozen):
-    """The part that we read of a record of `fleet check`."""
+    """The fields that we read from a record of `fleet check`."""
 
     ok: bool
     reason: str
@@ -170,7 +170,7 @@ def on_one_line(name: str) -> str:
     """
     letters = []
     for letter in name:
-        # A file name may contain any character.
+        # A file name may contain any character, so replace those that cannot be printed.
         is_harmless = letter.isprintable()
         letters.append(letter if is_harmless else "?")
     return "".join(letters)

@@ -105,7 +105,7 @@ def updated(
     """The history after a check at the time `now` that reported these findings.
 
     A finding ends only if the check could have seen it (`sight`); for example, memory errors do not
-    end while the driver hangs. If a finding ends and comes back, its time begins again.
+    end while the driver hangs. If a finding ends and comes back later, it is dated from its return.
     """
     since = history.since()
     current: dict[FindingKey, FindingHistory] = {}

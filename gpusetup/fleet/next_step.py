@@ -73,7 +73,7 @@ def _is_missing_gpu(finding: NodeFinding) -> bool:
 def _new_record(node: Node, folder: str | None) -> str:
     """The command that takes a node's missing or broken record again."""
     file = node.broken_file
-    # If some of the records exist, something on the node hangs.
+    # If some of the records exist but not all, something on the node hangs.
     has_no_record = file is None and not node.facts
     if has_no_record and folder is not None:
         file = str(Path(folder) / f"{node.name}.json")

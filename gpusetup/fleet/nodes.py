@@ -51,7 +51,7 @@ class FactSplit(Frozen):
     field: str
     severity: Severity
     gpus: tuple[str, ...]
-    """The GPU model of that kind."""
+    """The GPU model of that kind of node."""
     values: Mapping[str, tuple[str, ...]]
     """Maps each value to the nodes that have it."""
 
@@ -90,7 +90,8 @@ MOST_NAMES = 100_000
 
 
 NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
-"""18 digits fit into 64 bits. Longer numbers are split, which sorts them well enough."""
+"""Matches text followed by a number of at most 18 digits, which fits into 64 bits. A longer number
+is split, and still sorts well enough."""
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:
@@ -116,7 +117,7 @@ def slurm_list(names: Iterable[str]) -> str:
     families: dict[tuple[str, int, str], list[NumberRange]] = defaultdict(list)
     for name in sorted(names, key=natural):
         prefix, digits, suffix = _split_at_number(name)
-        # Only numbers with equally many digits form a range, because `gpu9` and `gpu09` are
+        # Only numbers with the same number of digits form a range, because `gpu9` and `gpu09` are
         # different nodes.
         family = families[prefix, len(digits), suffix]
         last_range = family[-1] if family else None
@@ -143,7 +144,7 @@ class NumberRange(Frozen):
     def is_before(self, digits: str) -> bool:
         """Whether a number directly follows the last number of this range."""
         next_number = int(self.last) + 1
-        # The caller only compares numbers with equally many digits.
+        # The caller only compares numbers that have the same number of digits.
         return int(digits) == next_number
 
     def __str__(self) -> str:

@@ -31,8 +31,8 @@ COST_SPEED = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
     *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
 )
-"""Warnings about something that costs speed now. A node with one of them is not healthy, even if
-many other nodes have it too."""
+"""Warnings about something that costs speed now. A node with such a warning is not healthy, even if
+many other nodes have the same warning."""
 
 Status = Literal["failed", "differs", "degraded", "undecided", "ok"]
 """`degraded`: slower than it could be, but so are most other nodes. `undecided`: one of its facts
@@ -76,7 +76,7 @@ class Common(Frozen):
         """Whether this node belongs to the nodes among which the finding is common: the whole fleet
         or one kind."""
         is_of_whole_fleet = not self.gpus
-        # Otherwise, the finding is common in one kind only.
+        # If `gpus` is not empty, the finding is common only among nodes with these GPUs.
         return is_of_whole_fleet or self.gpus == node.kind
 
 
@@ -110,7 +110,8 @@ class FleetAnswer(Frozen):
 
 
 OLD = timedelta(days=1)
-"""A set of records is usually judged on the day when it was taken."""
+"""If the newest record is older than this, the answer says how old it is, because records are
+usually judged on the day when they were taken."""
 
 
 def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAnswer:
@@ -285,7 +286,7 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
     uncommon = [id for id in warnings if id not in common_ids]
     if drift or uncommon:
         return "differs"
-    # A slow node counts as slow even if all others are slow too.
+    # A node with a warning about speed is degraded even if all others have the same warning.
     costs_speed = not warnings.isdisjoint(COST_SPEED)
     return "degraded" if costs_speed else "ok"
 

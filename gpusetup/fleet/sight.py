@@ -24,8 +24,8 @@ class Sight(Frozen):
     """The facts that were compared with a profile; None if they are unknown."""
 
     def covers(self, source: Source, about: str) -> bool:
-        """Whether the record would contain a finding from this source about this GPU or fact, if
-        the node had it."""
+        """Whether the record would contain a finding from this source about this GPU or fact if the
+        node had such a fault."""
         if source not in self.sources:
             return False
         if source == "profile":

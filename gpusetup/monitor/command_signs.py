@@ -1,5 +1,5 @@
-"""Signs about the command: its processes, its machine and its kind of program. (`signs.py` has
-those about the GPU.) Pure functions."""
+"""Signs about the watched command: its processes, its machine and its kind of program. (`signs.py`
+has those about the GPU.) Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.monitor.work import Work, at_least, below, or_zero
 @Sign
 def watched(subject: Subject) -> bool:
     """Whether the command's processes were watched too."""
-    # Without them it is unknown what the GPU waits for.
+    # Without the processes' figures, it is unknown what the GPU waits for.
     busiest_cpu = subject.work.busiest_cpu
     return busiest_cpu is not None
 
@@ -24,7 +24,7 @@ def watched(subject: Subject) -> bool:
 def core_full(subject: Subject) -> bool:
     """Whether the command's busiest process (apart from loader workers) keeps a core busy nearly
     all the time."""
-    # Python code runs on one core, so a process below this threshold spends some time waiting.
+    # Python code runs on one core, so a process that does not fill a core spends some time waiting.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
 
@@ -43,13 +43,14 @@ def many_threads(subject: Subject) -> bool:
 def works_between_steps(subject: Subject) -> bool:
     """Whether the command's busiest process computes at least part of the time, as it does while it
     prepares the next step."""
-    # Below this threshold it only waits, and there is no sign of what it waits for.
+    # A process below this threshold only waits, and there is no sign of what it waits for.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.RESTING_CPU)
 
 
 SOME = 0.5
-"""For a mean count: at least half of the samples have one or more."""
+"""The threshold for a mean count over all samples; a count of 1 in half of the samples reaches it.
+"""
 
 
 @Sign
@@ -118,12 +119,13 @@ to wait."""
 
 
 LONG_WAIT = 25.0
-"""In percent of one core: 25 means that one thread waits for a core a quarter of the time."""
+"""A long wait for a core, in percent of one core: 25 means that one thread waits for a core a
+quarter of the time."""
 WANTED_CPU = 70.0
-"""In percent of one core: how long the command's threads used a core or waited for one."""
+"""The CPU time that the command's threads must want (use or wait for), in percent of one core."""
 WAIT_SHARE = 20.0
-"""In percent of the CPU time that the command wanted. If it waited for less than this share, other
-programs cost it little."""
+"""The smallest share of the wanted CPU time spent waiting that counts, in percent. Below it, other
+programs cost the command little."""
 
 
 def waits_for_a_core(work: Work) -> bool | None:
@@ -139,8 +141,8 @@ def waits_for_a_core(work: Work) -> bool | None:
 
 
 MOSTLY_WAITS = 50.0
-"""In percent of the CPU time that the command wanted: above this, it waited longer for a core than
-it computed."""
+"""In percent of the CPU time that the command wanted; from this share on, the command waited for a
+core at least as long as it computed."""
 
 
 def lacks_cpu_most(work: Work) -> bool:
@@ -177,8 +179,8 @@ def others_full(subject: Subject) -> bool:
         return False
     misses_it = waits_for_a_core(work)
     if misses_it is None:
-        # It is unknown whether the command waited for a core. A disk or resting workers would also
-        # explain its waiting.
+        # If it is unknown whether the command waited for a core, a disk or resting workers would
+        # also explain its waiting.
         return not (blocked(subject) or reads(subject) or workers_wait(work))
     return misses_it
 
@@ -240,7 +242,8 @@ def writes_in_pauses(subject: Subject) -> bool:
 
 
 SAMPLES_OF_A_TURN = 2
-"""A single step that waits for data is much shorter than two samples."""
+"""The least length of an idle stretch, in samples. A single step that waits for data is much
+shorter."""
 
 
 @Sign
@@ -249,7 +252,7 @@ def in_turns(subject: Subject) -> bool:
     more samples."""
     running = subject.work.running_part
     quiet = subject.work.quiet_part
-    # The GPU is always busy or always idle.
+    # The GPU was always busy or always idle, so there are no turns.
     if running is None or quiet is None:
         return False
     is_full = running.utilization >= marks.BUSY
@@ -279,7 +282,8 @@ def others_compute_in_turn(subject: Subject) -> bool:
         return False
     cpu_in_gaps = beside_the_busiest(quiet)
     cpu_at_work = beside_the_busiest(running)
-    # A quarter is allowed, because the training's loader workers may still compute a little.
+    # While the GPU works, the other processes may still use a quarter of that, because loader
+    # workers may compute a little.
     rests_at_work = cpu_at_work <= cpu_in_gaps / 4
     computes_in_gaps = cpu_in_gaps >= marks.HELPER_CPU
     return computes_in_gaps and rests_at_work
@@ -305,7 +309,7 @@ evaluates_on_the_cpu = in_turns & (others_compute_in_turn | main_computes_in_tur
 @Sign
 def failed(subject: Subject) -> bool:
     """Whether the command ended with an error; false if its exit code is unknown."""
-    # None means that it is unknown how the command ended.
+    # An exit code of None means that it is unknown how the command ended.
     exit_code = subject.run.exit
     return bool(exit_code)
 
@@ -370,7 +374,7 @@ def reads_nothing(subject: Subject) -> bool:
 def copies_nothing(subject: Subject) -> bool:
     """Whether no more data goes to the GPU over PCIe than kernel launches need; false if the rate
     is unknown."""
-    # Batches from a data set in the process's own memory are visible only here.
+    # If a data set is in the process's own memory, its batches are visible only as PCIe traffic.
     rate_to_card = subject.work.pcie_in
     return below(rate_to_card, marks.PCIE_LAUNCHES)
 

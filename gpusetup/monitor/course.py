@@ -13,8 +13,8 @@ from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.work import Moment, is_quiet, or_zero, percentile
 
 RECENT_SAMPLES = 5
-"""How many samples we look back for the peak before memory was freed, because cleaning up may take
-several samples."""
+"""How many samples we look back for the memory's peak before a process ended, because freeing the
+memory may take several samples."""
 LEAST_PHASE_SECONDS = 10.0
 """No batch takes this long, so a stretch of at least this length is a phase of the program."""
 SMOOTHING = 5
@@ -27,7 +27,7 @@ LEAST_CYCLES = 8
 LEAST_PHASES = 3
 """Two phases have only one distance between them, which cannot show regularity."""
 LEAST_STEADY_PART = 0.8
-"""Between slow phases, the GPU works at this fraction of its usual level or more, in 90 % of the
+"""Between slow phases, the GPU must work at this fraction of its usual level or more in 90 % of the
 samples."""
 PERIOD_SPREAD = 0.2
 """The largest standard deviation of the time between phases, as a fraction of its mean. Epochs with
@@ -37,8 +37,8 @@ UNEVEN_CYCLES = 0.4
 mean. Requests that arrive at random reach 0.6 and more; a training that waits for its loader
 reaches 0.3, because some batches take longer to load."""
 LEAST_WORK_IN_A_CYCLE = 15.0
-"""In percent of the time. A GPU that works less than this serves requests or an interactive user.
-"""
+"""The least share of a cycle in which the GPU works, in percent. A GPU that works less serves
+requests or an interactive user."""
 LONGEST_CYCLE_SECONDS = 25.0
 """Loading several batches ahead and using them up may take this long. A longer cycle is a phase of
 the program."""
@@ -235,14 +235,14 @@ def stretches_of(rows: Sequence[Moment], chosen: Sequence[bool]) -> list[Stretch
 
 
 def rows_between(rows: Sequence[Moment], phases: Sequence[Stretch]) -> list[Moment]:
-    """The samples outside these phases, up to the start of the last phase."""
+    """The samples outside these phases, up to the beginning of the last phase."""
     in_phases = {id(row) for phase in phases for row in phase.rows}
     last_phase = phases[-1]
     return [row for row in rows if id(row) not in in_phases and row.seconds < last_phase.since]
 
 
 def is_steady(rows: Sequence[Moment]) -> bool:
-    """Whether the GPU works at about the same level in nearly all of these samples."""
+    """Whether the GPU's utilisation is about the same in nearly all of these samples."""
     uses = [or_zero(row.gpu.utilization_percent) for row in rows]
     if not uses:
         return False

@@ -46,13 +46,14 @@ def main_waits(work: Work) -> bool:
 def memory_full(run: WatchedRun, work: Work) -> bool:
     """Whether memory was so full that the next allocation could make the machine swap or kill a
     process."""
-    # The run's highest value is used, because one full moment is enough.
+    # Use the run's highest value, because memory needs to be full only once for this.
     memory_share = run.host_memory
     return at_least(memory_share, marks.MEMORY_TIGHT)
 
 
 COMPUTES = 10.0
-"""In percent of a core. A command that uses less than this hardly needs the CPU that others use."""
+"""In percent of a core. A command that uses less hardly needs CPU, so it does not lack what other
+programs use."""
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
@@ -80,7 +81,7 @@ def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
 def waits_for_resting_workers(run: WatchedRun, work: Work) -> bool:
     """Whether the process waits for loader workers that hardly compute, because they wait for
     storage or the network themselves."""
-    # Workers that get no core hardly compute either, but that is another verdict.
+    # Workers that get no core hardly compute either, but then a different verdict applies.
     return main_waits(work) and workers_wait(work) and not lacks_cpu_most(work)
 
 
@@ -117,7 +118,7 @@ def reads_over_the_network(work: Work) -> bool:
 
 def rests(run: WatchedRun, work: Work) -> bool:
     """Whether all processes of the command together hardly compute."""
-    # A training that only polls a queue stays below this limit.
+    # Even a training that polls a queue while it waits stays below this limit.
     whole_cpu = work.cpu
     return below(whole_cpu, marks.RESTING_CPU)
 

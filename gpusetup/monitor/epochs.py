@@ -19,7 +19,7 @@ LONGEST_LINE = 4000
 LINE_END = re.compile(rb"[\r\n]+")
 MOST_EPOCHS = 100_000
 LEAST_EPOCHS = 0.05
-"""The least part of an epoch that is enough, because a shorter part says little about a whole
+"""The least part of an epoch that is measured, because a shorter part says little about a whole
 epoch."""
 WHOLE_EPOCH = 0.99
 LEAST_COLUMNS = 3
@@ -39,16 +39,16 @@ EPOCH = re.compile(
 BAR_OF_EPOCHS = re.compile(
     r"\bepochs?\b[ \t]*:?[ \t]*\d{1,3}%\|[^|]*\|[ \t]*" + NUMBER + r"/\d+", re.I
 )
-"""A tqdm bar over the epochs: `Epochs:  30%|███       | 3/10 [00:15<00:35,  5.00s/it]`."""
+"""Matches a tqdm bar over the epochs: `Epochs: 30%|███ | 3/10 [00:15<00:35, 5.00s/it]`."""
 WITHIN = re.compile(
     r"^(?:/\d+)?[\])]?[ \t]*[:,|-]*[ \t]*"
     r"(?:(?P<percent>\d{1,3})%\||[\[(][ \t]*(?P<done>\d+)/(?P<all>\d+)(?=[\]) ]))"
 )
-"""How much of the epoch is done: a bar `:  45%|`, or batches `[ 450/1000]`."""
+"""Matches how much of the epoch is done: a bar `: 45%|`, or batches `[ 450/1000]`."""
 COUNTS = re.compile(
     r"\b(?:num(?:ber)?|total|max(?:imum)?|all|for|of|n)[ \t_-]*(?:of[ \t]+)?$", re.I
 )
-"""Words before `epochs` which show that the number is the total."""
+"""Words before `epochs` which show that the number that follows is the total number of epochs."""
 
 
 class EpochReader:

@@ -1,7 +1,7 @@
-"""What the user should act on even if the working GPUs are used well: leaking memory, work that
-ended, unused GPUs. Pure functions.
+"""Finds what the user should act on even if the working GPUs are used well: leaking memory, work
+that ended, unused GPUs. Pure functions.
 
-A verdict of `good` names the first finding and suggests its next step.
+If the verdict is `good`, it names the first finding and suggests that finding's next step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import at_least
 
 MOST_PAUSED = 10.0
-"""In percent of the time. In most trainings, pauses for checkpoints take less than this."""
+"""The share of the time, in percent, from which pauses matter. In most trainings, pauses for
+checkpoints take less."""
 LONG_REST_SECONDS = 60.0
 """A GPU that rests this long at the end of a recording, with memory still in use, has perhaps
 finished."""

@@ -69,8 +69,8 @@ def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
         if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED):
             spinning_long.append(gpu)
     all_spin = len(spinning_soon) == len(working)
-    # If it is unknown how the run ended, we wait longer, because one rank may be working while the
-    # others wait for it.
+    # If it is unknown how the run ended, require a longer time, because one rank may be working
+    # while the others wait for it.
     is_sure = run.exit is not None or all_spin
     return spinning_soon if is_sure else spinning_long
 
@@ -100,7 +100,8 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
 def nothing_moves(work: Work) -> bool:
     """Whether NVLink, PCIe, network and disk transfer less than real work needs; an unknown rate
     counts as 0."""
-    # It is not a hang if one rank saves or loads while the others wait.
+    # Disk and network count too, because it is not a hang if one rank saves or loads while the
+    # others wait.
     rates = (
         (work.link_rate, marks.NVLINK_RATE),
         (work.pcie_rate, marks.PCIE_RATE),
@@ -134,7 +135,7 @@ def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
     a hang."""
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since
-    # If the command's processes were not watched, it is unknown whether they rest.
+    # If the command's processes were not watched, it is unknown whether they rested.
     if after_work is None or since is None or after_work.cpu is None:
         return False
     is_still_running = run.exit is None

@@ -33,7 +33,8 @@ def big_holders(gpu: GpuSample) -> list[ProcessUse]:
 def without_resting(
     holders: Sequence[ProcessUse], samples: Sequence[GpuSample]
 ) -> list[ProcessUse]:
-    """These processes, except for those that are known to compute nothing in any of the samples."""
+    """Only the given processes that may compute: a process that computed nothing in any sample is
+    left out."""
     highest_shares: dict[int, float] = {}
     for gpu in samples:
         for process in gpu.processes or ():
@@ -74,7 +75,7 @@ def foreign_holders(
     if command_kind is not None:
         return [] if command_kind in WAITING_KINDS else waiting
     if waiting:
-        # If all of them are servers and notebooks, they are the watched job themselves.
+        # If all of them are servers and notebooks, these are themselves the watched job.
         return waiting if len(waiting) < len(holders) else []
     # It is unknown which of two Python processes is the job.
     if any(INTERPRETERS.search(holder.name or "") for holder in holders[1:]):

@@ -174,7 +174,7 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        # What each process had used at the previous sample, and when that sample was taken.
+        # What each process had used by the previous sample, and when that sample was taken.
         self._before: dict[ProcessId, Counter[str]] | None = None
         self._at = 0.0
         self._children: dict[ProcessId, tuple[int, Counter[str]]] = {}
@@ -204,7 +204,8 @@ class ProcessTree:
             growth[key] = used - before.get(key, Counter())
         self._take_off_what_children_left(tree, usage, growth)
         total = sum(growth.values(), Counter())
-        # Only what psutil counts on this system: nothing on macOS, no `read_chars` on Windows.
+        # psutil does not count all of these on every system: nothing on macOS, no `read_chars` on
+        # Windows.
         moved_names = set[str]().union(*usage.values()) - {"cpu", CPU_WAIT}
         moved = {f"{name}_per_second": round(total[name] / seconds) for name in moved_names}
         cpu = {pid: _percent(used["cpu"], seconds) for (pid, _), used in growth.items()}
@@ -360,7 +361,7 @@ def _percent(microseconds: int, seconds: float) -> float:
 def _usage(process: ProcessFacts) -> Counter[str]:
     """The CPU time and the waiting time for a core (in microseconds) of a process since its start,
     and the bytes that it moved."""
-    # The first two are the user and system times; the times of ended children come after them.
+    # The first two values are the user and system times; the times of ended children follow.
     own_times = process["cpu_times"][:2]
     cpu_microseconds = round(sum(own_times) * MICROSECONDS)
     usage = Counter({"cpu": cpu_microseconds})
@@ -381,7 +382,7 @@ def _cores() -> float | None:
     # macOS has no CPU affinity.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
-    # The smaller of the two is the effective limit.
+    # Of CPU affinity and quota, the smaller one is the effective limit.
     if usable and quota:
         return min(usable, quota)
     return usable

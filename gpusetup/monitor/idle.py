@@ -60,7 +60,7 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     is_over_with_error = bool(run.exit)
     if not run.command or held is None or is_over_with_error:
         return None
-    # A program that is still loading its model looks the same.
+    # A program that is still loading its model looks the same, so rule that out.
     if run.exit is None and is_starting(run):
         return None
     # A server that waits for requests also keeps the GPU's clocks high.
@@ -75,8 +75,8 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     if not works_and_waits or not awake_gpus:
         return None
     evidence = evidence_of_short_kernels(awake_gpus[0], run.held_from, held)
-    # The signs that choose a next step need a working GPU. Here there is none, so check the workers
-    # directly.
+    # The signs that usually choose a next step need a working GPU. No GPU worked here, so check for
+    # loader workers directly.
     step = "run-ahead" if held.workers >= 1 else "load-with-workers"
     return Judgement("input-starved", "by-itself", evidence, (step,))
 

@@ -50,7 +50,8 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
         if judgement:
             return judgement, None
     subject, case = worst_case(run)
-    # One throttled card makes the others wait, and a hang looks uneven too.
+    # Check these first, because one throttled card makes the others wait, and because a hang looks
+    # uneven too.
     explains_unevenness = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if explains_unevenness else uneven_work(run)
     if unevenness:
@@ -132,7 +133,7 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the others kept
     working and never needed it."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    # They never needed it if it never worked while they did.
+    # The others never needed the lost GPU if it never worked while they did.
     was_needed = not run.at_work or any(map(worked, lost))
     if not lost or not was_needed:
         return None
@@ -311,5 +312,5 @@ RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
     hang_in_collective,
     standstill,
 )
-"""Called in this order; the first verdict that is not None counts. The last two are about runs that
-stopped making progress, where earlier figures mean little."""
+"""Functions that are called in this order; the first verdict that is not None counts. The last two
+recognise runs that stopped making progress, for which means over the whole run say little."""

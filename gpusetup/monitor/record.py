@@ -70,7 +70,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
             )
         form = smi_text.form_that_begins(line)
         if form:
-            # The lines above the beginning may contain its time.
+            # The lines above the recording's first line may contain its time.
             all_lines = chain(beginning, lines)
             samples = with_losses(all_lines, form.samples, interval)
             has_times = form.tells_time(beginning)

@@ -58,9 +58,9 @@ class WatchedRun:
         """Bytes per second that the machine's network can carry in one direction."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
-        """The kind of its program, judged by the command line only, and the number of machines it
-        runs on."""
-        # A script may also start its ranks itself (torch.multiprocessing).
+        """The kind of the command's program, judged by the command line only, and the number of
+        machines that the command runs on."""
+        # A script may also start its ranks without a launcher (torch.multiprocessing).
         has_several_ranks = or_zero(self.ranks) > 1
         self.launched = is_launched(command) or has_several_ranks
         """Whether a launcher or the script itself started several ranks."""
@@ -174,7 +174,7 @@ class WatchedRun:
         """The GPUs that did nothing, have no process and are not lost."""
         unused = []
         for gpu in self.gpus:
-            # A card that drives the display is in use too.
+            # A card that drives the display counts as used.
             is_in_use = worked(gpu) or self.held(gpu) or gpu.only_draws
             is_lost = gpu.lost_at is not None
             if not is_in_use and not is_lost:

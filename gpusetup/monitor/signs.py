@@ -24,7 +24,7 @@ from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percen
 @Sign
 def busy(subject: Subject) -> bool:
     """Whether the GPU's utilisation is near 100 %."""
-    # The acceleration guide's threshold for a well-used GPU.
+    # This is the acceleration guide's threshold for a well-used GPU.
     utilization = subject.work.utilization
     return at_least(utilization, marks.BUSY)
 
@@ -54,8 +54,8 @@ def no_memory_traffic(subject: Subject) -> bool:
 
 
 MEMORY_BUS_FULL = 70.0
-"""In percent of the time. Memory counts as fully used from this share on, because no kernel reaches
-100."""
+"""In percent of the time. From this share on, the memory bus counts as full, because no kernel
+reaches 100."""
 
 
 @Sign
@@ -103,8 +103,8 @@ def busy_between_long_pauses(subject: Subject) -> bool:
 @Sign
 def often_quiet(subject: Subject) -> bool:
     """Whether the GPU does nothing in many of the samples."""
-    # A sample with a step that waits for data still shows some of the work, because such a step is
-    # shorter than a sample.
+    # A step that waits for data does not make a sample quiet: it is shorter than a sample, so the
+    # sample still shows some work.
     quiet_share = subject.work.quiet_share
     return at_least(quiet_share, marks.QUIET_SHARE)
 
@@ -122,7 +122,7 @@ def swings(subject: Subject) -> bool:
 
 
 gaps = often_quiet | swings
-"""The GPU is quiet again and again."""
+"""The GPU is quiet in many samples, or its utilisation swings."""
 
 # --- the GPU's memory -----------------------------------------------------------------------------
 
@@ -345,7 +345,7 @@ def several(subject: Subject) -> bool:
 
 @Sign
 def beside_a_resting_one(subject: Subject) -> bool:
-    """Whether some GPU has a process on it although nothing ran there."""
+    """Whether at least one GPU has a process on it but did no work."""
     run = subject.run
     held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
     # A rank that has stopped computing still has memory on its GPU.
@@ -363,7 +363,7 @@ def alike(subject: Subject) -> bool:
 @Sign
 def launched(subject: Subject) -> bool:
     """Whether a launcher started the command's ranks, or several of its processes use GPUs."""
-    # Both the command line and the number of processes on GPUs can show this.
+    # Either the command line or the number of processes on GPUs can show several ranks.
     return subject.run.launched
 
 
@@ -392,7 +392,8 @@ def pcie_carries(subject: Subject) -> bool:
 
 
 FULL_POWER = 50.0
-"""The power draw above idle, in percent. Kernels that compute all the time draw more than this."""
+"""Power draw above idle, in percent of the power limit. Kernels that compute all the time draw
+more."""
 
 
 links_carry = nvlink_carries | pcie_carries
@@ -404,7 +405,7 @@ def links_rule(subject: Subject) -> bool:
     """Whether NVLink or PCIe transfers a lot while the GPU draws little power, so that its kernels
     wait for data."""
     power_at_work = subject.weight
-    # Full power shows that the data exchange overlaps with computing.
+    # If the GPU draws full power, the exchange overlaps with computing and costs nothing.
     draws_less = below(power_at_work, FULL_POWER)
     return links_carry(subject) and draws_less
 
@@ -482,6 +483,6 @@ def slow_link(subject: Subject) -> bool:
     """Whether the GPU's PCIe link carries no more than four lanes of PCIe 4 or eight of PCIe 3;
     false if its speed is unknown."""
     limit = subject.gpu.link_limit
-    # 0 means that nothing is known about the link.
+    # A value of 0 means that nothing is known about the link.
     is_known = limit >= 1.0
     return is_known and limit < SLOW_LINK

@@ -1,7 +1,7 @@
 """Samples from `nvidia-smi`, used if NVML cannot be loaded: one row of figures per GPU. Reads the
 machine.
 
-They contain neither processes nor the traffic of the links.
+These samples contain neither processes nor the traffic of PCIe and NVLink.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FIELDS = (
     *("pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current"),
     *("pcie.link.width.max", "ecc.errors.uncorrected.volatile.total"),
 )
-"""These are tried first. If a driver does not know one of them, nvidia-smi rejects the whole query.
-"""
+"""Fields that are tried first. If the driver does not know one of them, nvidia-smi rejects the
+whole query."""
 FIRST_ANSWER_SECONDS = 10.0
 """Without persistence mode, a large node may take several seconds."""
 
@@ -56,7 +56,7 @@ class NvidiaSmi(SampleSource):
         super().__init__()
         self._lines = lines
         self._names = names
-        # A sample consists of this many rows.
+        # Each sample consists of this many rows, one per GPU.
         self._gpu_count = len(first.gpus)
         self._began = time.monotonic()
         self.first = first

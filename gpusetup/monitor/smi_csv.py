@@ -48,7 +48,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id")
 """The first of these columns that a row has identifies its GPU."""
 GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")
-"""Every heading contains at least one of these."""
+"""Every header line of such a log contains at least one of these columns."""
 
 
 def headings(line: str) -> list[str]:
@@ -175,7 +175,7 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
         for cells in reader:
             row = {}
             for name, text in cells.items():
-                # csv returns cells beyond the heading as a list.
+                # If a row has more cells than the heading, csv returns the surplus as a list.
                 if isinstance(text, str):
                     row[name] = text.strip()
             is_cut_off = len(row) < column_count

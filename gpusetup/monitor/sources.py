@@ -87,7 +87,7 @@ class Machine(SampleSource):
         # If the previous sample was late, the next one may already be due.
         time.sleep(max(0.0, wait))
         seconds = time.monotonic() - self._began
-        # Missed samples are skipped, and not made up for later.
+        # Samples that were missed meanwhile are skipped, not taken later.
         intervals = int(seconds / self._interval)
         self._count = intervals + 1
         return Sample(at=utc_now(), seconds=round(seconds, 3))

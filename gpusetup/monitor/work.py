@@ -68,7 +68,7 @@ def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
     """The mean of a figure about the command's processes, over the samples that contain it."""
 
     def figure_of(row: Moment) -> float | None:
-        # A rate needs two readings, so the first sample has no figures of processes.
+        # The first sample has no figures of processes, because a rate needs two readings.
         if row.tree is None:
             return None
         return figure(row.tree)
@@ -131,7 +131,8 @@ class Work:
         self.rows = rows
         self.highest_clock = highest_clock
         self.samples = len(rows)
-        # A GPU with unknown utilisation may be working, so it does not count as quiet.
+        # A sample with unknown utilisation does not count as quiet, because the GPU may have been
+        # working.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)

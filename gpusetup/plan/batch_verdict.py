@@ -141,10 +141,10 @@ def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
 
 
 def _may_save_memory(key: ConfigKey) -> bool:
-    """Whether a config key that plan does not know could save memory: its value is a number, a word
-    or a switch that is on.
+    """Whether a config key that plan does not know could save memory, because its value is a
+    number, a word or a switch that is on.
 
-    So paths, hub ids, special tokens and items of a list do not count.
+    So values such as paths, hub ids and special tokens do not count; items of a list never do.
     """
     is_list_item = key.key.endswith("]")
     if is_list_item:

@@ -123,8 +123,9 @@ CUDNN_WORKSPACE = 0.15
 """The share of the memory that cuDNN often takes for the workspaces of convolutions."""
 SOURCE = "predicted by tracing one step of the code on tensors without values"
 FRAGMENTATION = 0.1
-"""The share of temporary memory that fixed-size segments may leave unusable. This is an assumption
-that was never checked on a GPU. Expandable segments (Env) leave almost none unusable."""
+"""The share of temporary memory that fixed-size segments may leave unusable; with expandable
+segments (Env) almost nothing is lost. This number is an assumption that was never checked on a GPU.
+"""
 
 
 class CodeQuestion(Frozen):
@@ -144,7 +145,7 @@ class CodeQuestion(Frozen):
 
     @property
     def free(self) -> float:
-        """The bytes of one GPU that torch's allocator can use for the training."""
+        """The bytes on one GPU that torch's allocator can use for the training."""
         capacity = self.hardware.capacity
         # The CUDA context and NCCL's buffers lie outside torch's allocator.
         return capacity - self.runtime
@@ -225,7 +226,7 @@ def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
 def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
     """The rows of the answer's memory table, in GiB."""
     states = memory.allocated - memory.transient
-    # The rest: temporary memory other than activations, and the CUDA runtime.
+    # The rest of the total is temporary memory other than activations, and the CUDA runtime.
     other = memory.total - states - memory.activations - memory.fragmentation
     return PlanMemory(
         states=in_gib(states),
@@ -247,7 +248,8 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
     memory = memory_of(step, question)
     filled = memory.total / capacity
     fits = memory.total <= capacity
-    # Workspaces of cuDNN's convolutions could fill the remaining memory.
+    # cuDNN's workspaces for convolutions could fill the remaining memory, so such an answer is not
+    # clear.
     with_workspaces = memory.total
     if trace.asked.convolves:
         with_workspaces *= 1 + CUDNN_WORKSPACE

@@ -30,7 +30,8 @@ class TraceRequest(Frozen):
     """The number of micro-batches in a step. The last one is traced, while the gradients of the
     earlier ones are in memory."""
     line: bool = True
-    """Whether to trace twice the batch as well, which the search for the largest batch needs."""
+    """Whether to trace the code a second time with twice the batch, because the search for the
+    largest batch needs two batch sizes."""
 
 
 class TracedStep(Frozen):
@@ -52,7 +53,8 @@ class TracedStep(Frozen):
     parameters: int
     """The number of parameters."""
     values_read: int = 0
-    """How often the code read a tensor's value; the trace has no values and returned 1.0."""
+    """How often the code read a tensor's value. A trace has no values, so each read returned 1.0.
+    """
     compiled: bool = False
     """Whether the code called `torch.compile`, which the trace skips."""
     convolves: bool = False

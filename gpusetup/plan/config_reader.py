@@ -38,8 +38,8 @@ Meaning = Callable[[Setting, str], Any]
 
 
 def by_words(kind: str, if_on: str | None = None) -> Meaning:
-    """A function that interprets settings of this kind: by their text or, for a switch that is on,
-    by their key.
+    """A function that looks up a setting's meaning in the table of this kind: by the setting's text
+    or, for a switch that is on, by its key.
 
     `if_on`: the meaning of a switch that is on and whose key has no known meaning.
     """

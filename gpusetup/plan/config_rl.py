@@ -91,7 +91,7 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     generates = method in GENERATING
     engine = engine_of(reader) if generates else NO_ENGINE
     reader.text_named("num_generations", "answers to one prompt")
-    # If there is no inference engine, here or on other GPUs, the trainer itself generates.
+    # Without an inference engine, here or on other GPUs, the trainer itself generates the answers.
     uses_engine = engine.share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
     generated_at_once = 0
     if generates and not uses_engine:

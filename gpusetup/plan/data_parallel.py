@@ -29,8 +29,8 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     end_of_forward = activations(job, recipe) + output_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients
-    # Gradients are created while activations are freed, so only the larger of the two moments
-    # counts.
+    # The backward pass frees activations while it creates gradients, so the peak is the larger of
+    # the two moments, not their sum.
     peak = max(end_of_forward, end_of_backward)
     return model_weights(job) + peak + runtime(job, recipe)
 

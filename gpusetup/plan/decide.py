@@ -31,7 +31,7 @@ class MachineLimits(Frozen):
     """The memory limits of a machine, and the memory-saving settings that its system supports."""
 
     capacity: float
-    """The bytes of one GPU's memory that CUDA can use."""
+    """The bytes of memory that CUDA can use on one GPU."""
     env: bool = True
     """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
     linux: bool = True
@@ -139,8 +139,8 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     """Why a job that should fit may still run out of memory, as a sentence; None for well-tested
     kinds of jobs."""
     shape = job.shape
-    # Image training scripts differ in what they keep on the GPU, and the levels of a U-Net have
-    # different widths.
+    # The estimate for diffusion models is rough, because training scripts differ in what they keep
+    # on the GPU, and because the levels of a U-Net have different widths.
     if shape.kind in DENOISERS:
         return (
             f"plan counts what {shape.name} keeps only roughly, and runs of images and video "
@@ -154,7 +154,7 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     if shape.tower and job.lora is None:
         return "plan does not count what the image encoder keeps; with LoRA it is not trained"
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
-    # The measurements of Trinity-RFT also include offload.
+    # Only Trinity-RFT's measured runs (`is_standard`) also cover offload.
     if keeps_parts_on_host and not is_standard(job):
         return f"runs with parts on the host {OFTEN_MORE}"
     if job.strategy == "dp" and job.gpus > 1:
@@ -204,7 +204,7 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         if str(recipe) == table_recipe:
             measured = option_of(job, recipe)
             break
-    # If no recipe fitted in the measurements, this counts more than the memory model.
+    # If no measured run fitted, trust that more than the memory model.
     none_was_measured = table_recipe == NONE
     if none_was_measured:
         first_fitting = None
@@ -352,7 +352,7 @@ def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         return with_offload
     group = group_size(job)
     groups = max(MOST_GPUS // group, 1)
-    # If each GPU holds a whole copy, more GPUs do not reduce it.
+    # If each GPU holds a whole copy of the model, more GPUs do not make the copy smaller.
     if job.copies_model:
         groups = 1
     return decide(replace(job, gpus=groups * group), limits)

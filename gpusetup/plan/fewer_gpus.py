@@ -24,7 +24,8 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
     A smaller number is better if the job fits only on it, if it avoids offload (which costs the
     most speed), or, if `solve` is `context`, if it allows a longer context.
     """
-    # With `gpus` the answer already is the smallest number, and the largest batch needs all GPUs.
+    # If plan solves for `gpus`, its answer already is the smallest number; the largest batch needs
+    # all GPUs.
     if solve in ("gpus", "batch"):
         return None
     best: RecipeDecision | None = None

@@ -48,8 +48,8 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def checkpoint_bytes(job: TrainingJob) -> float:
-    """The bytes per token and layer for the layer's input, which checkpointing stores to recompute
-    the layer (Chen et al., arXiv 1604.06174)."""
+    """The bytes per token of one layer's input, which checkpointing stores to recompute the layer
+    (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
     # A token budget is rarely filled completely.
@@ -61,8 +61,8 @@ def checkpoint_bytes(job: TrainingJob) -> float:
 def selected_bytes(job: TrainingJob) -> float:
     """The bytes per token that selective checkpointing keeps in each layer.
 
-    torchtitan's policy keeps every second of the matrix products with wq, wk, wv, wo, w1, w3 and
-    w2, and the output of attention.
+    torchtitan's policy keeps the output of attention and every other matrix product among those
+    with wq, wk, wv, wo, w1, w3 and w2.
     """
     if not job.selective:
         return 0.0
@@ -140,7 +140,8 @@ def score_bytes(job: TrainingJob) -> float:
     # A 16-bit copy of the softmax for the product with the values.
     if is_16_bit:
         bytes_per_score += 2
-    # Dropout keeps its mask and, in 32 bits, its output. In 16 bits its output is the copy above.
+    # Dropout keeps its mask and, when computing in 32 bits, its output. In 16 bits the output is
+    # the copy counted above.
     if job.shape.dropout:
         bytes_per_score += 1 if is_16_bit else 5
     return job.length * job.shape.heads * bytes_per_score

@@ -82,7 +82,7 @@ class TrainingJob(Frozen):
     quantize: Quantization | None = None
     """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
-    """Whether everything that is not quantised is converted to 32 bits (PEFT's
+    """Whether all weights that are not quantised are converted to 32 bits (PEFT's
     `prepare_model_for_kbit_training`)."""
 
     # The parts that are trained.
@@ -106,7 +106,7 @@ class TrainingJob(Frozen):
     # Tensors that are kept for the backward pass.
     checkpointing: bool = True
     selective: bool = False
-    """Whether every second matrix product is kept (torchtitan's selective checkpointing)."""
+    """Whether every other matrix product is kept (torchtitan's selective checkpointing)."""
     reentrant: bool = True
     """Whether checkpointing is reentrant: layers are recomputed by a nested backward pass
     (transformers) instead of by hooks (torch's `checkpoint_wrapper`)."""

@@ -15,7 +15,7 @@ from gpusetup.errors import BadInput
 from gpusetup.plan.model_keys import ModelConfig
 
 MOST_LAYERS = 10_000
-"""No model has more layers. The limit prevents a config from a stranger from filling the memory."""
+"""More layers than any model has. Without this limit, a malicious config could fill the memory."""
 LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern")
 """Keys that list the kind of every layer."""
 
@@ -137,7 +137,7 @@ def full_attention_layers(config: ModelConfig) -> frozenset[int]:
 
 
 def mixer_named(config: ModelConfig, kind: str) -> str:
-    """The mixer that a layer kind in the config stands for.
+    """The mixer for a layer kind in the config.
 
     transformers 5 writes `linear_attention` for state space too, which the model's other keys
     reveal. Linear attention without known keys (MiniMax) is counted like attention.

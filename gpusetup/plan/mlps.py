@@ -36,7 +36,7 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
     a gate, otherwise 2."""
     layers = layers_with_mlp(config, mixers)
     width = dense_width(config)
-    # The parameters for each unit of width: one column or row in each matrix.
+    # The parameters per unit of inner width: one column or row in each matrix.
     unit = matrices * config.hidden
     if not config.get("num_experts"):
         return Mlp(
@@ -82,7 +82,7 @@ def default_mlp_width(config: ModelConfig) -> int:
         ratio = config.values.get(key)
         if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
             return round(ratio * config.hidden)
-    # The first transformers used a factor of 4.
+    # The original transformer used a factor of 4.
     return 4 * config.hidden
 
 

@@ -1,7 +1,7 @@
 """Finds the memory that torch can use on a GPU from AMD, Intel or Apple.
 
 The memory model was fitted to jobs on NVIDIA GPUs. torch allocates the same tensors on GPUs of any
-maker, but we have measured nothing on these, so the answer warns about it.
+maker, but the model was never checked on these GPUs, so the answer contains a warning.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class TrainingQuestion(Frozen):
 
     @property
     def describes_training(self) -> bool:
-        """Whether any option says how the model is trained, as opposed to which model and
-        length."""
+        """Whether the user set any option about how to train the model, as opposed to the model and
+        the length."""
         words = (
             self.trainer,
             self.method,
@@ -87,7 +87,7 @@ class TrainingQuestion(Frozen):
 
 
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
-    """Whether a step has a number of samples, as opposed to a token budget that RL trainers fill.
+    """Whether the batch is a number of samples, as opposed to a token budget that RL trainers fill.
 
     RL trainers train whole text decoders, so images, videos, encoders, classifiers and adapters are
     counted in samples.

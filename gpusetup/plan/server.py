@@ -59,8 +59,8 @@ class Server(Frozen):
 
     @property
     def large_gpu(self) -> LargeGpu | None:
-        """The engine's settings for large GPUs; None if it has none, or if this GPU is not large or
-        is too old for them."""
+        """The engine's settings for large GPUs; None if the engine has none, or if this GPU is too
+        small or too old for them."""
         large = self.engine.large
         is_large = self.hardware.capacity >= LARGE_GPU
         if large is None or not is_large:

@@ -18,7 +18,8 @@ torchtune read them."""
 
 
 def without_none(values: Values) -> Values:
-    """The settings without values that are None and without maps that are empty as a result."""
+    """The settings without keys whose value is None, and without maps that become empty because of
+    this."""
     cleaned: Values = {}
     for key, value in values.items():
         if isinstance(value, dict):

@@ -30,7 +30,7 @@ class CardSize(Frozen):
 
     memory_gb: float
     capacity: float
-    """The bytes that CUDA can use on the card of this size that offers the least."""
+    """The bytes that CUDA can use on a card of this size; the lowest value of all these cards."""
     names: tuple[str, ...]
     """The names of the fastest cards, fastest first."""
 

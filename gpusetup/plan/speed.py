@@ -88,8 +88,8 @@ def one_gpu_is_enough(decision: RecipeDecision) -> bool:
     groups = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     if groups > 1:
         return False
-    # The batch is for all GPUs together. A single GPU would process its share and accumulate
-    # gradients for the rest.
+    # The job's batch is for all GPUs together. Test whether a single GPU can process one GPU's
+    # share; it would process the other shares later, with accumulated gradients.
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
         share = job.sequences // job.gpus

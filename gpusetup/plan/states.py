@@ -8,8 +8,8 @@ from gpusetup.plan.job import BYTES, SHARDED, ModelBeside, Recipe, Shardable, Tr
 from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA = 1.065
-"""Extra bytes per parameter if a sharded strategy runs on one GPU. This number and the next two
-were fitted to the measured table (`measured.py`)."""
+"""Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
+(`measured.py`), as are the next two numbers."""
 GATHERED_UNIT = 11.565
 """Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
 OFFLOADED_UNIT = 7.998
@@ -72,7 +72,7 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
 
 
 def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
-    """How many of these parameters one GPU holds in the largest pipeline stage.
+    """How many of the given parameters one GPU holds in the largest pipeline stage.
 
     `state` tells whether weights, gradients or optimizer states are counted, which the strategy may
     shard; None means that nothing is sharded.
@@ -367,8 +367,8 @@ gradient, parameter, squares, the product of the factors, and parts of others.""
 def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     """The additional bytes that the optimizer needs during its step, such as the copies of a
     `foreach` step."""
-    # For token budgets only the forward pass was fitted, and a step on the host makes no copies on
-    # the GPU.
+    # For jobs with a token budget, the constants were fitted to the forward pass only. A step on
+    # the host makes no copies on the GPU.
     if job.fills_token_budget:
         return 0.0
     if recipe.offload or job.offload_optimizer:

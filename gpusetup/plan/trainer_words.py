@@ -126,7 +126,7 @@ HF_OPTIMIZERS = {
     "adafactor": "adafactor", "lion": "lion_32bit", "lion8bit": "lion_8bit", "sgd": "sgd",
     "adagrad": "adagrad", "rmsprop": "rmsprop",
 }  # fmt: skip
-"""Optimizer -> its name in `TrainingArguments.optim`, for those that are not AdamW."""
+"""Optimizers other than AdamW -> their names in `TrainingArguments.optim`."""
 TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 

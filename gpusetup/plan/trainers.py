@@ -76,8 +76,8 @@ SOFTCAPPED = ("gemma2",)
 memory."""
 TRAINED_EAGERLY = ("gemma3",)
 """Families that are trained with eager attention, because transformers warns against anything else.
-Unsloth does so too: 67 GB were published for the 4B model with 16,384 tokens, while flash attention
-would need 34."""
+Unsloth does so too: a published run of the 4B model with 16,384 tokens took 67 GB, while flash
+attention would need 34."""
 ON_TRANSFORMERS = (
     "accelerate", "axolotl", "hf", "llama-factory", "ms-swift", "trl", "unsloth",
 )  # fmt: skip
@@ -161,8 +161,8 @@ def keeps_32_bit_masters(
     # true even if the trainer is set to train purely in 16 bits (`pure_bf16`).
     if strategy.startswith("zero"):
         return True
-    # If the user chose 16-bit weights on purpose, they stay in 16 bits (as in TRL's published 56.2
-    # GB).
+    # If the user chose 16-bit weights on purpose, they stay in 16 bits, as in TRL's published run
+    # that took 56.2 GB.
     if named.get("amp") == "none" or "dtype" in named:
         return False
     # With mixed precision, accelerate converts FSDP's trained weights to 32 bits; LLaMA-Factory

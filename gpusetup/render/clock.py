@@ -19,7 +19,7 @@ from shutil import get_terminal_size
 from gpusetup.render.screen import can_be_drawn_on
 
 FIRST_SECONDS = 1.0
-"""Steps that end sooner are not shown."""
+"""A step that takes less time than this is not shown."""
 REDRAW_SECONDS = 0.5
 ERASED = "\r\x1b[2K"
 """Terminal codes that move to the first column and erase the line."""
@@ -74,7 +74,7 @@ class Clock:
         self._progress = done, total, unit, since
 
     def end(self) -> None:
-        """Stop the clock and erase its line, so that the next output starts in its place."""
+        """Stop the clock and erase its line, so that the next output starts there."""
         self._over.set()
         with self._lock:
             if self._drawn:

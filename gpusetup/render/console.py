@@ -3,7 +3,7 @@
 Printing works with any encoding: a character that the terminal cannot show is replaced by a similar
 ASCII character. Text from other sources (a path, a process name, a line of a report) passes through
 `plain`, and all text finally passes through `harmless`, so that neither a terminal nor a CI runner
-executes what someone else wrote.
+interprets commands in it.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Console:
             if hint:
                 lines += ["", remark("hint", hint)]
             self.tell(Screen(lines))
-        # A usage error has no interesting place in our code, so print no traceback.
+        # A usage error is not caused by our code, so print no traceback.
         if self.verbose and not isinstance(problem, UsageError):
             import traceback
 
@@ -210,8 +210,8 @@ class Console:
 
 
 def _nearest(problem: UnicodeError) -> tuple[str, int]:
-    """The replacement for characters that the stream's encoding lacks, and the position after them
-    (an error handler for `codecs`)."""
+    """An error handler for `codecs`: returns the replacement for characters that the stream's
+    encoding lacks, and the position after these characters."""
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
     nearest = ""

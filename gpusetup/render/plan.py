@@ -60,7 +60,7 @@ def plan_text(plan: PlanCell) -> Screen:
         lines += section("Set", _settings(plan))
     if plan.trainer_settings:
         lines += _trainer_settings(plan.trainer_settings)
-    # The table of ways already shows what helps.
+    # If there is a table of the usual ways to train, it already shows what helps.
     if not plan.ways:
         lines += _helps(plan)
     if plan.speed:
@@ -78,7 +78,8 @@ def _way(way: Way, capacity_gib: float) -> ScreenLine:
     """A line for one way to train: whether it fits, its largest batch or length, and the memory
     that one sequence needs."""
     if way.fits:
-        # The estimate is not exact; if a fifth is free, the job fits even if the estimate is wrong.
+        # The estimate is not exact, but if a fifth of the memory is free, the job fits despite the
+        # error.
         leaves_a_fifth = way.total_gib <= 0.8 * capacity_gib
         mark = OK if leaves_a_fifth else BUT
         limit = f"batch {way.batch:,}, or {way.context or 0:,} tokens"
@@ -143,8 +144,8 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
 
 
 USUAL_MARGIN_PERCENT = 3
-"""The margin for the kinds of jobs that were compared with measurements; other jobs get a wider
-margin."""
+"""The margin, in percent, for kinds of jobs that were compared with measurements; for other jobs it
+is wider."""
 
 
 def _confidence(plan: PlanCell) -> str:
@@ -293,8 +294,8 @@ def _seconds(seconds: float) -> str:
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
-    """Yields sections on what would save memory: recipes in order, then single changes that are
-    enough on their own, then those that are not."""
+    """Yields sections on what would save memory: recipes in order, then changes that are enough on
+    their own, then changes that are not enough."""
     recipes = [help for help in plan.helps if help.kind == "recipe"]
     other_helps = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
@@ -375,7 +376,7 @@ def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
         lines.append(command(line))
     yield from section(settings.title, lines)
 
-    # The trainer has no key for some settings.
+    # List the settings for which the trainer has no key.
     if settings.missing:
         names = ", ".join(settings.missing)
         yield ScreenLine(f"  The text does not set: {names}", hang=4)
@@ -422,7 +423,8 @@ def _config(config: ConfigRead) -> Iterator[str]:
 
 
 def _without_items(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
-    """The keys, without items of a list that is itself among them: `gpus` covers `gpus[0]`."""
+    """The keys without those of list items whose list is also among the keys (`gpus` covers
+    `gpus[0]`)."""
     names = {key.key for key in keys}
     shown_keys = []
     for key in keys:

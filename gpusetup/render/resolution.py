@@ -52,7 +52,8 @@ def resolution_text(
     """
     lines: list[str] = []
     if NO_GPU in answer.notes:
-        # If there is no GPU, the result is a CPU build, and the user should learn this first.
+        # If no GPU was found, the result is a CPU build, so tell the user first that there is no
+        # GPU.
         how_to_ask = ". For another machine: `--gpu NAME --driver VERSION`"
         lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
     lines += _chosen(answer, snapshot)
@@ -203,13 +204,14 @@ def _advice(advice: Advice) -> str:
 
 
 NO_QUESTION = ("is not the ", "fits, but ")
-"""The beginnings of reasons that users do not ask about."""
+"""Rejections whose reason begins with these words are not shown, because users do not ask about
+them."""
 OF_CPU = "is a CPU build"
 
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
-    """The rejections that explain why neither the newest torch nor another CUDA build of the chosen
-    torch was taken."""
+    """The rejections that explain why the newest torch, or another CUDA build of the chosen torch,
+    was not chosen."""
     candidates = []
     for rejection in answer.rejections:
         if not rejection.reason.startswith(NO_QUESTION):

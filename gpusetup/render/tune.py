@@ -59,7 +59,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         )
         lines += ["", marked(BUT, "interrupted", state)]
 
-    # Each part begins with an empty line, but the first part needs none.
+    # Each part begins with an empty line; remove the one at the top of the screen.
     if lines[:1] == [""]:
         lines = lines[1:]
     return Screen(lines)
@@ -193,7 +193,8 @@ def gib(size_bytes: int | None) -> str:
 
 
 def speed(samples_per_second: float | None, spread_percent: float | None) -> str:
-    """A measured rate as text, with plus or minus half its spread; "" if it is None.
+    """A measured rate as text, with half of its spread in percent after `±`; "" if the rate is
+    None.
 
     >>> speed(12.5, 3.0), speed(211_400.0, None)
     ('12.5 ± 2 %', '211,400')

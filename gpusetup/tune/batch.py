@@ -2,8 +2,8 @@
 functions.
 
 A micro-batch is only changed if the new size was measured on this machine, or if `plan` is certain
-that it fits for this config on this card. If something else in the config depends on the batch,
-nothing is changed and the reason is given.
+that it fits for this config on this card. If something else in the config depends on the batch, the
+batch stays and the answer gives the reason.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Split(Frozen):
 
 
 SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
-"""Values of `batch_type` that count samples; any other counts tokens, frames or elements."""
+"""Values of `batch_type` with which the batch size counts samples; with any other value it counts
+tokens, frames or elements."""
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
@@ -211,7 +212,7 @@ def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
 def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
     """A sentence with the command that measures batch sizes up to the guides' value."""
     command = measuring(case)
-    # `--max` ends the search there, because it is the guide's largest value.
+    # `--max` ends the search at the guide's largest value.
     return f"This is a mark to measure: `{command} --max {mark.most}`"
 
 
@@ -226,7 +227,7 @@ def _pieces_within(split: Split, mark: BatchMark) -> str:
     if is_within or not is_plausible:
         return ""
     micro = next(divisors(split.effective, mark.most))
-    # Do not make a batch even smaller that is already below the guides' range.
+    # If the batch is already below the guides' range, do not make it even smaller.
     moves_away = split.size < mark.least and micro < split.size
     if micro == split.size or moves_away:
         return ""
@@ -270,7 +271,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         return
     largest = min(measured, effective)
     micro = next(divisors(effective, largest), 0)
-    # With less than a quarter of the batch that ran, most of the card would be unused.
+    # With a micro-batch below a quarter of the batch that ran, most of the card would be unused.
     wastes_the_card = micro * QUARTER < largest
     if not micro or wastes_the_card:
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
@@ -309,7 +310,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         yield from _more_may_run(case, split, largest_clear)
         return
     smallest = plan_verdict(case, 1, split.effective)
-    # If plan knows a reason why it may still fit, do not call it impossible.
+    # If plan knows a reason why the batch may still fit, do not call it impossible.
     may_fit = isinstance(smallest, BatchVerdict) and smallest.may_fit_because
     if not may_fit:
         yield DoesNotFit(
@@ -386,6 +387,6 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
                 "nothing: a smaller batch alone is another experiment"
             ]
         changes += added
-    # Write either both settings or neither.
+    # Change both settings or neither; otherwise the effective batch would change.
     problems = [part for part in changes if isinstance(part, str)]
     return [*problems] or changes

@@ -58,7 +58,7 @@ class Measured(Frozen):
     batch_size: int | None = None
     """The largest (or fastest) batch on one GPU that ran."""
     grows: bool = False
-    """Whether to write a batch that ran even if it makes the effective batch larger."""
+    """Whether to write a measured batch even if it makes the effective batch larger."""
     is_faster: Mapping[str, bool] = {}
     """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
     it was not measured."""
@@ -176,12 +176,12 @@ def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> It
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
-        # With a YAML anchor, another place would change too.
+        # If the value has a YAML anchor, another setting would change too.
         if setting.shared:
             obstacle = "used in several places through a YAML anchor"
         name = label(setting)
         yield f"{name} is {obstacle}: set it to {value} by hand; {why.reason}"
-    # Nothing to do if the setting already has this value.
+    # If the setting already has this value, there is nothing to change.
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, why)
 
@@ -232,7 +232,7 @@ def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> E
     """The edit that adds a key below a setting; None if it cannot be added there."""
     # In a map with keys like `--batch-size`, the new key would need the same spelling.
     is_spelled_alike = setting.path[-1] == row.beside
-    # In this place the name may mean something else.
+    # At this place in the config the name may mean something else.
     means_something = key_of(setting.path) is not None
     if not is_spelled_alike or not means_something:
         return None

@@ -28,7 +28,7 @@ TABLE_SECONDS = 120.0
 """After this many seconds for the whole table, each comparison ends as soon as both settings have
 run twice."""
 MOST_SECONDS = 30.0
-"""After this many seconds, a single comparison ends as soon as both settings have run twice."""
+"""After this many seconds for one comparison, it ends as soon as both settings have run twice."""
 
 
 def timed_seconds(runs: int) -> float:
@@ -120,7 +120,7 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     least_best = LEAST_GAIN * speed_before.slowest
     if speed.highest < least_best:
         return "no gain"
-    # Both need several runs, because a single run may have been disturbed.
+    # Both settings need several runs, because another program may have disturbed a single run.
     fewest_runs = min(len(after), len(before))
     is_confirmed = fewest_runs >= CONFIRMED_RUNS
     if is_confirmed and speed.middle < speed_before.middle:

@@ -18,8 +18,8 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 KILLED_EXITS = (-9, 137)
-"""The exit codes of a child that the Linux OOM killer ended: the signal SIGKILL, and the code by
-which a shell reports it."""
+"""The exit codes of a child that the Linux OOM killer ended: the negative number of SIGKILL, and
+137, by which a shell reports that signal."""
 
 
 def is_out_of_memory(problem: BaseException | str) -> bool:

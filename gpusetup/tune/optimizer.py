@@ -110,7 +110,7 @@ def is_option(path: tuple[str, ...], value: Any) -> bool:
         return is_nothing or is_name or callable(value)
     if name == "amp":
         return value in (None, False, True, "bf16", "fp16")
-    # Training configs do not use the other option names for anything else.
+    # The other option names mean the same in a training config.
     return True
 
 
@@ -194,7 +194,7 @@ class BatchSizeOptimizer:
 def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
     """The error to raise if not even the smallest batch ran."""
     limit_gib = limit_bytes / GIB
-    # More memory or more time may help.
+    # Suggest more memory or more time, because either may help.
     return Unsatisfiable(
         f"Not even the smallest batch runs within {limit_gib:.1f} GiB and {total_seconds:g} s",
         hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
@@ -281,7 +281,7 @@ def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
     if is_unfinished or is_late:
         reason = "its time was over"
     rows = [to_plain(trial) for trial in trials]
-    # The row of the first successful run of this size is the answer.
+    # Report the first successful run of this size.
     answers = [row for row in rows if row["batch"] == size and row["status"] == "ok"]
     return {
         **answers[0],
@@ -352,7 +352,7 @@ class OptimizedConfig(TuneAnswer):
 
     def __contains__(self, key: object) -> bool:
         absent = object()
-        # A key may have the value None, so compare with another object.
+        # A key may have the value None, so a separate object marks a missing key.
         value = self.get(str(key), absent)
         return value is not absent
 

@@ -152,8 +152,8 @@ NOISE = 0.015
 NOISE_FLOOR = 0.002
 """The smallest relative error that the search assumes."""
 NOISE_HEADROOM = 1.25
-"""A few readings have a smaller range than many would have, so multiply their range by this
-factor."""
+"""The range of a few readings is smaller than the range of many would be, so the search multiplies
+it by this factor."""
 DEVIATIONS = 2.5
 """The number of standard deviations by which a mean reading may be off."""
 
@@ -223,7 +223,8 @@ class Crossing(NamedTuple):
 def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
     """The smallest batch size at which the memory line of any phase reaches the limit.
 
-    The last trial is the largest that ran within the limit; each line goes through it.
+    `trials` ends with the largest trial that ran within the limit, and each line goes through that
+    trial.
     """
     error = error_of_mean(ran)
     phases_of_trials = [set(trial.phases) for trial in ran]
@@ -252,7 +253,8 @@ def error_of_mean(ran: Sequence[Trial]) -> float:
     range_of_many = NOISE_HEADROOM * noise
     half_range = max(NOISE_FLOOR, range_of_many)
     fewest_readings = min(trial.readings for trial in ran)
-    # Readings that spread evenly over +-noise have a standard deviation of noise / sqrt(3).
+    # If readings are uniformly distributed over +-noise, their standard deviation is noise /
+    # sqrt(3).
     error = half_range * DEVIATIONS / math.sqrt(3 * fewest_readings)
     return min(NOISE, error)
 
@@ -317,7 +319,7 @@ NEAR = 0.12
 """After a failure, the smallest size that would end the search is tried if it is at most this share
 above the largest that ran."""
 BEND = 0.15
-"""The error of a line in samples, which matters if only a few samples fit."""
+"""The error of a line, in samples; it matters if only a few samples fit."""
 FURTHEST = 128
 """The next size is at most this many times the largest that ran."""
 SHRINK = 8
@@ -372,14 +374,14 @@ class Bounds(NamedTuple):
     """The largest size that may be tried: `--max`, or one less than the smallest size that
     failed."""
     good_enough: int
-    """The smallest size that ends the search."""
+    """The smallest size that would be close enough to the limit to end the search."""
 
 
 def target_below(crossing: Crossing, bounds: Bounds) -> float:
     """The size to try next, given where the memory lines reach the limit."""
     largest_run = bounds.largest_run
     furthest = largest_run * FURTHEST
-    # The ceiling is reached before the memory limit.
+    # The ceiling is below the point at which memory runs out, so try the largest possible size.
     if crossing.earliest >= bounds.ceiling:
         return min(bounds.largest_possible, furthest)
     # The line of a single trial starts too low, so do not go as far as it suggests.
@@ -430,7 +432,7 @@ KNEE = 0.95
 CLIMB = 4
 """In the search for speed, the next size is at most this many times the largest that ran."""
 SLOW_CLIMB = 2
-"""The same factor once a larger size was not faster."""
+"""The same limit, once a larger size was not faster."""
 BEYOND = 2
 """The number of larger sizes that must bring no gain before the search stops going up; a single one
 may have been disturbed by other programs."""
@@ -458,7 +460,8 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     tried = {trial.batch for trial in trials}
     if half < 1 or half in tried or len(trials) >= goal.trials:
         return None
-    # If a size between the half and the best was slower, the half is slower too.
+    # If a size between half of the best and the best was slower than the best, half of the best is
+    # slower too.
     has_slower_between = any(half <= size < knee for size in fitting)
     return None if has_slower_between else half
 

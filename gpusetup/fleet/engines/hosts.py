@@ -19,8 +19,8 @@ MOST_BYTES = 8 << 20
 SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--")
 """`BatchMode` keeps ssh from asking for a password."""
 CONNECT_SECONDS = 30.0
-"""How many seconds longer than the work's own limit we wait for a host, so that it can connect and
-disconnect."""
+"""How many seconds beyond the work's own limit we wait for a host, to allow for connecting and
+disconnecting."""
 
 
 class Hosts(Engine):

@@ -92,7 +92,7 @@ class Kubernetes(Engine):
         timeout = f"--timeout={limit:.0f}s"
         wait = ("wait", "--for=condition=complete", timeout, name)
         ended = self._kubectl(*wait, seconds=limit + ASK_SECONDS)
-        # Read these first, because deleting the Job also deletes its log and its pod's state.
+        # Read log and state before the Job is deleted, because deleting it also deletes both.
         output = self._kubectl("logs", name, "--tail=-1")
         problem = None if ended.ok else self._pod_problem(node)
         self._kubectl("delete", name, "--wait=false", "--ignore-not-found")

@@ -27,7 +27,7 @@ SLACK_SECONDS = 2.0
 MEET_SECONDS = 240.0
 """How many seconds the ranks have to start and to become ready with a working torch."""
 GPU_BYTES, CPU_BYTES = 1 << 27, 1 << 22
-"""How many bytes a pair exchanges, on GPUs and on CPUs."""
+"""How many bytes a pair of ranks exchanges on GPUs, and how many on CPUs."""
 REPEATS, FASTER_QUARTER = 8, 4
 
 
@@ -76,8 +76,8 @@ class Leader:
         self.inbox.put((own_number, message))
 
     def meet(self) -> None:
-        """Wait until every rank is ready or the time is over. Ranks that are not ready by then are
-        recorded as absent."""
+        """Wait until every rank is ready, or until the time limit. Ranks that are not ready by then
+        are recorded as absent."""
         pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             self._welcome(number, message)
@@ -126,7 +126,7 @@ class Leader:
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
-                # When the time is over, still take what is already in the queue.
+                # After the time limit, still take the messages that are already in the queue.
                 remaining = max(0.0, end - time.monotonic())
                 yield self.inbox.get(timeout=remaining)
 
@@ -234,8 +234,8 @@ def store_port(store: StreamingChild, seconds: float) -> int:
 def bus_rate(times: Sequence[Any], moved: int) -> float:
     """The bandwidth of a pair's all_reduce in bytes per second; 0 if it did not finish.
 
-    For each repeat, the shorter time of the two ranks counts; of all repeats, the one at the
-    fastest quarter counts.
+    For each repeat, the shorter time of the two ranks counts; of these times, the result uses the
+    one a quarter of the way from the fastest.
 
     >>> bus_rate([[2.0, 1.0, 1.0, 9.0], [2.0, 3.0, 1.0, 8.0]], 100)
     100.0
@@ -259,4 +259,4 @@ LONGEST_HOST = 255
 
 
 LONGEST_DEVICE = 200
-"""Limits the lengths of texts that a rank sends about itself, because it may send anything."""
+"""The maximum length of a text that a rank sends about itself, because a rank may send anything."""

@@ -27,7 +27,7 @@ from gpusetup.model.frozen import Frozen
 LEAST_TURNS = 12
 """The least number of rounds; if there are few ranks, they get the same partners several times."""
 MORE_TURNS = 4
-"""How many more matchings than the logarithm of the number of ranks are measured."""
+"""How many matchings are measured in addition to the logarithm of the number of ranks."""
 SECOND_TURNS = 4
 """The number of rounds in the second series, in which a slow rank gets other partners."""
 
@@ -147,7 +147,7 @@ class Sweep:
         requests the next round."""
         for plane in self.planes:
             for turn in range(plane.turn_count):
-                # A dead link would use up the whole time limit of each round.
+                # Leave out dead ranks, because each would use up a round's whole time limit.
                 dead = self.scores(plane.stage).dead
                 excluded = {*self.silent, *dead}
                 all_pairs = _pairs_in(plane, turn)
@@ -166,7 +166,7 @@ class Sweep:
         """Yields one round with these pairs; nothing if there are no pairs."""
         number = len(self.results)
         all_pairs = tuple(pairs)
-        # All ranks of this plane may be dead or silent.
+        # If all ranks of this plane are dead or silent, there are no pairs.
         if all_pairs:
             yield Round(number=number, stage=stage, again=again, pairs=all_pairs)
 
@@ -199,7 +199,7 @@ class Sweep:
         independent_faults = []
         for fault in faults:
             is_path = len(fault.ranks) == 2
-            # The bad rank already explains why the path is bad.
+            # If a rank is faulty, that already explains why its path is bad.
             is_explained = is_path and not bad_ranks.isdisjoint(fault.ranks)
             if not is_explained:
                 independent_faults.append(fault)
@@ -247,7 +247,8 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
     paired: set[int] = set()
     for pair in pairs:
         paired.update(pair)
-    # The others measure at the same time, so that the network load stays the same as before.
+    # The other ranks exchange data too, so that the network load stays the same as in the first
+    # series.
     unpaired = [rank for rank in ranks if rank not in paired]
     half = len(unpaired) // 2
     pairs += zip(unpaired[:half], unpaired[half:], strict=False)

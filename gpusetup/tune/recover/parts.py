@@ -214,7 +214,7 @@ class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(result, torch.Tensor):
             self.in_16_bits |= result.dtype in HALF_TYPES
         is_loss = func in LABEL_LOSSES or func in ELEMENT_LOSSES
-        # Skip losses that are only printed and have no gradient.
+        # Skip losses without a gradient, which are computed only to be printed.
         is_trained = getattr(result, "requires_grad", False)
         if is_loss and is_trained:
             divisor = _divisor(func, args, keywords)
@@ -316,7 +316,7 @@ TOLERANCE_FLOAT32 = 1e-4
 """The relative difference between two gradients that rounding can explain, since their terms may
 cancel."""
 TOLERANCE_16_BIT = 5e-2
-"""The same difference if products are computed in 16 bits."""
+"""The relative difference that rounding can explain if products are computed in 16 bits."""
 BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
 RANDOM_MODULES = (
     torch.nn.modules.dropout._DropoutNd,
@@ -328,8 +328,8 @@ RANDOM_MODULES = (
 def gradient_difference(
     case: BatchStep, start: int, micro: int, model: torch.nn.Module
 ) -> str | None:
-    """How far the gradient of `micro` samples differs from that of its two halves, in words; None
-    if rounding explains the difference."""
+    """How much the gradient of `micro` samples differs from the gradient of their two halves, in
+    words; None if rounding explains the difference."""
     parts = list[PartLosses]()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     middle = start + micro // 2
@@ -374,7 +374,7 @@ def weighted_losses(
     total_weight = 1.0
     if not sums:
         total_weight = sum(weight for _, weight in parts)
-    # No sample counts for the loss.
+    # If the total weight is 0, no sample counts for the loss.
     if not total_weight:
         return
     for loss, weight in parts:

@@ -55,7 +55,7 @@ def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any
     """Pairs of functions that read and set the state of each random number generator in use."""
     yield torch.get_rng_state, torch.set_rng_state
     yield random.getstate, random.setstate
-    # A program that did not import numpy draws no random numbers from it.
+    # A program that did not import numpy cannot have drawn random numbers with it.
     numpy = sys.modules.get("numpy")
     if numpy:
         yield numpy.random.get_state, numpy.random.set_state
@@ -150,15 +150,16 @@ class Undo:
     """Saves gradients, random states and buffers before the attempts to train a batch, so that a
     failed one can be undone.
 
-    Existing gradients are set aside, so that those of a failed attempt can be dropped. The states
-    of the random number generators (torch, Python, numpy) and the buffers are restored.
+    Gradients from before are set aside, so that the gradients of a failed attempt can be dropped.
+    The states of the random number generators (torch, Python, numpy) and the buffers are restored.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         for parameter in self.parameters:
-            # Such a hook may run an optimizer step, which cannot be undone.
+            # A hook that runs after a gradient is accumulated may run an optimizer step, which
+            # cannot be undone.
             if getattr(parameter, "_post_accumulate_grad_hooks", None):
                 raise UsageError(
                     "A hook changes the gradients during the backward pass (perhaps an optimizer)",
@@ -181,8 +182,8 @@ class Undo:
                 )
 
     def backward(self, backward: Callable[[torch.Tensor], None], loss: torch.Tensor) -> None:
-        """Run a backward pass; UsageError if it changes parameters, because it would then update
-        them once per part."""
+        """Run a backward pass; UsageError if it changes parameters, because they would then be
+        updated once per part instead of once per batch."""
         before = [parameter._version for parameter in self.parameters]
         backward(loss)
         if before != [parameter._version for parameter in self.parameters]:
