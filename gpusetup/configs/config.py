@@ -117,7 +117,7 @@ def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
         content = new.pop(edit.path, None)
         if content != ("scalar", edit.value):
             raise BadInput(f"{before.name}: {dotted(edit.path)} cannot be changed in place")
-        # An added setting does not exist in the old config.
+        # Leave the setting out of the comparison. An added setting is not in the old config.
         old.pop(edit.path, None)
     # Compare lists, because the order matters too and a comparison of dicts ignores it.
     if list(old.items()) != list(new.items()):
@@ -192,7 +192,8 @@ NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a new line below an existing one; None if that is not possible in
     this file."""
-    # The readers for TOML and Python do not give the position of a key.
+    # Lines can only be added if the key's position is known; the readers for TOML and Python do not
+    # give it.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
     if config.format == "json":
@@ -225,7 +226,7 @@ def _line_start(text: str, position: int) -> int:
 def _line_end(text: str, position: int) -> int:
     """The position just after the newline of the line that contains `position`."""
     newline = text.find("\n", position)
-    # The last line may have no newline.
+    # The last line may lack a newline; then it ends with the text.
     if newline < 0:
         return len(text)
     return newline + 1

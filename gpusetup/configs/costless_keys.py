@@ -164,7 +164,8 @@ def takes_no_memory(path: Path) -> bool:
     parts = [part for part in path if isinstance(part, str)]
     if not parts:
         return True
-    # Evaluation has a separate batch and no gradients.
+    # Keys about evaluation count as costless, because evaluation has a separate batch and no
+    # gradients.
     if any(map(is_other_phase, parts)):
         return True
     *maps, name = map(plain_key, parts)

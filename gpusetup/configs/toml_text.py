@@ -35,7 +35,7 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
         line, start, end = _nearest_spot(path, spots)
         kind = _kind(value)
         value_text = _spelled(value) if kind == "scalar" else ""
-        # The position is unknown, or the text there is not this value.
+        # Drop the position if it is unknown, or if the text there is not this value.
         if kind != "scalar" or value_text != text[start:end]:
             start, end = 0, 0
         yield Setting(

@@ -99,7 +99,8 @@ def read_folder(
     files = _files(folder)
     with ExitStack() as stack:
         map_files: Any = map
-        # Starting processes takes longer than reading a few files.
+        # Start processes only for many files, because starting them takes longer than reading a few
+        # files.
         if len(files) > MANY_FILES:
             pool = stack.enter_context(ProcessPoolExecutor(MOST_READERS))
             map_files = partial(pool.map, chunksize=100)
@@ -186,7 +187,7 @@ def read_record(path: Path, name: str) -> Node:
     try:
         family, node = _read(path)
     except BadInput as problem:
-        # A broken history does not mean that the node has a problem.
+        # Skip a broken history, which does not mean that the node has a problem.
         if path.stem.endswith("history"):
             raise _NoRecord(problem.message) from problem
         return Node(name=name, problem=problem.message, broken_file=str(path))
@@ -376,7 +377,7 @@ def _from_history(raw: bytes, what: str) -> Node:
     history = from_json(raw, NodeHistory, what=what)
     since = {}
     for key, time in history.since().items():
-        # A user may have edited the file.
+        # Check each time, because a user may have edited the file.
         if moment(time) is not None:
             since[key] = time
     return Node(since=since, has_record=False)

@@ -54,7 +54,7 @@ def _doctor_knows(node: Node, drift: Iterable[Drift]) -> bool:
     """Whether doctor, run on the node's snapshot file, reports one of the node's most serious
     findings."""
     file = node.snapshot_file
-    # A name with control characters for a terminal must not become part of a command.
+    # A file name with control characters must not become part of a command on the terminal.
     if file is None or not file.isprintable():
         return False
     ids = {finding.id for finding in node.findings}

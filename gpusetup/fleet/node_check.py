@@ -244,7 +244,7 @@ def check_node(
     return NodeCheckAnswer(
         node=node,
         ok=not problems,
-        # A line break in a GPU's name must not split a log line.
+        # Remove line breaks, because a GPU's name may contain one and would split a log line.
         reason=" ".join(text.split()),
         taken_at=now,
         findings=tuple(findings),

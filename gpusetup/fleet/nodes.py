@@ -158,7 +158,7 @@ class NumberRange(Frozen):
 def _split_at_number(name: str) -> tuple[str, str, str]:
     """A name split into prefix, last number and suffix; a name without a number is all prefix."""
     parts = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
-    # The name contains a line break, or a number with too many digits.
+    # A name with a line break, or with a number of too many digits, cannot be split.
     if parts is None:
         return name, "", ""
     prefix = parts[1]

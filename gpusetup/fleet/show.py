@@ -126,7 +126,8 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
     undecided = _nodes_in(compared_facts.splits)
     rows = []
     for node in nodes:
-        # A finding that most nodes of a kind have does not distinguish a node.
+        # Collect the findings that this node shares with most nodes, because they do not
+        # distinguish it.
         common_ids = {finding.id for finding in common_findings if finding.is_of(node)}
         row = _row(node, differences[node.name], common_ids, records.folder)
         if row.status == "ok" and node.name in undecided:
@@ -168,8 +169,8 @@ def _gravest_split_first(split: FactSplit) -> tuple[int, str]:
 def all_differences(
     nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
 ) -> dict[str, list[Drift]]:
-    """Maps each node to its differences from the others: `fact_drifts`, slow rates, its kind, and
-    the date of its record."""
+    """Maps each node to its differences from the others: those in `fact_drifts`, and differences in
+    speed, in its kind and in its record's date."""
     differences: dict[str, list[Drift]] = defaultdict(list)
     for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():

@@ -68,7 +68,7 @@ def script(work: NodeWork) -> str:
         (*gpusetup, "fleet", "check", "--json"),
         (*gpusetup, "snapshot", "--json", *target),
         (*gpusetup, "verify", *target, *verify_options),
-        # The commands' output already contains what they found.
+        # Always exit with 0, because the commands' output already contains what they found.
         ("exit", "0"),
     )
     return "; ".join(map(join, lines))
@@ -80,7 +80,7 @@ def ssh_command(work: NodeWork) -> str:
     >>> ssh_command(NodeWork(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"
     """
-    # The login shell may have another syntax (fish, tcsh).
+    # Name `sh`, because the login shell may have another syntax (fish, tcsh).
     quoted_script = quote(script(work))
     return f"sh -c {quoted_script}"
 
@@ -159,7 +159,7 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     If records are missing, a file with the reason is also written, so that the folder still shows
     it later.
     """
-    # The name becomes part of a path.
+    # Refuse unsafe names, because the name becomes part of a path.
     if not SAFE.fullmatch(node):
         raise ValueError(f"{node!r} is no name of a node")
     by_schema = documents(output.stdout)

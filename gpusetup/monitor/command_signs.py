@@ -96,7 +96,7 @@ def fewer_cores(subject: Subject) -> bool:
     """Whether a quota or CPU affinity gives the command fewer cores than the machine has; false if
     the machine's core count is unknown."""
     usable_cores = or_zero(subject.run.cores)
-    # 0 if no sample contains the machine's core count.
+    # If no sample contains the machine's core count, use 0, so that the sign is false.
     machine_cores = or_zero(subject.run.host_cores)
     return usable_cores < machine_cores
 
@@ -158,7 +158,7 @@ RESTING_WORKER = 20.0
 def workers_wait(work: Work) -> bool:
     """Whether there are DataLoader workers that hardly compute."""
     has_workers = work.workers >= SOME
-    # None means that the workers used no CPU at all.
+    # A `worker_cpu` of None means that the workers used no CPU at all.
     return has_workers and or_zero(work.worker_cpu) < RESTING_WORKER
 
 
@@ -196,7 +196,8 @@ def reads(subject: Subject) -> bool:
 @Sign
 def blocked(subject: Subject) -> bool:
     """Whether processes of the command are blocked, waiting for a disk or a network file system."""
-    # State D also occurs while a process waits for a network file system.
+    # These are processes in state D, which also occurs while a process waits for a network file
+    # system.
     blocked_processes = subject.work.blocked
     return at_least(blocked_processes, SOME)
 

@@ -112,7 +112,7 @@ def process_ends(rows: Sequence[Moment]) -> list[ProcessEnd]:
 
 def tells_its_memory(gpu: GpuSample) -> bool:
     """Whether a sample shows how much memory the processes on the GPU use."""
-    # Memory shared with the CPU is never empty, and a lost GPU reports nothing.
+    # Exclude memory shared with the CPU, which is never empty, and lost GPUs, which report nothing.
     return gpu.memory_used_bytes is not None and not gpu.memory_is_unified and not gpu.lost
 
 

@@ -276,7 +276,7 @@ def judged_without_gpu(run: WatchedRun) -> Judgement:
     work = run.since_start
     if run.machine is None:
         return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))
-    # A command's rates need two samples.
+    # There are no figures of the command before its second sample, because rates need two samples.
     if work is None or work.cpu is None:
         was_watched = run.machine.cpu is not None
         command = "the command ended too soon to be judged" if was_watched else "no command"

@@ -119,7 +119,7 @@ class EpochReader:
             return
         if epoch <= last.epoch:
             return
-        # A hostile program may print numbers without end.
+        # Limit the number of spans, because a hostile program may print numbers without end.
         if len(self._spans) < MOST_EPOCHS:
             span = EpochSpan(epoch - last.epoch, seconds - last.seconds)
             self._spans.append(span)
@@ -197,7 +197,7 @@ def epoch_in(text: str) -> float | None:
         percent_done = min(100, int(part["percent"]))
         return epoch + percent_done / 100
     all_batches = int(part["all"])
-    # A loader without a length prints `0/0`.
+    # A loader without a length prints `0/0`, which says nothing about the part that is done.
     if not all_batches:
         return epoch
     done_batches = min(int(part["done"]), all_batches)

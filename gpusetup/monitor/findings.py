@@ -53,7 +53,8 @@ def rests_at_the_end(subject: Subject) -> bool:
     gpu = subject.gpu
     is_told = subject.run.exit is not None
     rest = gpu.seconds_after_work
-    # A pause as long as the earlier ones will probably end.
+    # Require a rest longer than twice the longest pause, because a pause like the earlier ones will
+    # probably end.
     is_longer_than_pauses = rest > 2 * gpu.parts.longest_pause
     is_held = subject.run.held(gpu)
     return is_held and not is_told and rest >= LONG_REST_SECONDS and is_longer_than_pauses
@@ -69,7 +70,7 @@ def leaves_others_unused(subject: Subject) -> bool:
     # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
     # for someone else.
     is_one_job = run.command is not None or len(run.at_work) == 1 or run.alike(run.at_work)
-    # A card of another model may only drive the display.
+    # Require the same model, because a card of another model may only drive the display.
     models = {gpu.name for gpu in run.unused_gpus}
     return is_one_job and subject.gpu.name in models
 

@@ -23,7 +23,7 @@ def big_holders(gpu: GpuSample) -> list[ProcessUse]:
     least_bytes = total_bytes * BIG_HOLDER / 100
     holders = []
     for process in gpu.processes or ():
-        # Windows does not report a process's GPU memory.
+        # A process's memory may be unknown, because Windows does not report it.
         held_bytes = process.memory_bytes or 0
         if total_bytes and held_bytes >= least_bytes:
             holders.append(process)
@@ -44,7 +44,8 @@ def without_resting(
     computing = []
     for holder in holders:
         highest_share = highest_shares.get(holder.pid)
-        # nvidia-smi's table does not show how much a process computes.
+        # Keep a process if it is unknown how much it computes, because nvidia-smi's table does not
+        # show that.
         if highest_share is None or highest_share > marks.QUIET:
             computing.append(holder)
     return computing
@@ -77,7 +78,7 @@ def foreign_holders(
     if waiting:
         # If all of them are servers and notebooks, these are themselves the watched job.
         return waiting if len(waiting) < len(holders) else []
-    # It is unknown which of two Python processes is the job.
+    # With several Python processes, it is unknown which of them is the job.
     if any(INTERPRETERS.search(holder.name or "") for holder in holders[1:]):
         return []
     job_name = holders[0].name if holders else None

@@ -266,7 +266,7 @@ class ProcessTree:
             has_ended = not facts or facts["status"] == psutil.STATUS_ZOMBIE
             if facts is None or has_ended:
                 continue
-            # Another user's process hides its figures.
+            # Leave out processes that hide their figures, such as those of another user.
             if facts["cpu_times"] and facts["memory_info"]:
                 tree.append(facts)
         return tree
@@ -379,7 +379,7 @@ def _cores() -> float | None:
     """The number of cores that this process may use: the smaller of its CPU affinity and its cgroup
     quota; None if unknown."""
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
-    # macOS has no CPU affinity.
+    # Without CPU affinity (macOS), all of the machine's cores are usable.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
     # Of CPU affinity and quota, the smaller one is the effective limit.

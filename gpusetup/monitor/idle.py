@@ -40,7 +40,7 @@ def held_memory(run: WatchedRun) -> str:
     memory in use`; "" if none is known."""
     held_bytes = 0.0
     for gpu in run.gpus:
-        # A DGX Spark or a Jetson shares the machine's memory.
+        # Leave out memory that the GPU shares with the machine (DGX Spark, Jetson).
         if run.held(gpu) and not gpu.latest.memory_is_unified:
             held_bytes += or_zero(gpu.latest.memory_used_bytes)
     if not held_bytes:
@@ -107,7 +107,8 @@ def stays_awake(gpu: GpuRun, since: float) -> bool:
     """Whether a GPU's clocks are high in nearly all samples from this second on, although its
     utilisation is low."""
     later = [row.gpu for row in gpu.rows if row.seconds >= since]
-    # Without throttle reasons, it is unknown whether a clock is an idle clock.
+    # Only samples with throttle reasons count, because only they show whether an idle GPU explains
+    # the clock.
     told = [sample for sample in later if sample.throttle_reasons is not None]
     if len(told) < marks.LEAST_SAMPLES:
         return False

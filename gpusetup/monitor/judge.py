@@ -143,7 +143,8 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
     reason = reason_of(first_lost[0].rows[-1].gpu)
     if reason and len(first_lost) > 1:
-        # One lost GPU prevents nvidia-smi from reading the others.
+        # The log shows all GPUs as lost, because one lost GPU prevents nvidia-smi from reading the
+        # others.
         evidence = f"a GPU was lost {time}: {reason}, and so none of GPU {labels}"
     else:
         verb = "was" if len(first_lost) == 1 else "were"

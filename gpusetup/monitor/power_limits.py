@@ -35,7 +35,7 @@ def power_limit_fall(rows: Sequence[Moment]) -> PowerLimitFall | None:
     """
     known_rows = [row for row in rows if row.gpu.power_limit_watts]
     highest_limit = max((or_zero(row.gpu.power_limit_watts) for row in known_rows), default=0.0)
-    # A laptop constantly shifts a few watts between CPU and GPU.
+    # Ignore small changes, because a laptop constantly shifts a few watts between CPU and GPU.
     least_limit = highest_limit * marks.RATED_POWER / 100
     begin = len(known_rows)
     while begin > 0 and or_zero(known_rows[begin - 1].gpu.power_limit_watts) < least_limit:

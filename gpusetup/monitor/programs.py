@@ -119,13 +119,13 @@ def is_launched(command: Sequence[str] | None) -> bool:
     (True, False)
     """
     words = " ".join(command or ())
-    # Program names may contain capitals on Windows.
+    # Ignore case, because program names may contain capitals on Windows.
     match = LAUNCHERS.search(words.lower())
     return match is not None
 
 
 MOST_DIGITS = 6
-"""The most digits in a number of machines; a longer number is something else."""
+"""The most digits that a number of machines can have; a longer number must mean something else."""
 
 
 NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)")

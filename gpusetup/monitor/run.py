@@ -134,7 +134,7 @@ class WatchedRun:
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
-        """What each of the working GPUs did."""
+        """The figures of each GPU that worked."""
         works = []
         for gpu in self.at_work:
             work = considered(gpu)
@@ -263,7 +263,7 @@ def drawn(gpu: GpuRun) -> bool:
     """Whether only programs that draw on the screen use the GPU, and for less than half of the
     time."""
     utilization = or_zero(gpu.utilization)
-    # A game or a renderer may be listed as drawing, although it works the card hard.
+    # Exclude cards that work hard, because a game or a renderer may be listed as drawing too.
     works_hard = utilization >= marks.LOW
     return gpu.only_draws and not works_hard
 
@@ -274,7 +274,7 @@ def considered(gpu: GpuRun) -> Work | None:
     parts = gpu.parts
     if parts.pause_share > marks.PAUSE_SHARE:
         return parts.body
-    # Short pauses for evaluation and checkpoints are part of every training.
+    # Leave out short pauses, because every training pauses for evaluation and checkpoints.
     return parts.work
 
 

@@ -262,7 +262,7 @@ def held_down_by(cause: str) -> Sign:
 
     def is_held_down(subject: Subject) -> bool:
         throttle = subject.throttle
-        # No throttle reason is active, or only one that costs this card no speed.
+        # There is no throttle reason, or only reasons that cost this card no speed.
         if throttle is None:
             return False
         return throttle.cause == cause
@@ -289,7 +289,7 @@ def unexplained(subject: Subject) -> bool:
 @Sign
 def power_known(subject: Subject) -> bool:
     """Whether the GPU's power draw and power limit are known."""
-    # Laptops and virtual GPUs report neither.
+    # Laptops and virtual GPUs do not report them.
     power_share = subject.work.power_share
     return power_share is not None
 
@@ -338,7 +338,7 @@ def several(subject: Subject) -> bool:
     """Whether several GPUs work on the job, either on this machine or, according to its launcher
     options, on several machines."""
     works_together_here = subject.together >= 2
-    # The job may use only one GPU of each machine.
+    # Several machines are enough, because the job may use only one GPU of each machine.
     spans_machines = subject.run.nodes >= 2
     return works_together_here or spans_machines
 

@@ -68,7 +68,7 @@ class Situation(NamedTuple):
     def working_gpus(self) -> int:
         """The number of GPUs that are not lost."""
         working = [gpu for gpu in self.run.gpus if gpu.lost_at is None]
-        # torchrun can start this many ranks here.
+        # This is how many ranks torchrun can start on this machine.
         return len(working)
 
 

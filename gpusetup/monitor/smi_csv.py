@@ -167,7 +167,7 @@ def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[in
 
 def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
     """Yields the rows of a log, without repeated headers and incomplete rows."""
-    # A log that was interrupted by a crash may end with zero bytes.
+    # Remove zero bytes, because a log that was interrupted by a crash may end with them.
     clean_lines = (line.replace("\0", "") for line in lines)
     reader = csv.DictReader(clean_lines, names)
     column_count = len(set(names))
@@ -180,8 +180,8 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
                     row[name] = text.strip()
             is_cut_off = len(row) < column_count
             is_heading = bool(headings(gpu_name(row)))
-            # A user who pastes a log may write a sentence below it, which may have just as many
-            # commas.
+            # Require numbers in the row, because below a pasted log a user may write a sentence
+            # with just as many commas.
             if not is_cut_off and not is_heading and has_numbers(row):
                 yield row
 

@@ -165,7 +165,7 @@ def is_called(gpu: GpuSample, name: str) -> bool:
     """Whether a GPU has this index, or a UUID that begins with this name."""
     if name == str(gpu.index):
         return True
-    # `GPU-` on its own would match all GPUs.
+    # Refuse a name as short as `GPU-`, which would match all GPUs.
     if len(name) <= SHORTEST:
         return False
     uuid = (gpu.uuid or "").lower()

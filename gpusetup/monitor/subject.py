@@ -41,7 +41,7 @@ class Subject:
         the temperature shows it, 0 if there is none."""
         if self.throttle is None:
             return 0.0
-        # Heat without a reported reason is judged over the whole run.
+        # If only the temperature shows the throttling, no reason was counted, so the share is 100.
         return self.work.reasons.get(self.throttle.reason, 100.0)
 
     @property
@@ -59,7 +59,7 @@ class Subject:
     @property
     def power_limit_watts(self) -> float | None:
         """The GPU's last known power limit in watts; None if unknown."""
-        # For a lost GPU, this is the last limit that it reported.
+        # `latest` is the last sample before a loss, so a lost GPU still has a limit.
         latest = self.gpu.latest
         return latest.power_limit_watts
 

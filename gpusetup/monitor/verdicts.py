@@ -70,7 +70,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("memory-tight", "before-the-end",
          (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
          e.memory_in_use, margin),
-    # Memory will soon be full and end the run.
+    # The run will end soon, because its memory fills up.
     VerdictCase("memory-tight", "leak",
          s.memory_grew & (s.peak_high | k.fills_soon) & ~c.server,
          e.memory_will_be_full, ("find-the-leak",)),
@@ -173,7 +173,8 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("input-starved", "machine",
          partly & c.machine_full & ~(c.watched | c.no_loader),
          e.machine_busy, ("see-who-uses-the-cpu",)),
-    # Kernel launches: a fully used core without input, or kernels that draw little power.
+    # Kernels are launched too slowly: a core is fully used without reading input, or the kernels
+    # draw little power.
     VerdictCase("launch-bound", "core",
          c.core_full & partly,
          e.one_core, small),

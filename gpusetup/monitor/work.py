@@ -80,7 +80,7 @@ def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
     """The mean of a figure about the machine, over the samples that contain it."""
 
     def figure_of(row: Moment) -> float | None:
-        # A log of nvidia-smi contains no figures of the machine.
+        # Samples from a log of nvidia-smi contain no figures of the machine.
         if row.host is None:
             return None
         return figure(row.host)
@@ -392,7 +392,8 @@ def rated_watts(name: str | None) -> float | None:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import rows_or_none, tokens
 
-    # Laptop makers choose different power ratings for the same chip.
+    # A laptop's rating is unknown, because laptop makers choose different power ratings for the
+    # same chip.
     if "laptop" in tokens(name):
         return None
     # A name may fit several cards (SXM and PCIe); the result is clear only if all of them have the

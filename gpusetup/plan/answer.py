@@ -175,7 +175,8 @@ def trainer_in_words(request: PlanRequest) -> str | None:
                 return "verl"
     setup = rl_setup_of(request.question, request.job)
     if setup is not None:
-        # Settings for a supervised trainer would start a different kind of training.
+        # Print no settings, because those for a supervised trainer would start a different kind of
+        # training.
         return None
     return request.question.trainer
 

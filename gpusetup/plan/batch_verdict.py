@@ -114,7 +114,8 @@ def _why_it_may_fit(
                 f"its launcher shards the model over the {job.gpus} GPUs (FSDP, ZeRO), which this "
                 "config does not say"
             )
-    # A note may name a way to shard weights that plan does not count.
+    # If there are notes, assume sharding, because a note may name a way to shard weights that plan
+    # does not count.
     divides_weights = may_be_sharded or job.shards_parameters or bool(from_config.notes)
     if _least_weights_gib(job, divided=divides_weights) > capacity_gib:
         return ""
@@ -134,7 +135,8 @@ def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
     quantised. `divided`: whether the weights are sharded over the GPUs."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
-    # However the weights are sharded, the GPUs together hold at least one copy.
+    # Divide by the number of GPUs at most, because together they hold at least one copy of the
+    # weights.
     if divided:
         weights /= job.gpus
     return weights / GIB

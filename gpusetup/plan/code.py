@@ -31,8 +31,8 @@ def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
     if request.gpus == 1 or request.strategy == "single":
         return dict(step.phases)
     if request.strategy == "ddp":
-        # DDP's buckets are a second copy of the gradients: `gradient_as_bucket_view` is off by
-        # default.
+        # Add DDP's buckets, which are a second copy of the gradients unless
+        # `gradient_as_bucket_view` is on.
         return {phase: size + step.gradients for phase, size in step.phases.items()}
     return sharded_phase_bytes(step, request)
 
@@ -155,7 +155,8 @@ class CodeQuestion(Frozen):
         """The share of the GPU's memory within which an answer counts as close instead of clear."""
         if self.request.gpus == 1:
             return CLEAR
-        # The estimate of what a sharded step gathers was never checked on a GPU.
+        # Use the wider margin for sharded steps, because the estimate of what they gather was never
+        # checked on a GPU.
         is_sharded = self.request.strategy in ("fsdp", "zero3")
         return CLEAR_UNMEASURED if is_sharded else CLEAR
 
@@ -170,7 +171,8 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
     if len(trace.traces) < 2:
         return None
     free = question.free
-    # The answer recommends expandable segments wherever they work. Elsewhere, memory fragments.
+    # The answer recommends expandable segments wherever they work. On other systems, allow for
+    # fragmentation.
     if not question.hardware.limits().env:
         free /= 1 + FRAGMENTATION
 

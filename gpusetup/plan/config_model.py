@@ -64,7 +64,7 @@ def known_name(text: str) -> str:
     name = text
     if "torchtune." in text:
         name = _name_of_component(text.rpartition(".")[2])
-    # torchtitan's `llama3` means Llama 3.1.
+    # In torchtitan, `llama3` means Llama 3.1.
     name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
     if is_known(name):
         return name

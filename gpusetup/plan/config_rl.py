@@ -156,7 +156,8 @@ def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...
     names = reward_model_names(reader)
     if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
         names.append(SAME_AS_POLICY)
-    # LLaMA-Factory's reward model is a second adapter on the same base.
+    # With LoRA, LLaMA-Factory's reward model is a second adapter on the same base, not a second
+    # model.
     shares_base = fields["trainer"] == "llama-factory" and fields.get("lora") is not None
     if judge == "api" or shares_base:
         return ()
@@ -243,7 +244,7 @@ def share_of(text: str | None, default: float) -> float:
 def generated_sequences(reader: Reader, fields: Fields) -> int:
     """The number of sequences that a GPU generates at once: its batch times the micro-batches of
     one generation."""
-    # By default TRL generates once for all micro-batches of an optimizer step.
+    # By default, TRL generates the answers for all micro-batches of an optimizer step at once.
     micro_batches = int(fields.get("accumulate") or 1)
     text = reader.text_named("steps_per_generation", "micro-batches of one generation")
     if text and re.fullmatch(r"\d{1,5}", text):

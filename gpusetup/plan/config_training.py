@@ -27,7 +27,8 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     elif text == "selective" and fields["trainer"] != "megatron":
         checkpoints["selective"] = True
     elif text:
-        # Megatron-LM's selective recomputation affects only attention without a flash kernel.
+        # `selective` counts as none, because Megatron-LM's selective recomputation affects only
+        # attention without a flash kernel.
         words_for_none = ("selective", "none", "no", "false", "off", "n")
         checkpoints["checkpointing"] = text not in words_for_none
     return checkpoints

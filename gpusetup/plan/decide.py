@@ -100,7 +100,8 @@ def near_limit(job: TrainingJob) -> float:
     """The share of the GPU's memory within which an answer for this job counts as close."""
     if is_standard(job):
         return CLEAR
-    # The memory that FSDP needs for gathering and sending was compared with few published runs.
+    # Sharded jobs get a wider margin, because the memory that FSDP needs for gathering and sending
+    # was compared with few published runs.
     is_sharded = job.gpus > 1 and not job.copies_model
     return CLEAR_SHARDED if is_sharded else CLEAR_UNMEASURED
 
@@ -300,7 +301,8 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
 def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
     """Whether the degree divides the number of key-value heads or is a multiple of it."""
     divides_heads = key_value_heads % degree == 0
-    # A repeated head is on several GPUs, each of which has different query heads.
+    # Repeated key-value heads work too: the same head is then on several GPUs that have different
+    # query heads.
     repeats_heads = degree % key_value_heads == 0
     return divides_heads or repeats_heads
 

@@ -55,7 +55,7 @@ def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[Rec
     solver = max_context if solve == "context" else decide
     fewest = max(job.gpus - MOST_TRIED, 0)
     for gpus in range(job.gpus - 1, fewest, -1):
-        # The GPUs that share one copy of the model cannot be separated.
+        # Only whole groups can be removed, because the GPUs of a group share one copy of the model.
         if gpus % group_size(job) != 0:
             continue
         # If the user chose a degree, it must divide the smaller number of GPUs too.

@@ -27,7 +27,8 @@ def residual_bytes(job: TrainingJob) -> int:
     # With PEFT's 32-bit norms and embedding, the hidden state is in 32 bits too.
     if rest_is_32_bit(job):
         return 4
-    # Autocast casts only inside the layers.
+    # Autocast casts only inside the layers, so the hidden state between them keeps the weights'
+    # type.
     if keeps_cast_weights(job):
         return BYTES[job.dtype]
     return job.compute_bytes
@@ -52,7 +53,7 @@ def checkpoint_bytes(job: TrainingJob) -> float:
     (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
-    # A token budget is rarely filled completely.
+    # Micro-batches rarely fill a token budget completely, so count less for these jobs.
     width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
     element_bytes = residual_bytes(job) / 2 * width
     return job.shape.hidden * element_bytes / sequence_shards(job)
@@ -151,7 +152,7 @@ def mlp_bytes(job: TrainingJob) -> float:
     """The bytes per token that the MLP keeps for its backward pass."""
     shape = job.shape
     elements = shape.intermediate * mlp_tensors(job)
-    # Copies of each token as inputs and outputs of its experts.
+    # Each token is copied as input and output of each of its experts.
     elements += 3 * shape.experts * shape.hidden
     return elements * job.compute_bytes
 
@@ -161,7 +162,7 @@ def mlp_tensors(job: TrainingJob) -> int:
     # An MLP without a gate keeps the up projection and its activation.
     if not job.shape.gated:
         return 2
-    # The activation of the gate is recomputed.
+    # Fused or compiled kernels recompute the gate's activation, so three tensors are left.
     if job.compile or job.fused_kernels:
         return 3
     # The gate, the up projection, the gate's activation and their product are kept.

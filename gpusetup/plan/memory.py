@@ -68,7 +68,8 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
     if recipe.sp == 1:
         return 0.0
     elements = job.shape.hidden * tokens(job, recipe)
-    # The constant was fitted to runs that compute in 16 bits.
+    # Scale by the type used for computing, because the constant was fitted to runs that compute in
+    # 16 bits.
     width = job.compute_bytes / 2
     return elements * EXCHANGE * width
 

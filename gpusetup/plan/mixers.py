@@ -205,7 +205,7 @@ def latent_attention(config: ModelConfig) -> int:
     query_rank = config.get("q_lora_rank")
     queries = hidden * query_width
     if query_rank:
-        # The queries come from a narrow tensor too.
+        # If there is a query rank, the queries come from a narrow tensor too.
         queries = query_rank * (hidden + query_width)
     compression = hidden * (rank + rotated)
     expansion = rank * heads * (plain + value)

@@ -134,7 +134,8 @@ def layers_with_experts(config: ModelConfig, layers: int) -> int:
     only_dense = config.values.get("mlp_only_layers")
     if dense_layers == 0 and isinstance(only_dense, list):
         dense_layers = len(only_dense)
-    # A config may list more dense layers than the model has layers.
+    # The result must not be negative, because a config may list more dense layers than the model
+    # has layers.
     layers_left = max(layers - dense_layers, 0)
     period = config.first(*PERIODS) or 1
     return layers_left // period

@@ -86,7 +86,7 @@ class ModelConfig:
             )
         if isinstance(value, list):
             value = largest_of(value)
-        # In Python a bool is an int.
+        # Exclude booleans, because Python's bool is a subclass of int.
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < LARGEST_SIZE:
             raise BadInput(
                 f"{self.source}: `{key}` is {value!r}; a positive whole number is needed"

@@ -272,7 +272,8 @@ def capacity(name: str | None, total_bytes: float) -> float:
         card_words = tokens(card) - SERIES_WORDS
         is_card = card_words <= words
         difference = total_bytes / GIB / gib - 1
-        # A card with the same name may have a different memory size.
+        # Use the table only if the size matches, because cards with the same name may differ in
+        # memory.
         if is_card and abs(difference) < 0.1:
             return gib * GIB
     if not UNIFIED.isdisjoint(words):

@@ -94,7 +94,7 @@ def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
     """
     if question.batch is not None or question.solve == "batch":
         return True
-    # Trinity-RFT fills a token budget by default.
+    # Without a batch, Trinity-RFT fills a token budget.
     if question.tokens is not None or question.trainer == "trinity":
         return False
     if question.trainer is not None or question.method is not None:

@@ -36,7 +36,7 @@ def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
     native = job.shape.native_context
     if scaling is None or native is None:
         return None
-    # Other kinds of scaling grow with the text or come with the model.
+    # Other kinds of scaling need no check, because they grow with the text or come with the model.
     if scaling.kind not in STATIC_KINDS:
         return None
     original = scaling.original or native

@@ -134,7 +134,8 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
         token_kib=round(token_bytes_of(server) / 1024, 2),
         largest_context=largest_context(server),
         largest_sequences=most_sequences,
-        # The engine refuses a context longer than the model's native one.
+        # Show no command for a context longer than the model's native one, because the engine would
+        # refuse it.
         command=command_of(server) if fits and not is_beyond(server) else None,
         notes=tuple(serve_notes(server, fits)),
     )

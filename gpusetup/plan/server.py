@@ -54,7 +54,7 @@ class Server(Frozen):
         """The number of rows of logits that one forward pass computes on this GPU, at least one per
         request."""
         profile = self.large_gpu or self.engine
-        # All requests may need logits in the same pass.
+        # Count at least one row per request, because all requests may need logits in the same pass.
         return max(profile.sequences, self.sequences)
 
     @property

@@ -89,7 +89,7 @@ def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
     used = weight_bytes_of(server)
     used += engine.fixed_gib * GIB
     if server.gpus > 1:
-        # NCCL needs the same buffers as in training.
+        # With several GPUs, NCCL needs the same buffers as in training.
         used += NCCL
     if not engine.outside:
         used += pass_bytes_of(server, pass_tokens)

@@ -134,7 +134,7 @@ def keeps_cast_weights(job: TrainingJob) -> bool:
     # With 32-bit master copies the weights are already in 16 bits and need no cast.
     if job.master_weights:
         return False
-    # A sharded strategy casts the weights before it gathers them.
+    # Sharded strategies keep no copies, because they cast the weights before they gather them.
     if not job.copies_model:
         return False
     return job.compute_bytes < BYTES[job.dtype]
@@ -262,7 +262,7 @@ def states_of_model_beside(job: TrainingJob, model: ModelBeside) -> float:
     weights = per_gpu(job, model.parameters, "parameters")
     if not model.trained:
         return weights * model.weight_bytes
-    # A critic is trained like the policy.
+    # A trained model (a critic) also has gradients and optimizer states, like the policy.
     total = weights * weight_bytes(job)
     total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
     if not optimizer_on_host(job):
@@ -305,7 +305,8 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     rate = unit_rate(job, recipe)
     unit_parameters = job.shape.largest_unit / job.tensor_parallel
-    # The rates were fitted to runs that compute in 16 bits.
+    # Scale by the type used for computing, because the rates were fitted to runs that compute in 16
+    # bits.
     unit = unit_parameters * rate * job.compute_bytes / 2
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
     # gradients.
@@ -422,6 +423,6 @@ def offloaded_bytes(job: TrainingJob) -> float:
     models_beside = 0
     for model in job.models_beside:
         models_beside += model.parameters * model.weight_bytes
-    # Each group of GPUs that shards the model has its own full copy.
+    # Every group of GPUs that shards the model has a full copy in RAM.
     groups = job.data_parallel / shard_count(job, "parameters")
     return (weights + adapters + trained + models_beside) * groups

@@ -60,7 +60,7 @@ def table_named(text: str) -> EmbeddingTable:
             hint="rows x width: `--embedding users=6040x64`",
         )
     name, rows, width = hit.groups()
-    # The user may separate thousands.
+    # Remove separators between thousands.
     digits = re.sub(r"[_,]", "", rows)
     table = EmbeddingTable(name=name or "", rows=int(digits), width=int(width))
     has_rows = 1 <= table.rows <= LARGEST_ROWS

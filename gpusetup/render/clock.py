@@ -95,7 +95,7 @@ class Clock:
         while not over.wait(wait_seconds):
             wait_seconds = REDRAW_SECONDS
             done, total, unit, since = self._progress
-            # `done` may be an estimate that exceeds the total.
+            # Limit `done` to the total, because it may be an estimate.
             done_of_total = min(done(), total)
             seconds = time.monotonic() - (since or began)
             progress = progress_text(seconds, done_of_total, total, unit)
@@ -103,7 +103,7 @@ class Clock:
             # A row that reaches the last column would wrap, and could not be erased.
             columns_for_label = max(get_terminal_size().columns - len(progress) - 1, 0)
             with self._lock:
-                # The step may have ended while the text was built.
+                # Check again, because the step may have ended while the text was built.
                 if not over.is_set():
                     self._draw(label[:columns_for_label] + progress)
 

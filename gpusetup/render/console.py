@@ -154,7 +154,7 @@ class Console:
         path = Path(self.output)
         with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
             is_new = not path.exists()
-            # A pipe or a device is opened only when the result is written.
+            # Do not open a pipe or a device before the result is written.
             if is_new or path.is_file() or path.is_dir():
                 path.open("ab").close()
             if is_new:

@@ -257,7 +257,7 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
         uses_uv_pip = any(line.startswith("uv pip install") for line in lines)
         return UNDONE_BY_UV if uses_uv_pip else ""
 
-    # A snapshot was taken in the environment that it describes.
+    # A snapshot needs no warning, because it was taken in the environment that it describes.
     if machine.origin != "report":
         return ""
     environment = python.executable or machine.torch.location or machine.container.kind

@@ -238,7 +238,7 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
 
     for reason in sorted(by_reason, key=lambda reason: reason.startswith(OF_CPU)):
         rows = by_reason[reason]
-        # The rejections are sorted with the newest release first.
+        # The first rejection has the newest release, because they are sorted this way.
         newest = rows[0].torch
         builds = " ".join(row.backend for row in rows if row.torch == newest)
         other_releases = {row.torch for row in rows} - {newest}

@@ -142,7 +142,7 @@ class Screen(str):
         """The text for a terminal with `width` columns; None means that no line is broken."""
         if width is None and not colour:
             return str(self)
-        # A width of 0 means that there is no terminal behind the pipe.
+        # A width of 0 or None means that there is no terminal, so do not break lines.
         columns = max(min(width, WIDEST), NARROWEST) if width else UNBROKEN
 
         text = ""

@@ -238,7 +238,7 @@ def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
 def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
     """The cells of a row in the comparison. If the row did not run, its last cell gives the
     reason."""
-    # The guide's table writes `+ AMP`.
+    # Write `+ AMP`, as in the guide's table.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
         empty_cells = ("",) * (6 if has_epochs else 5)
@@ -282,7 +282,7 @@ def failure(row: answers.Row) -> str:
         detail = f"failed: {detail}"
     lines = detail.splitlines()
     first_line = lines[0] if lines else ""
-    # The reason for skipping a row is one of our own sentences, and short.
+    # If a row was skipped, the reason is one of our own sentences, which are short enough.
     if row.status == "skipped":
         return first_line
     return first_line[:LONGEST_FAILURE]

@@ -160,7 +160,7 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
         yield f"{stays}: {reason}. `{measuring(case)}` measures it"
     else:
         yield f"{stays}: {reason}"
-        # `_recommenders_tier` already mentions the value for a recommender.
+        # Skip recommenders, because `_recommenders_tier` already mentions their value.
         if not mark.of_all_gpus:
             yield _marked(case, split, mark)
 
@@ -286,7 +286,7 @@ def divisors(number: int, most: int) -> Iterator[int]:
     >>> list(divisors(96, 40))
     [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
     """
-    # For the number 0 the loop yields nothing.
+    # If `number` is 0, the loop yields nothing.
     largest = min(most, number)
     for size in range(largest, 0, -1):
         if number % size == 0:
@@ -322,7 +322,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterator[str]:
     """A note if a guide's batch is larger than the largest that plan is certain to fit."""
     mark = batch_mark(case)
-    # `_recommenders_tier` already mentions the value for a recommender.
+    # Skip recommenders, because `_recommenders_tier` already mentions their value.
     if mark is None or mark.of_all_gpus:
         return
     is_below_mark = largest_clear < mark.least
@@ -354,7 +354,7 @@ def _way_to_fit(case: ConfigCase, split: Split) -> str:
     card = case.facts.card
     if card is None or isinstance(verdict, CannotJudge):
         return measure_it
-    # A batch of 1 fits, but without the safety margin.
+    # If a batch of 1 fits, but without the safety margin, only a measurement can tell.
     if verdict.total_gib <= verdict.capacity_gib:
         return measure_it
     ways = how_to_fit(case.config, card, split.effective)

@@ -329,7 +329,7 @@ def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
         return
     first = failed[0]
     name = job.code or "the model"
-    # The child may have added a hint to its message.
+    # Split off the hint that the child may have added to its message.
     detail, _, hint = (first.detail or "").partition("\nhint: ")
     usual_hint = (
         "one training step must run by itself within the time limit; the batch size is not "

@@ -152,7 +152,7 @@ class ConfigCase(Frozen):
 def config_word(case: ConfigCase) -> str:
     """The config's file name, quoted as a command-line argument."""
     name = case.config.name
-    # The name may contain spaces.
+    # Quote the name, because it may contain spaces.
     return shlex.quote(name)
 
 

@@ -124,7 +124,7 @@ def _names_other_model(case: ConfigCase) -> bool:
         return True
     names = names_in(case.config.settings)
     is_about_images = not IMAGE_KEYS.isdisjoint(names)
-    # Models with BatchNorm usually process images or audio.
+    # BatchNorm counts too, because models with it usually process images or audio.
     return is_about_images or has_batch_norm(case)
 
 
@@ -167,7 +167,7 @@ def _trains_on_image_patches(case: ConfigCase) -> bool:
     guide."""
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
-    # The patches of a vision transformer are much smaller.
+    # Only large patches count, because the patches inside a vision transformer are much smaller.
     largest_patch = _largest(case, "patch")
     return largest_patch > LARGEST_VIT_PATCH
 

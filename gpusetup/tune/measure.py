@@ -33,7 +33,7 @@ def measure(
     with Bench(request.job) as bench:
         if not request.benchmark:
             return search_batch(request, bench, showing, baseline)
-        # The table has its own row for the batch search.
+        # The table includes a batch search as one of its rows, so no separate search is needed.
         table = TrialTable(request, bench, baseline)
         return fill_table(table, showing)
 

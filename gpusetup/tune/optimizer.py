@@ -110,7 +110,7 @@ def is_option(path: tuple[str, ...], value: Any) -> bool:
         return is_nothing or is_name or callable(value)
     if name == "amp":
         return value in (None, False, True, "bf16", "fp16")
-    # The other option names mean the same in a training config.
+    # All other option names mean the same in a training config, so accept any value.
     return True
 
 
@@ -264,7 +264,7 @@ def length_of(sample_data: Any) -> int | None:
     from gpusetup.child_scripts.trace_step import tensors
 
     for tensor in tensors(sample_data):
-        # A tensor without dimensions is a single number, not a batch.
+        # Skip tensors without dimensions, which are single numbers and not batches.
         if tensor.dim():
             return len(tensor) or None
     return None
@@ -425,7 +425,7 @@ def settings_of(config: Config) -> dict[str, Plain]:
     """Path of each setting with a plain value -> its value."""
     values: dict[str, Plain] = {}
     for setting in config.settings:
-        # A list or map has no plain value.
+        # Leave out lists and maps, which have no plain value.
         if setting.kind == "scalar":
             path = dotted(setting.path)
             values[path] = value_of(setting)

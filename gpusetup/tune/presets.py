@@ -254,7 +254,8 @@ WIDTH = 100
 
 def preset_text(preset: Preset, file: str) -> str:
     """The preset as a YAML file; the commands in its comments contain the file's name."""
-    # A line break in the file name would end the comment.
+    # Use a placeholder for an unprintable file name, because a line break in it would end the
+    # comment.
     quoted_file = shlex.quote(file) if file.isprintable() else "CONFIG"
     head = (
         f"Preset `{preset.name}`: {preset.trains} on {preset.card}.",

@@ -169,7 +169,7 @@ def names_batch_norm(setting: Setting) -> bool:
 def has_batch_norm(case: ConfigCase) -> bool:
     """Whether any setting shows that the model has BatchNorm."""
     settings = case.config.settings
-    # One layer with BatchNorm is enough.
+    # A single setting that shows BatchNorm is enough.
     return any(map(names_batch_norm, settings))
 
 

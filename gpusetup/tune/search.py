@@ -109,7 +109,7 @@ def code_fails(trials: Sequence[Trial]) -> bool:
         return False
     for trial in trials:
         detail = trial.detail or ""
-        # A trial that exceeded its time may only be slow.
+        # A trial that exceeded its time does not count, because the code may only be slow.
         is_late = detail.startswith("no answer in")
         if trial.status == "error" and not is_late:
             return True
@@ -179,7 +179,7 @@ class MemoryLine(NamedTuple):
         if self.bytes_per_sample > 0:
             more_samples = free_bytes / self.bytes_per_sample
             return self.batch + more_samples
-        # The line does not rise.
+        # A line that does not rise never reaches the limit, or is already above it.
         if free_bytes > 0:
             return math.inf
         return self.batch
@@ -407,7 +407,8 @@ def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | Non
     if largest_run >= min(largest_possible, good_enough, settles):
         return None
     target: float = settles
-    # A second crash would cost more than the last few samples are worth.
+    # Go less far if the size that would end the search is likely to crash, because a second crash
+    # costs more than the last few samples are worth.
     largest_likely = min((1 + NEAR) * largest_run, crossing.expected)
     if settles > largest_likely:
         reach = min(crossing.earliest, ceiling + 1)
@@ -450,7 +451,7 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     larger = next_batch(trials, goal)
     sizes_above_knee = [size for size in fitting if size > knee]
     if larger is not None and len(sizes_above_knee) < BEYOND:
-        # No size has run yet.
+        # Until a size has run, take the size that the search for the largest batch would try.
         if not fitting:
             return larger
         climb = CLIMB if largest_run == knee else SLOW_CLIMB

@@ -311,7 +311,7 @@ def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
 
 def setup_of(row: Row) -> Setup:
     """The combination of settings that a row measured."""
-    # The other fields of a row are its results.
+    # Take only these fields; the row's other fields are its results.
     return Setup(
         batch=row.batch,
         amp=row.amp,

@@ -45,7 +45,7 @@ class Hosts(Engine):
 
     def ask(self, node: str) -> Output:
         words = self._words(node)
-        # The host's own time limit ends earlier than this one.
+        # Allow extra time beyond the host's own limit for connecting and disconnecting.
         seconds = self.work.limit + CONNECT_SECONDS
         return run(words, timeout=seconds)
 

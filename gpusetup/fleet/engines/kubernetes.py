@@ -101,7 +101,7 @@ class Kubernetes(Engine):
 
     def why_busy(self, output: Output) -> str:
         problem = output.problem or ""
-        # The pod was created, but there was no room for it.
+        # The node is busy if the pod was created but never got a place.
         is_busy = problem.startswith(BUSY)
         return problem if is_busy else ""
 
@@ -117,7 +117,7 @@ class Kubernetes(Engine):
         selector = f"--selector=job-name={name}"
         state = self._kubectl("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
         scheduling_problem, _, container_reason = state.stdout.partition("|")
-        # The pod was never scheduled.
+        # If there is a scheduling problem, the pod never ran.
         if scheduling_problem:
             return f"{BUSY}{scheduling_problem}"
         return container_reason.strip() or "its pod did not finish in time"
@@ -217,7 +217,7 @@ def job_name(run_name: str, node: str) -> str:
     """
     label = re.sub(r"[^a-z0-9]", "-", node.lower())
     short_label = label[:LONGEST_PART].strip("-")
-    # Two long names may begin alike, but their hashes differ.
+    # Add a hash, because two long names may begin alike.
     node_bytes = node.encode()
     name_hash = hashlib.sha256(node_bytes).hexdigest()
     return f"{run_name}-{short_label}-{name_hash[:6]}"

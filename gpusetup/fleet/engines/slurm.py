@@ -69,13 +69,13 @@ class Slurm(Engine):
             fewer = [word for word in resources if not word.startswith("--cpus-per-task")]
             output = self._run_slurm(self._srun(node, fewer))
         if output.exit is None:
-            # We stopped waiting, but the job may still be running.
+            # Cancel the job if we stopped waiting, because it may still be running.
             cancel = ("scancel", f"--name={self.run_name}", f"--nodelist={node}")
             self._run_slurm(cancel)
         return output
 
     def why_busy(self, output: Output) -> str:
-        # A job that has printed something has started.
+        # If the job has printed something, it has started, so the node was not busy.
         has_begun = bool(output.stdout)
         if not output.exit or has_begun:
             return ""

@@ -134,7 +134,7 @@ class Leader:
     def units(self) -> tuple[Unit, ...]:
         """The ranks that take part in the sweep, in order."""
         present = self.ready_units.keys() - self.absent.keys()
-        # A rank may become ready and die later.
+        # Leave out ranks that became ready but died later.
         units = [self.ready_units[number] for number in sorted(present)]
         return tuple(units)
 
@@ -172,7 +172,7 @@ class Leader:
             # The first problem is usually the cause of the others.
             if "problem" in message and not problem:
                 problem = str(message["problem"])[:LONGEST_PROBLEM]
-            # A response to an earlier round may arrive late.
+            # Check the round's number, because a response to an earlier round may arrive late.
             if message.get("round") == round.number:
                 answers[number] = message
                 pending.discard(number)
@@ -189,7 +189,7 @@ class Leader:
     def _bytes_of_exchange(self) -> int:
         """How many bytes each pair exchanges, depending on whether the ranks use GPUs or CPUs."""
         devices = {unit.device for unit in self.units}
-        # This also covers the case without any ranks, where nothing is exchanged.
+        # Without any ranks the result is CPU_BYTES, but then nothing is exchanged.
         is_on_cpu = devices <= {"cpu"}
         return CPU_BYTES if is_on_cpu else GPU_BYTES
 

@@ -65,7 +65,7 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
     stages: dict[Stage, dict[object, list[int]]] = {"within": by_host, "between": by_place}
     planes_of_stages = []
     for stage, groups in stages.items():
-        # A single rank has no partner to exchange with.
+        # Leave out groups of a single rank, which has no partner.
         members = [tuple(group) for group in groups.values() if len(group) > 1]
         if members:
             plane = Plane(stage=stage, members=tuple(members))
@@ -184,7 +184,7 @@ class Sweep:
     def scores(self, stage: Stage) -> Scores:
         """The scores of the ranks in one stage, from the measurements so far."""
         ranks = {unit.rank for unit in self.units}
-        # A silent rank says nothing about its partners' speed.
+        # Leave out silent ranks, which say nothing about their partners' speed.
         talking = ranks - self.silent
         return scores_of(self.results, stage, talking)
 

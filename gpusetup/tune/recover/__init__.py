@@ -281,7 +281,7 @@ class _Attempts:
         code = getattr(self.case.step, "__code__", None)
         earlier_calls, difference = self.history.checks.get(code, (0, None))
         calls = earlier_calls + 1
-        # Two halves need two samples.
+        # Use at least two samples, so that there are two halves.
         micro = max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
         is_power_of_two = calls.bit_count() == 1
         is_to_try = is_power_of_two and difference is None

@@ -103,7 +103,8 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         values = {}
         for field in dataclasses.fields(batch):
-            # Fields without `init` are computed from the others.
+            # Leave out fields without `init`, because the constructor computes them from the
+            # others.
             if field.init:
                 values[field.name] = _over(getattr(batch, field.name), column)
         return dataclasses.replace(batch, **values)
@@ -135,7 +136,7 @@ def _holds_samples(batch: list[Any]) -> bool:
     """
     if not batch:
         return False
-    # The targets of a detection batch are dicts.
+    # A list of dicts holds one sample per item, such as the targets of a detection batch.
     are_targets = all(isinstance(sample, Mapping) for sample in batch)
     are_pictures = len(batch) > 1 and all(map(_is_picture, batch))
     if are_targets or are_pictures:
@@ -143,7 +144,7 @@ def _holds_samples(batch: list[Any]) -> bool:
     sizes = set[int]()
     for sample in batch:
         sizes |= _sizes(sample)
-    # All columns of a batch have the same length.
+    # Columns of a batch all have the same length, so items of different lengths are samples.
     return len(sizes) != 1
 
 

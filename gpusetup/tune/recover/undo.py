@@ -21,7 +21,7 @@ def trained_leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
     visited = set()
     while waiting:
         node = waiting.pop()
-        # A tensor that needs no gradient has no node.
+        # Skip inputs without a node, which need no gradient.
         if node is None or node in visited:
             continue
         visited.add(node)
@@ -59,7 +59,8 @@ def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any
     numpy = sys.modules.get("numpy")
     if numpy:
         yield numpy.random.get_state, numpy.random.set_state
-    # Reading the state of CUDA's generators would initialise CUDA.
+    # Leave CUDA's generators out if CUDA is not in use, because reading their state would
+    # initialise CUDA.
     uses_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     if uses_cuda:
         yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
@@ -122,7 +123,7 @@ class TrainingState:
         for put, state in self.random:
             put(state)
         for saved in self.buffers:
-            # The module may have replaced the tensor.
+            # Put the saved tensor back first, because the module may have replaced it.
             saved.module._buffers[saved.name] = saved.buffer
             saved.buffer.data.copy_(saved.copied)
 
@@ -174,7 +175,7 @@ class Undo:
         """Raise UsageError if the loss trains tensors that are not parameters of the model."""
         held_ids = {id(parameter) for parameter in self.parameters}
         for leaf in trained_leaves(loss):
-            # The gradient of such a tensor could not be undone.
+            # Refuse other tensors, because gpusetup could not undo their gradients.
             if id(leaf) not in held_ids:
                 raise UsageError(
                     "The loss trains parameters that are not in the model",
