@@ -203,7 +203,7 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
         end = _line_end(config.text, neighbour.end)
         line = _yaml_line(config, neighbour.key_start, f"{name}: {value}")
         addition = f"{line}{config.newline}"
-        # If the last line has no newline, add one before the new line instead of after it.
+        # If the last line has no newline, put a newline before the added line instead of after it.
         if not config.text[:end].endswith("\n"):
             addition = f"{config.newline}{line}"
     else:
@@ -226,7 +226,7 @@ def _line_start(text: str, position: int) -> int:
 def _line_end(text: str, position: int) -> int:
     """The position just after the newline of the line that contains `position`."""
     newline = text.find("\n", position)
-    # The last line may lack a newline; then it ends with the text.
+    # The last line may lack a newline. In that case the line ends where the text ends.
     if newline < 0:
         return len(text)
     return newline + 1

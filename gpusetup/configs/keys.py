@@ -1,14 +1,15 @@
 """What the keys and values of training configs mean, with their synonyms, from
 `data/plan/keys.json`.
 
-The file has these parts. A row of `keys` has the names of a setting in configs, their role and the
-source. `under` limits names that are common elsewhere (`compile`, `workers`) to certain maps; rows
-with a narrower `under` come first. `added` lists keys that may be added to a config, the key below
-which each is written, and names that show that its trainer reads it. `loops` lists trainers with
-names that only their configs have, and what their step counts mean. `batches` lists the trainers
-that `plan` knows, all of which count updates, with the names of their batch. `words` gives the
-meaning of values for some roles, in the spellings of transformers, accelerate, Lightning,
-DeepSpeed, bitsandbytes, torchao, NeMo, torchtune, litgpt, LLaMA-Factory and verl.
+The file has the parts `keys`, `added`, `loops`, `batches` and `words`. A row of `keys` has the
+names of a setting in configs, their role and the source. `under` limits names that are common
+elsewhere (`compile`, `workers`) to certain maps; rows with a narrower `under` come first. `added`
+lists keys that may be added to a config, the key below which each is written, and names that show
+that its trainer reads it. `loops` lists trainers with names that only their configs have, and what
+their step counts mean. `batches` lists the trainers that `plan` knows, all of which count updates,
+with the names of their batch. `words` gives the meaning of values for some roles, in the spellings
+of transformers, accelerate, Lightning, DeepSpeed, bitsandbytes, torchao, NeMo, torchtune, litgpt,
+LLaMA-Factory and verl.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ NEUTRAL_WORDS = TRAINING | frozenset((
     "init", "kwargs", "main", "optimization", "options", "opts", "parameters", "params", "run",
     "self", "settings", "system",
 ))  # fmt: skip
-"""Words in a map's name that do not tell what the map contains."""
+"""Words in a map's name that say nothing about what the map contains."""
 
 
 def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bool:

@@ -20,7 +20,8 @@ TABLE = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 KEY = re.compile(r"""\s*([\w.\"'-]+)\s*=\s*((?:"[^"\\]*"|'[^']*'|[^\s#"'\[{]+)\s*(?:#.*)?$)?""")
 VALUE = re.compile(r"""["']?([^"'#]*[^"'#\s])""")
 Spot = tuple[int, int, int]
-"""The line of a name, and the start and end of its value; 0 and 0 if the value is not plain."""
+"""The line of a name, and the positions at which its value starts and ends (both 0 if the value is
+not plain)."""
 
 
 def read_toml(text: str, name: str) -> Iterator[Setting]:

@@ -320,8 +320,8 @@ LEAST_SPREAD = 0.005
 """The smallest spread, as a fraction of the median. No measurement is more precise than this, even
 if the rates agree better."""
 LEAST_LOSS = 0.05
-"""The smallest relative loss of speed that counts, because nobody would replace a device for less.
-"""
+"""The smallest relative loss of speed that counts, because a smaller loss is no reason to replace a
+device."""
 LEAST_VALUES = 5
 """The fewest rates that are compared; with fewer, the median distance is too uncertain."""
 

@@ -111,7 +111,7 @@ def _is_harmless(event: Event) -> bool:
         return values.get("code") == NVML_NOT_SUPPORTED
     if event.kind != "xid":
         return False
-    # Xid 154 contains the required action.
+    # Xid 154 names the recovery action that is required, which may be None.
     needs_nothing = values.get("recovery") == "None"
     is_known = values.get("number") in HARMLESS_XIDS
     return needs_nothing or is_known or "nonfatal" in values

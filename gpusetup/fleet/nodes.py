@@ -62,7 +62,7 @@ class Node(Frozen):
     name: str = ""
     taken_at: str | None = None
     kind: tuple[str, ...] = ()
-    """The model of most of its GPUs; empty if it has no visible GPU."""
+    """The model of most of the node's GPUs; empty if the node has no visible GPU."""
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     rates: tuple[Rate, ...] = ()
@@ -86,7 +86,8 @@ class Node(Frozen):
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 """Matches host names that need no quoting in a command."""
 MOST_NAMES = 100_000
-"""No cluster has this many nodes. A longer list is a typing error, and would fill the memory."""
+"""The maximum length of a list of names. No cluster has this many nodes, so a longer list is a
+typing error that would fill the memory."""
 
 
 NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")

@@ -35,15 +35,15 @@ COST_SPEED = (
 many other nodes have the same warning."""
 
 Status = Literal["failed", "differs", "degraded", "undecided", "ok"]
-"""`degraded`: slower than it could be, but so are most other nodes. `undecided`: one of its facts
-has no majority value, so it is unknown whether the node is right."""
+"""`degraded`: the node is slower than it could be, but so are most other nodes. `undecided`: one of
+the node's facts has no majority value, so it is unknown whether the node is right."""
 
 
 class NodeAnswer(Frozen):
     name: str
     status: Status
     problem: str | None = None
-    """Why its record is missing or incomplete."""
+    """Why the node's record is missing or incomplete; None if it is complete."""
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
     drift: tuple[Drift, ...] = ()

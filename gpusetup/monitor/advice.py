@@ -69,8 +69,8 @@ SHORT_PIECES = ("bursty/short-pieces", "input-starved/short-pieces")
 
 
 def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> tuple[str, ...]:
-    """The guide's advice that helps against this verdict and cause, except for what the command
-    already does.
+    """The guide's advice that helps against this verdict and cause, without the advice that the
+    command already follows.
 
     Empty if the run is known to be something other than a training, or if the verdict is about the
     whole run.

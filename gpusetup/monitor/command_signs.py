@@ -63,8 +63,8 @@ def workers(subject: Subject) -> bool:
 
 
 WORKER_FULL = 75.0
-"""In percent of a core. A busy worker stays below 100, because it also waits for the queue's lock
-and copies its batch."""
+"""The CPU use from which a worker counts as busy all the time, in percent of a core. It is below
+100, because a worker also waits for the queue's lock and copies its batch."""
 
 
 @Sign
@@ -114,8 +114,8 @@ OTHERS_USE_MUCH = 30.0
 
 
 NO_CPU_LEFT = 90.0
-"""In percent of the machine's cores: if more than this is in use, a process that wants more CPU has
-to wait."""
+"""The CPU use, in percent of the machine's cores, above which a process that wants more CPU has to
+wait."""
 
 
 LONG_WAIT = 25.0
@@ -141,8 +141,8 @@ def waits_for_a_core(work: Work) -> bool | None:
 
 
 MOSTLY_WAITS = 50.0
-"""In percent of the CPU time that the command wanted; from this share on, the command waited for a
-core at least as long as it computed."""
+"""A share of the CPU time that the command wanted, in percent. If the command spent at least this
+share waiting for a core, it waited as long as it computed, or longer."""
 
 
 def lacks_cpu_most(work: Work) -> bool:
@@ -152,7 +152,7 @@ def lacks_cpu_most(work: Work) -> bool:
 
 
 RESTING_WORKER = 20.0
-"""In percent of a core: a loader worker below this mostly waits."""
+"""The CPU use, in percent of a core, below which a loader worker mostly waits."""
 
 
 def workers_wait(work: Work) -> bool:
@@ -216,7 +216,7 @@ def swaps(subject: Subject) -> bool:
     lot."""
     work = subject.work
     memory_full = at_least(subject.run.host_memory, marks.MEMORY_TIGHT)
-    # Both directions count, because reading a data set causes no writes.
+    # Require both reads and writes, because reading a data set causes no writes.
     disk_reads = at_least(work.disk_read_rate, marks.READ_RATE)
     disk_writes = at_least(work.disk_write_rate, marks.READ_RATE)
     return memory_full and disk_reads and disk_writes
@@ -319,7 +319,7 @@ def failed(subject: Subject) -> bool:
 def enough_workers(subject: Subject) -> bool:
     """Whether the command already has as many loader workers as are useful for all its GPUs."""
     workers_per_gpu = useful_workers(subject.run)
-    # Each rank has its own loader.
+    # Multiply by the number of GPUs, because each rank has its own loader.
     useful_for_all_gpus = workers_per_gpu * subject.together
     return subject.work.workers >= useful_for_all_gpus
 

@@ -16,14 +16,16 @@ RECENT_SAMPLES = 5
 """How many samples we look back for the memory's peak before a process ended, because freeing the
 memory may take several samples."""
 LEAST_PHASE_SECONDS = 10.0
-"""No batch takes this long, so a stretch of at least this length is a phase of the program."""
+"""The shortest phase, in seconds. No batch takes this long, so a stretch of at least this length
+must be a phase of the program."""
 SMOOTHING = 5
 """The window of a moving median, in samples. It is so long that a single busy or idle sample
 neither begins nor ends a phase."""
 LENGTH_SPREAD = 2.0
 """Phases of the same kind differ in length by less than this factor."""
 LEAST_CYCLES = 8
-"""With fewer cycles of work and rest, their steadiness may be chance."""
+"""The fewest cycles of work and rest that can show a rhythm; with fewer, their steadiness may be
+chance."""
 LEAST_PHASES = 3
 """Two phases have only one distance between them, which cannot show regularity."""
 LEAST_STEADY_PART = 0.8

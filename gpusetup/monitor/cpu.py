@@ -52,15 +52,15 @@ def memory_full(run: WatchedRun, work: Work) -> bool:
 
 
 COMPUTES = 10.0
-"""In percent of a core. A command that uses less hardly needs CPU, so it does not lack what other
-programs use."""
+"""The least CPU use, in percent of a core, of a command that needs the CPU. A command that uses
+less does not lack what other programs use."""
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
     """Whether the CPU is full, other programs use a large part of it, and the command needs it.
 
-    On a full machine the command may still wait for something else, such as a disk. Then the other
-    programs are not its problem.
+    On a full machine the command may still wait for something else, such as a disk. In that case
+    the other programs do not slow it down.
     """
     machine_cpu = or_zero(work.host_cpu)
     own_cpu = or_zero(work.cpu)
@@ -93,8 +93,8 @@ def workers_are_behind(run: WatchedRun, work: Work) -> bool:
 
 
 def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
-    """Whether the process waits while it reads a lot from a disk, or some of its processes are
-    blocked by one."""
+    """Whether the process waits for a disk: it reads a lot from one, or some of the command's
+    processes are blocked by one."""
     reads = at_least(work.read_rate, marks.READ_RATE)
     # Processes that wait for a network file system are in state D ("blocked") too.
     is_blocked = at_least(work.blocked, SOME)

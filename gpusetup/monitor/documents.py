@@ -58,8 +58,8 @@ class GpuSample(Frozen):
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
     memory_is_unified: bool = False
-    """Whether the GPU shares the machine's memory (GB10, Jetson); then the memory figures are those
-    of the machine."""
+    """Whether the GPU shares the machine's memory (GB10, Jetson); in that case, the memory figures
+    are the machine's."""
     temperature_celsius: Figure = None
     power_watts: Figure = None
     power_limit_watts: Figure = None
@@ -258,7 +258,8 @@ class Summary(Frozen):
     seconds: float = 0.0
     samples: int = 0
     epochs: EpochTimes | None = None
-    """None if the command did not print two epochs, or if its output was not read."""
+    """The epochs' times; None if the command did not print two epochs, or if its output was not
+    read."""
     gpus: tuple[GpuSummary, ...] = ()
     tree: TreeSummary | None = None
     host: HostSummary | None = None

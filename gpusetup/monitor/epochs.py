@@ -114,7 +114,8 @@ class EpochReader:
         last = self._last
         printed = PrintedEpoch(epoch, seconds)
         if last is None or epoch < last.epoch - 1:
-            # This is the first number, or another training began (such as the next fold).
+            # Start here if this is the first number, or if another training began (such as the next
+            # fold).
             self._last = printed
             return
         if epoch <= last.epoch:

@@ -170,7 +170,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(pauses_cost & ~(c.watched | c.no_training), pauses_and_mean, "shorter-pauses"),
     Finding(leaves_others_unused, unused, "use-the-other-gpus"),
 )
-"""All findings, with the most urgent first."""
+"""All kinds of findings, with the most urgent first."""
 
 
 def findings_on(subject: Subject) -> Iterator[Finding]:
@@ -187,7 +187,8 @@ def unreported(subject: Subject) -> list[str]:
     """The names of missing figures without which we cannot say that nothing slows the GPU down."""
     work = subject.work
     latest = subject.gpu.latest
-    # Both throttle reasons and clocks near their maximum can show that nothing throttles the GPU.
+    # Either figure is enough: throttle reasons and clocks near their maximum both show that nothing
+    # throttles the GPU.
     shows_throttling = latest.throttle_reasons is not None or work.clock_most is not None
     known = {
         "power": work.power_watts is not None,

@@ -39,13 +39,13 @@ class Parts(NamedTuple):
     """One GPU's run, split into start-up, warm-up, work, pauses and the time after that."""
 
     work: Work | None
-    """From the first to the last work, without start-up, warm-up and pauses."""
+    """The work from first to last, without start-up, warm-up and pauses."""
     body: Work | None
     """The same as `work`, but including the pauses."""
     paused: Work | None
     """Only the pauses."""
     whole: Work | None
-    """All samples, including the start and the end."""
+    """The means over all samples, including the start and the end."""
     rest: Work | None
     """The time after the last work."""
     pauses: Sequence[float]
@@ -457,7 +457,7 @@ def first_touch(body: Sequence[Moment]) -> int:
 
 
 LEAST_WARM_UP_SAMPLES = 3
-"""With fewer samples, a low utilisation may be chance."""
+"""The shortest warm-up in samples; in fewer samples, low utilisation may be chance."""
 
 
 def warm_up(body: Sequence[Moment]) -> int:

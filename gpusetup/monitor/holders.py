@@ -12,7 +12,8 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse
 from gpusetup.monitor.programs import kind_of
 
 BIG_HOLDER = 10.0
-"""In percent of the GPU's memory. A desktop and a bare CUDA context use less than this."""
+"""The share of the GPU's memory, in percent, from which a process is named. A desktop and a bare
+CUDA context use less."""
 WAITING_KINDS = ("server", "notebook")
 """Kinds of programs that keep their memory while they wait for users."""
 

@@ -258,7 +258,8 @@ class ProcessTree:
     def _processes(self) -> list[ProcessFacts]:
         """What psutil reports about the process and its current descendants, except for those that
         have ended or hide their figures."""
-        # The root may have ended while its children keep running; then only these are watched.
+        # The root may have ended while its children keep running; in that case only the children
+        # are watched.
         children = or_none(self.root.children, True) or ()
         tree = []
         for process in (self.root, *children):

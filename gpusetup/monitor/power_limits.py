@@ -10,9 +10,10 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.work import Moment, below, mean, or_zero, percent
 
 LEAST_SAMPLES = 5
-"""With fewer samples before or after the fall, it may only be temporary."""
+"""The fewest samples before and after a fall of the limit; with fewer, the fall may only be
+temporary."""
 NEAR_THE_LIMIT = 85.0
-"""In percent of the limit. A card that draws more is considered to be slowed down by the limit."""
+"""In percent of the power limit. If a card draws more, we assume that the limit slows it down."""
 
 
 class PowerLimitFall(NamedTuple):

@@ -145,7 +145,7 @@ class WatchedRun:
     def kind_on(self, gpu: GpuRun) -> str:
         """The kind of program on a GPU, judged by the command line or, if there is none, by the
         names of its processes; "" if it is unclear."""
-        # Process names matter only if there is no command.
+        # Without a command, judge by the names of the processes on the GPU.
         if self.command or not gpu.big_holders:
             return kind_of(self.command, gpu.programs)
         # Ignore processes with little memory; if two kinds are left, the kind is unclear.

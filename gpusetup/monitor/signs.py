@@ -54,8 +54,8 @@ def no_memory_traffic(subject: Subject) -> bool:
 
 
 MEMORY_BUS_FULL = 70.0
-"""In percent of the time. From this share on, the memory bus counts as full, because no kernel
-reaches 100."""
+"""The share of the time, in percent, from which the memory bus counts as full. It is below 100,
+because no kernel reaches that."""
 
 
 @Sign
@@ -86,8 +86,8 @@ def pauses_rule(subject: Subject) -> bool:
 
 
 LONG_PAUSE = 20.0
-"""In seconds. No batch takes this long, but an evaluation, a checkpoint or a starting loader may.
-"""
+"""The shortest long pause, in seconds. An evaluation, a checkpoint or a starting loader may take
+this long, but no batch does."""
 
 
 @Sign
@@ -147,8 +147,8 @@ def memory_full(subject: Subject) -> bool:
 @Sign
 def memory_used_up(subject: Subject) -> bool:
     """Whether the GPU's memory is so full that the next allocation may fail."""
-    # In that state, torch's allocator frees and allocates again in each step, which shows as
-    # waiting.
+    # With so little memory left, torch's allocator frees and allocates again in each step, which
+    # shows as waiting.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_FULL)
 
@@ -157,7 +157,7 @@ def memory_used_up(subject: Subject) -> bool:
 def memory_fell(subject: Subject) -> bool:
     """Whether the GPU's memory was full and then suddenly nearly empty, as if its process ran out
     of memory."""
-    # This is what it looks like when a process runs out of memory and ends.
+    # When a process runs out of memory and ends, its memory is freed at once.
     memory = subject.gpu.memory
     return memory.fell
 
@@ -271,7 +271,7 @@ def held_down_by(cause: str) -> Sign:
 
 
 AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
-"""In percent of the power limit. A card that draws more than this counts as being at its limit."""
+"""In percent of the power limit; a card that draws more counts as being at its limit."""
 
 
 @Sign
@@ -318,7 +318,7 @@ and no reason is reported."""
 def only_now_and_then(subject: Subject) -> bool:
     """Whether the clocks were throttled in less than half of the samples with work."""
     throttle_share = subject.throttle_share
-    # In that case, waiting costs more than the lower clocks do.
+    # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
     return throttle_share < marks.POWER_CAPPED_SHARE
 
 
@@ -434,7 +434,7 @@ def network_full(subject: Subject) -> bool:
 
 
 LINK_FULL = 70.0
-"""In percent of a link's capacity in one direction. Above this, the link counts as full, because
+"""The share of a link's capacity in one direction, in percent, above which the link counts as full;
 packet headers and gaps take the rest."""
 
 
@@ -475,7 +475,8 @@ def lacks_lanes(subject: Subject) -> bool:
 
 
 SLOW_LINK = 8e9
-"""In bytes per second. Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 in one direction."""
+"""A slower link counts as slow, in bytes per second. Four lanes of PCIe 4 or eight of PCIe 3 carry
+7.9e9 in one direction."""
 
 
 @Sign

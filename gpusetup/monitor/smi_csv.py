@@ -44,7 +44,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "gpu_name"),
     "uuid": ("uuid", "gpu_uuid"),
 }
-"""Maps each field to the names of its columns; the first column with a value counts."""
+"""Maps each field to the names that its column may have; the first column with a value counts."""
 IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id")
 """The first of these columns that a row has identifies its GPU."""
 GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")

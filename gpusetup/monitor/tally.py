@@ -87,8 +87,8 @@ class GpuTally:
             self.lost_at = None
             self.latest = gpu
         if gpu.utilization_percent is not None:
-            # NVML's value covers up to one second before, so what it shows for an empty GPU has
-            # already ended.
+            # NVML's value covers up to one second before the sample, so any work that it shows for
+            # an empty GPU has already ended.
             use = 0.0 if is_empty(gpu) else gpu.utilization_percent
             self._note_use(moment, use)
 
@@ -117,8 +117,8 @@ class GpuTally:
         self._count += 1
 
     def _end_quiet(self, since: float, until: float) -> None:
-        """Decide what a stretch of quiet time was, now that work follows it: the start-up, a short
-        stutter (counted as work) or a pause."""
+        """Now that work follows a quiet stretch, decide what it was: the start-up, a short stutter
+        (counted as work) or a pause."""
         if not self.has_worked:
             phase = START
         elif until - since < marks.PAUSE_SECONDS:

@@ -84,7 +84,8 @@ def active_throttle(
 
 
 WARM = 80.0
-"""In °C. GeForce cards lower their clocks from 83 °C on; the limit is lower because we compare it
+"""The temperature, in °C, from which heat may explain why a card is slower than others of its
+model. GeForce cards lower their clocks at 83 °C, but this limit is lower, because we compare it
 with the 95th percentile."""
 
 

@@ -70,7 +70,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("memory-tight", "before-the-end",
          (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
          e.memory_in_use, margin),
-    # The run will end soon, because its memory fills up.
+    # Memory grows, so that it will soon be full and end the run.
     VerdictCase("memory-tight", "leak",
          s.memory_grew & (s.peak_high | k.fills_soon) & ~c.server,
          e.memory_will_be_full, ("find-the-leak",)),

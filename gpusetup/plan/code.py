@@ -287,7 +287,7 @@ def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> C
     the largest batch of all GPUs together."""
     phases = phase_bytes(planned_step(trace, question, largest), question.request)
     phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
-    # The user asked for the batch of all GPUs together, but the trace is for one GPU.
+    # The trace is for one GPU, but the answer gives the batch of all GPUs together.
     largest_of_all = None if largest is None else largest * question.request.gpus
     return CodePlan(
         torch=trace.torch,

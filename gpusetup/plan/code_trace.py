@@ -123,7 +123,7 @@ def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
 def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
     """The trace that the child process printed; raises the error that the child reported or ended
     with."""
-    # The user's code may print as well, so the child's answer is the last line.
+    # The user's code may print other lines before, so the child's answer is the last line.
     last_line = stdout.strip().rpartition("\n")[2]
     if last_line.startswith('{"problem"'):
         problem = from_json(last_line, TraceProblem, what="the trace's answer")
@@ -189,8 +189,8 @@ def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
 
 
 def problem_by_words(problem: TraceProblem) -> str:
-    """The key of a problem in `HINTS`. If a library raised its own error, words of the message
-    decide; otherwise it is the child's name for the problem."""
+    """The key of a problem in `HINTS`. If a library raised its own error, words in the message
+    determine the key. Otherwise, the key is the child's name for the problem."""
     for words, name in PROBLEM_BY_WORDS.items():
         if words in problem.message:
             return name

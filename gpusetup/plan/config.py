@@ -86,7 +86,7 @@ def question_of(
         notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
         rank=reader.number("rank", LARGEST["lora"]),
-        # This comes last, because it lists all keys that were read.
+        # Build the report last, because it lists all keys that were read.
         read=read_of(reader, fields),
     )
 

@@ -46,8 +46,8 @@ def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
 
 
 def names_model(setting: Setting, text: str) -> bool:
-    """Whether a setting names a model; the key `model` may also hold a kind of network instead
-    (`model: lstm`)."""
+    """Whether a setting names a model; the key `model` may name a kind of network instead (`model:
+    lstm`)."""
     if setting.path[-1] != "model":
         return True
     is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)

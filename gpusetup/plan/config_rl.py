@@ -67,8 +67,8 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     """The preference or RL setup with its additional models, as fields of the question; empty for
     supervised training.
 
-    It is also empty for Trinity-RFT: its explorer generates on other GPUs, and the measured table
-    already includes the memory of its reference model.
+    For Trinity-RFT the setup is empty too, because its explorer generates on other GPUs, and
+    because the measured table already includes its reference model's memory.
     """
     is_verl = reader.has_map("actor_rollout_ref")
     if fields["trainer"] == "trinity" and not is_verl:

@@ -1,5 +1,5 @@
-"""Reads from a training config how the training runs: checkpointing, optimizer, precision, kernels,
-and how the GPUs share the work."""
+"""Reads the settings for how a training runs from its config: checkpointing, optimizer, precision,
+kernels, and how the GPUs share the work."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
 
 
 IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
-"""Trainers that always compute in 16 bits, so that `bf16: true` does not tell the type of the
-weights."""
+"""Trainers that always compute in 16 bits. Their `bf16: true` therefore says nothing about the type
+of the weights."""
 
 
 def precision(reader: Reader, fields: Fields) -> Fields:

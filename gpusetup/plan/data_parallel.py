@@ -19,8 +19,8 @@ from gpusetup.plan.states import gradient_bytes, model_weights
 
 
 def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes on each GPU other than the first: a copy of the weights, and the gradients and
-    activations of its share of the batch."""
+    """The bytes on each GPU other than the first: a copy of the weights, and gradients and
+    activations for this GPU's share of the batch."""
     shape = job.shape
     logits = shape.vocabulary * tokens(job, recipe)
     outputs = logits + shape.classes * samples(job, recipe)

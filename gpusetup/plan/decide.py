@@ -17,10 +17,11 @@ CLEAR = 0.03
 """The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have
 measurements (`measured.py`)."""
 CLEAR_UNMEASURED = 0.2
-"""The same share for other trainers, for which we only have published figures."""
+"""The share of the card that must stay free for a clear answer with other trainers, for which we
+only have published figures."""
 CLEAR_SHARDED = 0.3
-"""The same share for jobs with sharded weights or states, because a tenth of the published runs
-needed 50 to 70 % more memory than estimated."""
+"""The share that must stay free for jobs with sharded weights or states. It is larger, because a
+tenth of their published runs needed 50 to 70 % more memory than estimated."""
 LARGEST_SOLUTION = 1 << 24
 """The upper end of the search for the largest batch or context."""
 MOST_GPUS = 1024
@@ -205,7 +206,8 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         if str(recipe) == table_recipe:
             measured = option_of(job, recipe)
             break
-    # If no measured run fitted, trust that more than the memory model.
+    # If the job fitted with no recipe when it was measured, trust the measurement more than the
+    # memory model.
     none_was_measured = table_recipe == NONE
     if none_was_measured:
         first_fitting = None

@@ -64,7 +64,7 @@ class GapShares(NamedTuple):
     """The size of the gaps as shares of the memory for temporary tensors."""
 
     reserved: float
-    """All gaps, while there is enough free memory."""
+    """All gaps, as long as there is enough free memory."""
     staying: float
     """The gaps that are left after the allocator has given back what it can."""
 

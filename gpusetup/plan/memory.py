@@ -193,7 +193,8 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     if job.generates:
         moments = (*moments, "generation")
     transient = max(logits(job, recipe), layer_backward(job, recipe))
-    # The gaps depend on whether the logits are at the peak, so each moment has its own.
+    # The gaps depend on whether the logits exist at the peak, so compute them separately for each
+    # moment.
     gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
     gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
 

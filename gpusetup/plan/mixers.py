@@ -111,8 +111,8 @@ def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
 
 
 def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[str]:
-    """The mixers of a model with attention in one layer of every period, by default the last
-    one."""
+    """The mixers of a model in which one layer of every period has attention, by default the
+    period's last layer."""
     offset = config.values.get("attn_layer_offset")
     if not isinstance(offset, int):
         offset = period - 1
@@ -278,7 +278,7 @@ def mamba_1(config: ModelConfig, inner: int, state: int, kernel: int) -> int:
 
 
 def state_space_heads(config: ModelConfig) -> tuple[int, int]:
-    """The number of Mamba 2 heads and the inner width; 0 heads mean Mamba 1."""
+    """The number of Mamba 2 heads and the inner width; with 0 heads, the layers are Mamba 1."""
     heads = config.first("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
     head_width = config.first("mamba_d_head", "mamba_head_dim", "mamba_headdim")
     if is_state_space_alone(config) and not heads:

@@ -181,6 +181,6 @@ def size_in_name(text: str) -> SizeInName | None:
     if active_number is None:
         return SizeInName(parameters=parameters, active=parameters)
     active = round(float(active_number) * UNITS[active_unit])
-    # There cannot be more active parameters than parameters, so then the word means something else
-    # (`A100`).
+    # A model cannot have more active parameters than parameters, so such a word means something
+    # else (`A100`).
     return SizeInName(parameters=parameters, active=min(active, parameters))

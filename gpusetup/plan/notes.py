@@ -1,5 +1,5 @@
-"""The notes of a plan: sentences about what it assumed, what is uncertain, and what else to
-consider."""
+"""The notes of a plan: sentences about what plan assumed, what is uncertain, and what else the user
+should consider."""
 
 from __future__ import annotations
 

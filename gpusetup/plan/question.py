@@ -122,8 +122,8 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
 def shape_of_question(
     question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
 ) -> Shape:
-    """The shape of the model in the question, by name, file or size; UsageError if none is given or
-    it is unknown.
+    """The shape of the model in the question, by name, file or size; UsageError if the question
+    names no model, or an unknown one.
 
     `fetch` returns the shape of a model that plan does not know; None if downloads are not allowed.
     """

@@ -166,7 +166,7 @@ def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
 
 def share_of_memory(share: float | None, engine: ServingEngine) -> float:
     """The share of the GPU's memory that the server may use, from 0 to 1: the option's value or the
-    engine's default. UsageError if it is invalid."""
+    engine's default. UsageError if the option's value is invalid."""
     if share is None:
         return engine.share
     if not 0 < share <= 1:

@@ -58,7 +58,8 @@ keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible
 # --- how parameters are divided -------------------------------------------------------------------
 
 NODE = 8
-"""The number of GPUs in a node. HSDP shards within a node, and each node holds a copy."""
+"""The number of GPUs in a node. HSDP shards the model within a node, and each node holds a full
+copy."""
 
 
 def shard_count(job: TrainingJob, state: Shardable) -> int:

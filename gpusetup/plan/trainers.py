@@ -22,7 +22,8 @@ class TrainerTable(Frozen):
 
 @lru_cache(maxsize=1)
 def trainers() -> Mapping[str, Mapping[str, Any]]:
-    """Trainer -> the job fields that it sets by default, and other facts about it.
+    """Trainer -> the job fields that the trainer sets by default, and other facts about the
+    trainer.
 
     `several` holds the fields that change with several GPUs, and `also` other names of the trainer.
     `masters` tells whether it keeps trained 16-bit weights in 32 bits: `always`, only for `sharded`

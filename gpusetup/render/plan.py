@@ -237,8 +237,7 @@ def _free_text(plan: PlanCell) -> str:
         return f"{free_percent:.1f} % free"
     lacking_percent = -free_percent
     if plan.fits:
-        # This job was measured and did run, although the memory model estimates more than the card
-        # has.
+        # A measured job may have run although the memory model estimates more than the card has.
         return f"which ran; this estimate is {lacking_percent:.1f} % above the card's memory"
     return f"{lacking_percent:.1f} % too much"
 

@@ -191,7 +191,8 @@ def _advice(advice: Advice) -> str:
     change = advice.to
     if advice.change == "driver":
         change = f"use NVIDIA driver {advice.to}"
-        # A full version is a minimum; a branch such as 580 is the last one that supports the GPU.
+        # A full version is the minimum; a branch such as 580 is the last branch that supports the
+        # GPU.
         if "." in advice.to:
             change += " or newer"
     elif advice.change == "python":

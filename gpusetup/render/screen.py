@@ -382,7 +382,8 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
 
 
 def _without_blanks(command: re.Match[str]) -> str:
-    """A command in backticks, with underscores for its spaces, so that it is not broken."""
+    """A command in backticks, in which underscores replace the spaces, so that the wrapper does not
+    break it."""
     return command[0].replace(" ", "_")
 
 

@@ -77,7 +77,7 @@ class TuneAnswer(Frozen):
     device: str | None = None
     """The device that was measured, or the GPU that the config is for."""
     presets: tuple[PresetRow, ...] = ()
-    """All presets, with `--preset list`."""
+    """All presets; empty without `--preset list`."""
     preset: str = ""
     """The text of a preset, which is a config to start from."""
     diff: str = ""

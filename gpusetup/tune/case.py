@@ -1,4 +1,5 @@
-"""A config together with the machine it is for, as the rules need it. Pure functions."""
+"""A config together with the facts about its machine, in the form that the rules need. Pure
+functions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from gpusetup.tune.refusals import has_batch_norm
 # --- the memory of a card -------------------------------------------------------------------------
 
 NOMINAL_SHARE = 0.92
-"""The share of its nominal memory that a card must report to count as that size.
+"""A card counts as having its nominal memory if it reports at least this share of it.
 
 ECC and the driver take a part of the memory: a T4 with 16 GB reports 14.7 GiB, and an A10G with 24
 GB reports 22.5. A card with 11 GB has too little to count as 12 GB, so it counts as 8 GB.
@@ -148,7 +148,7 @@ def _is_larger_than_the_guides(case: ConfigCase) -> bool:
     """Whether the network is far wider or deeper than the networks in the acceleration guide."""
     width = _largest(case, "hidden")
     depth = _largest(case, "layers")
-    # A larger width or a larger depth alone is enough.
+    # Either a larger width or a larger depth is enough.
     return width > LARGEST_SMALL_WIDTH or depth > LARGEST_SMALL_DEPTH
 
 
@@ -187,7 +187,7 @@ def _reads_text(case: ConfigCase) -> bool:
     if any(case.with_name("model_name_or_path")):
         return True
     for setting in case.with_role("length"):
-        # `null` means as long as the model allows, and counts as 0 here.
+        # A value of `null` (as long as the model allows) counts as 0.
         length = whole_number(setting) or 0
         if length > LONGEST_SMALL_SEQUENCE:
             return True

@@ -100,10 +100,10 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     """Whether one setting is faster than another, judged by several runs of both: `gain`, `no
     gain`, or `open` if noise hides the answer.
 
-    It is a gain if all runs of `after` are faster than all runs of `before`, and the middle run of
-    `after` is faster than the fastest of `before` by `LEAST_GAIN`. It is no gain if even the
-    fastest run of `after` does not beat the slowest of `before` by that factor, or if the middle
-    run of `after` is slower. A gain, and a slower middle run, only count if both have
+    The result is `gain` if all runs of `after` are faster than all runs of `before`, and the middle
+    run of `after` is faster than the fastest of `before` by `LEAST_GAIN`. The result is `no gain`
+    if even the fastest run of `after` does not beat the slowest of `before` by that factor, or if
+    the middle run of `after` is slower. A gain, and a slower middle run, only count if both have
     `CONFIRMED_RUNS` runs.
 
     >>> def runs(speed, spread=0.0):

@@ -33,7 +33,8 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
         match = OUT_OF_MEMORY.search(problem)
         return match is not None
     for cause in causes(problem):
-        # The name of the exception class or of its base may show it even if the message does not.
+        # Look at the class names too, because the exception's class or its base class may show the
+        # cause even if the message does not.
         class_names = [kind.__name__ for kind in type(cause).__mro__]
         text = f"{' '.join(class_names)}: {cause}"
         if OUT_OF_MEMORY.search(text):

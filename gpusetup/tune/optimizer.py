@@ -68,7 +68,7 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
     for path, value in leaves(config):
         key = key_of(path)
         role = key.role if key else None
-        # In Python True is an int too, so compare the exact type.
+        # Python's True is also an int, so compare the exact type.
         is_size = type(value) is int and value > 0
         is_switch = type(value) is bool
         if path[0] in OPTIONS and is_option(path, value):

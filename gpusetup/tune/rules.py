@@ -323,7 +323,7 @@ def _computes_in_half(case: ConfigCase) -> Setting | None:
     """The setting that already makes the training compute in 16 bits; None if there is none."""
     for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
         switch = switch_value(setting)
-        # Either the value names the type (`torch_dtype: bfloat16`), or the name of a switch does
+        # The type is named either by the value (`torch_dtype: bfloat16`) or by a switch's name
         # (`pure_bf16`).
         text = name_of(setting.path) if switch else unquoted(setting.text)[:40]
         is_off = switch is False

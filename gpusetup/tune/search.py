@@ -433,7 +433,8 @@ KNEE = 0.95
 CLIMB = 4
 """In the search for speed, the next size is at most this many times the largest that ran."""
 SLOW_CLIMB = 2
-"""The same limit, once a larger size was not faster."""
+"""Once a larger size was not faster, the next size is at most this many times the largest that ran.
+"""
 BEYOND = 2
 """The number of larger sizes that must bring no gain before the search stops going up; a single one
 may have been disturbed by other programs."""

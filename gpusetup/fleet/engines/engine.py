@@ -87,7 +87,7 @@ class Engine:
         return f"{first_plan}\n# and the same on each of {all_nodes}\n"
 
     def plan_for(self, node: str) -> str:
-        """Text that shows what the run would submit for one node."""
+        """A text that shows what the run would submit for one node."""
         commands = script(self.work)
         # The text is only for reading; some engines override it with their own format.
         return f"{node}: {commands}"

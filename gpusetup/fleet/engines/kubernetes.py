@@ -84,7 +84,7 @@ class Kubernetes(Engine):
         began = time.monotonic()
         job = self.plan_for(node)
         name = f"job/{job_name(self.run_name, node)}"
-        # Validation is left to the API server, which knows its own version.
+        # Leave the validation to the API server, which knows its own version.
         created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=job)
         if not created.ok:
             return created
@@ -126,7 +126,7 @@ class Kubernetes(Engine):
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
     ) -> Output:
         """Run one kubectl command and return its output."""
-        # This uses the user's own configuration and rights.
+        # kubectl uses the user's own configuration and rights.
         command = ("kubectl", *words)
         return run(command, timeout=seconds, stdin=stdin)
 

@@ -109,7 +109,7 @@ class Leader:
             self.absent[number] = problem[:LONGEST_PROBLEM]
 
     def _unit(self, number: int, message: Message) -> Unit:
-        """The record of a rank that is ready. Texts from the rank are shortened, because it may
+        """The record of a rank that is ready. Texts from the rank are shortened, because a rank may
         send anything."""
         host = self.host(number)
         local = int(message.get("local", 0))

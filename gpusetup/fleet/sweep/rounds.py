@@ -80,8 +80,8 @@ def turn_count(count: int) -> int:
     >>> turn_count(8), turn_count(64), turn_count(10_000)
     (7, 10, 18)
     """
-    # If the number of ranks is even, all of them exchange in each turn. If it is odd, one rank
-    # rests, and covering all pairs takes one turn more.
+    # If the number of ranks is even, all of them exchange in each turn. If the number is odd, one
+    # rank rests in each turn, so covering all pairs takes one turn more.
     is_odd = count % 2 == 1
     turns_for_all_pairs = count if is_odd else count - 1
     logarithm = (count - 1).bit_length()
@@ -97,7 +97,7 @@ def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
     (((0, 3), (1, 2)), ((5, 7),))
     """
     count = turn_count(len(members))
-    # If the number is odd, the rank that is paired with None rests.
+    # With an odd number of ranks, the rank that is paired with None rests.
     places: list[int | None] = [*members]
     if len(members) % 2:
         places.append(None)

@@ -38,9 +38,9 @@ class Unit(Frozen):
     rank: int
     host: str
     local: int = 0
-    """Its position among the ranks of its host."""
+    """The rank's position among the ranks of its host."""
     device: str = ""
-    """The model of its device."""
+    """The model of the rank's device."""
 
 
 class Round(Frozen):
@@ -199,7 +199,7 @@ def _limit(scores: Sequence[float]) -> float:
     if count < LEAST_COMPARED:
         return 0.0
     if count < FEW:
-        # So few ranks do not show how much healthy ranks vary, so only a large loss is certain.
+        # A few ranks do not show how much healthy ranks vary, so only a large loss is certain.
         share = 1 - LOSS_AMONG_FEW
         return median(scores) * share
     return least_healthy(scores, LOSS)

@@ -35,7 +35,8 @@ CHANNELS = (1, 3, 4)
 
 
 def batch_size(batch: Any) -> int:
-    """The number of samples in a batch; UsageError if its tensors disagree or it has none.
+    """The number of samples in a batch; UsageError if the batch's tensors have different lengths or
+    if there are none.
 
     >>> batch_size({"text": ["a", "b", "c"]}), batch_size(["a", "b"])
     (3, 2)
@@ -293,8 +294,8 @@ class BatchStep(Frozen):
         return loss, losses.weight
 
     def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
-        """The reasons why no weights of the parts give the loss of the whole batch; [] if there are
-        such weights."""
+        """The reasons why the parts cannot be weighted so that they give the loss of the whole
+        batch; [] if they can."""
         if self.sums or self.weight is not None:
             return []
         any_is_known = any(part.divisors for part in parts)
