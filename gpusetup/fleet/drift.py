@@ -398,7 +398,8 @@ def spreads(count: int) -> float:
     # The allowed chance of a false alarm is divided among all values.
     chance = FALSE_ALARMS / count
     z = -NormalDist().inv_cdf(chance)
-    # The median distance uses only a part of the sample's information.
+    # There are fewer degrees of freedom than values, because the median distance uses only a part
+    # of the sample's information.
     freedom = EFFICIENCY * (count - 1)
     # Student's t as a series in 1 / degrees of freedom around the normal quantile (Abramowitz and
     # Stegun 26.7.5); the terms are polynomials of the normal quantile.

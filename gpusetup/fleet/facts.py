@@ -128,7 +128,7 @@ def shown(name: str, value: object) -> str | None:
     """
     if value is None:
         return None
-    # In Python, True is also a number, so bool must be tested first.
+    # Test for bool first, because Python's True is also a number.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):  # MIG instances
@@ -229,7 +229,8 @@ def value_of(name: str, facts: Mapping[str, str]) -> str | None:
     if name in facts:
         return facts[name]
     if name.startswith(PACKAGES):
-        # A report of verify contains no packages.
+        # If no packages are listed, as in a report of verify, it is unknown whether the package is
+        # absent.
         lists_packages = any(fact.startswith(PACKAGES) for fact in facts)
         return ABSENT if lists_packages else None
     may_be_absent = name.startswith((VARIABLES, "toolkit."))

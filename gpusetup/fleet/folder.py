@@ -137,7 +137,7 @@ def _files(folder: Path) -> list[Path]:
     is not a folder or has too many files."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder of records")
-    # A file whose name begins with a dot is still being written.
+    # Skip files whose names begin with a dot, because they are still being written.
     directly = folder.glob("[!.]*.json")
     in_folders = folder.glob("[!.]*/[!.]*.json")
     paths = [*directly, *in_folders]
@@ -214,7 +214,7 @@ def _read(path: Path) -> tuple[str, Node]:
     read = READERS[family]
     node = read(raw, path.name)
     name = header.node or ""
-    # A record from an unknown source may contain any name.
+    # Drop an unusable name, because a record from an unknown source may contain any name.
     is_usable = name.isprintable() and len(name) < LONGEST_NAME
     return family, replace(node, name=name if is_usable else "")
 
@@ -254,7 +254,8 @@ def _findings_of_snapshot(snapshot: Snapshot) -> tuple[NodeFinding, ...]:
     """Doctor's findings in a snapshot. Findings that `fleet check` does not look for get the source
     `snapshot`."""
     findings = findings_of(snapshot)
-    # Most nodes have no findings, and judging thousands of nodes twice takes time.
+    # Skip the second judgement if there are no findings, because judging thousands of nodes twice
+    # takes time.
     if not findings:
         return ()
     ids_of_check = {finding.id for finding in findings_of(snapshot, check_rules())}

@@ -150,7 +150,7 @@ def moment(text: str | None) -> datetime | None:
     """
     if text is None:
         return None
-    # Python 3.10 cannot read the `Z` at the end of our times.
+    # Replace the `Z` at the end of our times, which Python 3.10 cannot read.
     with_offset = f"{text[:-1]}+00:00" if text.endswith("Z") else text
     try:
         time = datetime.fromisoformat(with_offset)

@@ -32,7 +32,7 @@ class Sight(Frozen):
             fact = about.partition(":")[0]
             return self.facts is None or fact in self.facts
         is_address = ":" in about
-        # A GPU that is no longer listed was not examined.
+        # Require that the GPU is listed, because a GPU that is no longer listed was not examined.
         return not is_address or self.gpus is None or about in self.gpus
 
     def covers_all(self, finding: NodeFinding) -> bool:
@@ -65,7 +65,7 @@ def addresses(snapshot: Snapshot) -> tuple[str, ...] | None:
         key = bus_key(gpu.pci_bus_id)
         if key is None:
             return None
-        # A lost GPU is still listed, but reports nothing.
+        # Leave out lost GPUs, which are still listed but report nothing.
         if not gpu.lost:
             keys.append(key)
     return tuple(keys)

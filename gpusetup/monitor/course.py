@@ -123,7 +123,7 @@ def most_free_bytes(first: GpuSample) -> float:
     with a desktop, about as much as in the first sample."""
     first_bytes = or_zero(first.memory_used_bytes)
     first_share = or_zero(first.memory_percent)
-    # Before the training starts, only the desktop's programs are in memory.
+    # If the GPU is quiet and nearly empty at first, only the desktop's programs are in memory.
     is_desktop_alone = is_quiet(first) and first_share < marks.DESKTOP_MEMORY
     if not is_desktop_alone:
         return marks.EMPTY_MEMORY
@@ -172,7 +172,7 @@ def slow_phases(rows: Sequence[Moment]) -> SlowPhases | None:
     is_low = [use < low_mark for use in uses]
     long_stretches = []
     for stretch in stretches_of(rows, is_low):
-        # The last stretch may be cut off by the end of the recording.
+        # Leave out the last stretch if the recording ends within it, because it may be incomplete.
         is_whole = stretch.rows[-1] is not rows[-1]
         if stretch.seconds >= LEAST_PHASE_SECONDS and is_whole:
             long_stretches.append(stretch)

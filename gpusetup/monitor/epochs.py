@@ -93,7 +93,7 @@ class EpochReader:
         it; None for any other line."""
         words = text.split()
         lower_words = [word.lower() for word in words]
-        # A heading contains no numbers, and the table has other columns besides `epoch`.
+        # A heading contains no numbers, and names other columns besides `epoch`.
         has_numbers = any(word[0].isdigit() for word in words)
         is_wide = len(words) >= LEAST_COLUMNS
         if "epoch" in lower_words and is_wide and not has_numbers:
@@ -160,7 +160,7 @@ def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
     for span in spans:
         epochs += span.epochs
         seconds += span.seconds
-        # Fractions that were printed rounded may add up to slightly less than one.
+        # Allow slightly less than one epoch, because printed fractions are rounded.
         if epochs >= WHOLE_EPOCH:
             yield EpochSpan(epochs, seconds)
             epochs = 0.0

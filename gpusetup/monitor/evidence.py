@@ -429,7 +429,8 @@ def small_kernels(subject: Subject) -> str:
     power = whole(power_share)
     sentence = f"{kernels_ran(subject)} but drew only {power} % of the power limit"
     memory_busy = subject.work.memory_busy
-    # A kernel that waits for another rank polls all the time, which needs no GPU memory.
+    # Busy kernels that use no GPU memory may be waiting for another rank, because such kernels poll
+    # all the time.
     may_poll = subject.work.utilization >= SPINNING_USE and below(memory_busy, QUIET)
     if may_poll:
         return f"{sentence} and hardly used memory: they are too small, or one of them only waits"

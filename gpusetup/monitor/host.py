@@ -152,7 +152,8 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     parents = {process["ppid"] for process in tree}
     commands = {}
     for process in tree:
-        # psutil returns no name for a process that it may not inspect.
+        # The name may be missing, because psutil returns none for a process that it may not
+        # inspect.
         program = process["name"] or ""
         if "python" in program.lower():
             commands[process["pid"]] = process["cmdline"]
@@ -160,12 +161,13 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     for process in tree:
         command = process["cmdline"]
         parents_command = commands.get(process["ppid"])
-        # A fork keeps its parent's command line, whereas a separately started program has its own.
+        # A fork has its parent's command line, whereas a separately started program has a different
+        # one.
         is_fork = bool(command) and command == parents_command
         has_child = process["pid"] in parents
         if is_fork and not has_child:
             forks.add(process["pid"])
-    # The ranks started by torch.multiprocessing are forks too, but they use a GPU.
+    # Leave out processes on a GPU, because ranks started by torch.multiprocessing are forks too.
     return forks - on_gpu
 
 

@@ -63,7 +63,8 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     # A program that is still loading its model looks the same, so rule that out.
     if run.exit is None and is_starting(run):
         return None
-    # A server that waits for requests also keeps the GPU's clocks high.
+    # Only judge trainings, because a server that waits for requests also keeps the GPU's clocks
+    # high.
     if kind_of(run.command, programs_of(run)) not in ("training", ""):
         return None
     # A process that hardly computes may be waiting for anything; one that fills a core is preparing
@@ -159,7 +160,7 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
 def work_with_gpu(run: WatchedRun) -> Work | None:
     """What the command did since it first used a GPU, or in the whole run if it never did; None if
     there are no samples."""
-    # Anything before the first use of a GPU is start-up.
+    # Leave out the time before the first use of a GPU, which is start-up.
     since_held = run.since_held
     return since_held or run.machine
 
@@ -171,7 +172,7 @@ def is_fetching(run: WatchedRun) -> bool:
     busiest_cpu = work.busiest_cpu if work else None
     network_rate = or_zero(run.machine.network_rate if run.machine else None)
     receives = network_rate >= marks.NETWORK_RATE
-    # A program that computes at the same time is not waiting for a download.
+    # Require a mostly idle CPU, because a program that computes is not waiting for a download.
     return receives and below(busiest_cpu, marks.CORE_FULL)
 
 

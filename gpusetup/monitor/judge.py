@@ -176,7 +176,7 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     if picture.use == "idle":
         evidence = f"{words}: nothing ran at that moment"
         return Judgement("idle", "one-reading", evidence, ("watch-the-command",))
-    # Full memory is a danger at any utilisation.
+    # Report nearly full memory at any utilisation, because the next allocation may fail.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     shared = [shared_gpu for shared_gpu in run.gpus if len(shared_gpu.sharers) > 1]

@@ -55,7 +55,7 @@ def warmed_up(subject: Subject) -> bool:
 def started_late(subject: Subject) -> bool:
     """Whether the GPU did nothing in the first seconds, while the program started or loaded its
     model and data."""
-    # Python's imports take about two seconds on their own.
+    # Ignore a short start-up, because Python's imports alone take about two seconds.
     start_seconds = subject.gpu.parts.start_up
     return start_seconds >= marks.START_UP_NOTE
 

@@ -81,7 +81,8 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     ('training', '')
     """
     whole = " ".join(command or names)
-    # Options contain names of models and data sets, which say nothing about the program.
+    # Leave the options out, because they contain names of models and data sets, which say nothing
+    # about the program.
     runs = " ".join(what_runs(command)) if command else whole
     for program in PROGRAMS:
         text = whole if program.options else runs

@@ -96,7 +96,7 @@ class WatchedRun:
         """
         held_from = self.held_from
         rows = [row for row in self._rows if row.seconds >= held_from]
-        # The first rows may be from before the first sample of the command.
+        # Leave out the first rows if they are from before the first sample of the command.
         while rows and rows[0].tree is None:
             rows = rows[1:]
         enough = len(rows) >= marks.LEAST_SAMPLES
@@ -160,7 +160,7 @@ class WatchedRun:
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
         """The working GPUs of the same job as this one: all of them if a command is watched,
         otherwise those with the same model and program names."""
-        # While a command is watched, assume that all working GPUs belong to it.
+        # If a command is watched, assume that all working GPUs belong to it.
         if self.command or self.ranks:
             return self.at_work
         return tuple(
@@ -218,7 +218,7 @@ class WatchedRun:
     def belongs(self, gpu: GpuRun) -> bool:
         """Whether a GPU takes part in the run, because it worked or a process uses it."""
         has_worked = worked(gpu)
-        # The process of a waiting rank still has memory on its GPU.
+        # A waiting rank takes part too: its process still has memory on its GPU.
         return has_worked or self.held(gpu)
 
     def held(self, gpu: GpuRun) -> bool:

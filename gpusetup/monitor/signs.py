@@ -238,7 +238,7 @@ def shared_with_others(subject: Subject) -> bool:
     """Whether processes outside the command use part of the GPU's memory."""
     last = subject.work.rows[-1]
     memory_bytes = last.gpu.memory_total_bytes
-    # A process with unknown memory may use all of it.
+    # Assume that a process with unknown memory may use all of the GPU's memory.
     used_bytes = of_others(last, lambda use: use.memory_bytes, float("inf"))
     foreign_share = percent(used_bytes, memory_bytes)
     return at_least(foreign_share, marks.HELD_MEMORY)
@@ -278,7 +278,7 @@ AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
 def unexplained(subject: Subject) -> bool:
     """Whether there is no known reason for low clocks: no throttle reason is reported, and the GPU
     is not near its power limit."""
-    # Being idle explains low clocks only while nothing runs.
+    # Ignore the reason `gpu_idle`, which explains low clocks only while nothing runs.
     reasons = subject.work.reasons.keys() - {"gpu_idle"}
     # A card at its power limit lowers its clocks, but some drivers do not report that reason.
     power_share = or_zero(subject.work.power_share)
@@ -325,7 +325,8 @@ def only_now_and_then(subject: Subject) -> bool:
 @Sign
 def laptop(subject: Subject) -> bool:
     """Whether this is the GPU of a laptop, judged by its name."""
-    # A laptop GPU's power depends on the charger, and its limit cannot be raised.
+    # The distinction matters because a laptop GPU's power depends on the charger, and because its
+    # limit cannot be raised.
     name = subject.gpu.name
     return is_laptop(name)
 
@@ -442,7 +443,7 @@ packet headers and gaps take the rest."""
 def link_full(subject: Subject) -> bool:
     """Whether the GPU's PCIe link carries nearly as much as it can in one direction."""
     work = subject.work
-    # dmon prints the link's traffic, but not how much the link can carry.
+    # If the link's limit is unknown, as in a dmon log, judge by the rate alone.
     if work.pcie_limit is None:
         return looks_full(work.pcie_fuller_rate)
     return at_least(work.pcie_one_way_share, LINK_FULL)

@@ -70,7 +70,7 @@ class NvidiaSmi(SampleSource):
                 line = self._lines.next(remaining)
             except EOFError as problem:
                 raise SourceEnded(f"{PROGRAM}: {problem}") from problem
-            # The heading comes once, before the first row.
+            # Skip the heading, which comes once, before the first row.
             if not headings(line):
                 lines.append(line)
         seconds = time.monotonic() - self._began
@@ -103,7 +103,8 @@ def open_nvidia_smi(interval: float) -> NvidiaSmi:
         raise SourceEnded(f"{PROGRAM}: not found")
     fields: tuple[str, ...] = FIELDS
     answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
-    # An old driver rejects fields that it does not know.
+    # If the query failed, ask only for the basic fields, because an old driver rejects fields that
+    # it does not know.
     if answer.exit:
         fields = BASIC_FIELDS
         answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
@@ -112,7 +113,7 @@ def open_nvidia_smi(interval: float) -> NvidiaSmi:
     heading, *lines = answer.stdout.splitlines() or [""]
     names = headings(heading)
     first = sample_of(names, lines, 0.0) if names else None
-    # nvidia-smi exits with 0 even if it only printed an error.
+    # Check the output too, because nvidia-smi exits with 0 even if it only printed an error.
     if first is None or not first.gpus:
         printed = answer.stdout or answer.stderr
         reason = printed.strip().splitlines() or ["no answer"]

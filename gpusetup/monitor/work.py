@@ -178,7 +178,7 @@ class Work:
         active."""
         counts: Counter[str] = Counter()
         for row in self.running:
-            # One sample may have several reasons.
+            # Count each reason separately, because a sample may have several.
             reasons = row.gpu.throttle_reasons or ()
             counts.update(reasons)
         shares = {}

@@ -208,8 +208,8 @@ class CodeMemory(Frozen):
 
 
 def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
-    """The memory that a step needs on one GPU; expandable segments are switched on only if it would
-    not fit otherwise."""
+    """The memory that a step needs on one GPU; expandable segments are switched on only if the step
+    would not fit otherwise."""
     allocated = max(phase_bytes(step, question.request).values())
     transient = max(step.transient.values())
     fragmentation = FRAGMENTATION * transient

@@ -158,7 +158,7 @@ def tables_of(config: ModelConfig, layers: int) -> int:
 def is_tied(config: ModelConfig) -> bool:
     """Whether the output head shares the embedding's weights; if the config does not say so, the
     default of the family applies."""
-    # Configs leave the key out if it has the family's default.
+    # Without the key the family's default applies, because configs then leave it out.
     is_usual = "a tied head" in config.family
     says_tied = config.values.get("tie_word_embeddings", is_usual)
     return bool(says_tied)

@@ -226,7 +226,7 @@ def is_elsewhere(reader: Reader) -> bool:
 
 
 def is_on(reader: Reader, name: str) -> bool:
-    """Whether a key is set to anything that does not mean off."""
+    """Whether a key is set to a value other than those that mean off."""
     words = name.replace("_", " ")
     text = reader.text_named(name, words)
     # Any other word, such as a server's address, means on.

@@ -24,7 +24,8 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     shape = job.shape
     logits = shape.vocabulary * tokens(job, recipe)
     outputs = logits + shape.classes * samples(job, recipe)
-    # Each GPU holds its outputs and their gradient. The loss is computed on the first GPU.
+    # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
+    # it.
     output_bytes = 2 * outputs * job.compute_bytes
     end_of_forward = activations(job, recipe) + output_bytes
     gradients = job.trained_parameters * gradient_bytes(job)

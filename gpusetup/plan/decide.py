@@ -410,7 +410,7 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
     1000
     """
     low, high = 0, 1
-    # Double the number until it no longer fits, then search by bisection.
+    # Double the number until `fits` is false, then search by bisection.
     while high < limit and fits(high):
         low = high
         high *= 2

@@ -69,8 +69,8 @@ def named_place(text: str, maker: Maker) -> Place:
 
 
 def of_apple(name: str, written_gb: int | None) -> Place:
-    """A Mac's GPU. `written_gb` is the memory size in the given name; UsageError if None, because
-    Macs with one chip differ in memory."""
+    """A Mac's GPU. `written_gb` is the memory size in the given name; UsageError if it is None,
+    because Macs with the same chip differ in memory."""
     if written_gb is None:
         raise UsageError(
             f"{name} is sold with several sizes of memory",

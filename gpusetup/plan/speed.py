@@ -29,7 +29,8 @@ class Link(NamedTuple):
 
 
 PCIE = Link("PCIe 4.0", 20e9)
-"""PCIe 4.0 with 16 lanes carries 32 GB/s in one direction; programs reach about 20."""
+"""A PCIe 4.0 link with 16 lanes, which can carry 32 GB/s in one direction; programs reach about 20.
+"""
 NVLINKS: tuple[tuple[str, Link], ...] = (
     ("V100 SXM2", Link("NVLink", 150e9)), ("A100 SXM4", Link("NVLink", 300e9)),
     ("H100 SXM5", Link("NVLink", 450e9)), ("H800 SXM5", Link("NVLink", 200e9)),

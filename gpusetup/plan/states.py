@@ -415,7 +415,7 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
 
 def offloaded_bytes(job: TrainingJob) -> float:
     """The bytes of RAM for all states under offload, with one full copy for each group of GPUs that
-    shares a copy."""
+    shards the model."""
     all_weights = job.shape.parameters + job.tables
     weights = all_weights * BYTES[job.dtype]
     adapters = job.adapter_parameters * job.trained_bytes

@@ -203,7 +203,7 @@ def widths_in(reader: Reader) -> Iterator[Setting]:
 
 
 def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
-    """The whole number from 1 to `most` in a setting; None if it holds anything else."""
+    """The whole number from 1 to `most` in a setting; None if the setting is anything else."""
     text = reader.text(setting) or ""
     digits = text.replace("_", "")
     if not re.fullmatch(r"\d{1,13}", digits):

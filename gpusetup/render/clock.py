@@ -100,7 +100,8 @@ class Clock:
             seconds = time.monotonic() - (since or began)
             progress = progress_text(seconds, done_of_total, total, unit)
 
-            # A row that reaches the last column would wrap, and could not be erased.
+            # Shorten the label, because a row that reaches the last column would wrap and could not
+            # be erased.
             columns_for_label = max(get_terminal_size().columns - len(progress) - 1, 0)
             with self._lock:
                 # Check again, because the step may have ended while the text was built.

@@ -162,7 +162,7 @@ class Console:
 
     def talk(self, text: str) -> None:
         """Write a message or a screen to stderr, ending with a newline."""
-        # A screen already ends with a newline.
+        # Add a newline, unless the text is a screen, which already ends with one.
         if not isinstance(text, Screen):
             text = f"{text}\n"
         self.tell(text)

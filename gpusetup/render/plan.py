@@ -217,7 +217,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         # The total does not include gaps that the allocator frees before it fails.
         must_reserve = memory.allocated + memory.fragmentation
         torch_line = f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved"
-        # The screen shows two decimals, so smaller differences do not matter.
+        # Ignore smaller differences, because the screen shows only two decimals.
         reserves_more = memory.reserved > must_reserve + 0.01
         if reserves_more:
             torch_line += f", up to {memory.reserved:.2f} while there is room"
@@ -287,7 +287,7 @@ def _seconds(seconds: float) -> str:
     """
     if seconds >= 1:
         return f"{seconds:.3g} s"
-    # "0 ms" would look as if nothing were sent.
+    # Show at least 1 ms, because "0 ms" would look as if nothing were sent.
     milliseconds = max(1000 * seconds, 1)
     return f"{milliseconds:.0f} ms"
 

@@ -223,7 +223,8 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     rejections = []
     for rejection in candidates:
         is_chosen_or_newest = parsed(rejection.torch) in (newest, chosen)
-        # Users do not ask why the CPU build was not chosen, unless nothing fits.
+        # Leave out CPU builds if something fits, because users do not ask why the CPU build was not
+        # chosen.
         is_of_interest = cuda_of(rejection.backend) or not answer.torch
         if is_chosen_or_newest and is_of_interest:
             rejections.append(rejection)

@@ -126,7 +126,7 @@ class Bench:
         self._argv = (python, str(SCRIPT))
         self._folder = folder
         self._lines: StreamingChild | None = None
-        # The child's standard error, which is needed if it dies.
+        # A file for the child's standard error, which is needed if the child dies.
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - `__exit__` closes it
 
     def __enter__(self) -> Bench:
@@ -219,7 +219,8 @@ class Bench:
     def trial(self, batch: int, **changes: Any) -> Trial:
         """Runs one trial with this batch size and returns its result."""
         answer = self.ask("steps", batch, **changes)
-        # The parent decides whether the child's message means out of memory.
+        # The child only passes on its error message; `trial_of` decides whether it means out of
+        # memory.
         return trial_of(batch, answer)
 
     def find(
@@ -292,7 +293,8 @@ def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | Non
     if largest is None or not largest.samples_per_second:
         is_in_time = seconds > 0 or not trials
         return batch if is_in_time else None
-    # Assume that larger sizes are about as fast as the largest that ran.
+    # Estimate the time on the assumption that larger sizes are about as fast as the largest that
+    # ran.
     samples_in_time = seconds * largest.samples_per_second
     largest_in_time = int(samples_in_time / LEAST_STEPS)
     if batch <= largest_in_time:

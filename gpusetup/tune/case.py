@@ -270,7 +270,8 @@ def trainer_in(config: Config) -> Loop | None:
     """The trainer of a config and how it counts steps; None if it is unknown."""
     names = names_in(config.settings)
     trainer = trainer_of(config)
-    # All trainers that `plan` knows count updates, even if their configs have other names too.
+    # If `plan` knows the trainer, its step counts are updates, whatever other names the config
+    # contains.
     if trainer:
         batch_names = key_table().batches[trainer].split()
         if not names.isdisjoint(batch_names):
@@ -292,7 +293,7 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     without_ray = names.isdisjoint(ray_rows[0].names.split())
     keyed = []
     for setting in config.settings:
-        # A map itself has no value.
+        # Skip maps, which have no value of their own.
         key = key_of(setting.path) if setting.kind != "map" else None
         if key is None:
             continue

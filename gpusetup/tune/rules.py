@@ -75,7 +75,7 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
     (8, 16)
     """
     cores = facts.cores or 0
-    # There is one training process per GPU, or a single one without GPUs.
+    # There is one training process per GPU, or a single process if there is no GPU.
     processes = max(1, facts.gpus)
     cores_each = max(1, cores // processes)
     count = min(cores_each, MOST_WORKERS)
@@ -455,7 +455,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     return Proposal(
         changes=tuple(part.change for part in changes),
         edits=tuple(part.edit for part in changes),
-        # Two rules may give the same advice.
+        # Remove repetitions, because two rules may give the same advice.
         words=tuple(dict.fromkeys(words)),
         # Convert to a plain string, because `DoesNotFit` cannot be written as JSON.
         cannot_fit=None if problem is None else str(problem),

@@ -269,7 +269,7 @@ def readings_of(phase: str, ran: Sequence[Trial]) -> list[PhaseReading]:
         reading = PhaseReading(trial.batch, peak_bytes)
         readings.append(reading)
     if len(ran) == 1:
-        # A line needs two points.
+        # A line needs two points, so use the memory without a batch as the second one.
         static_bytes = ran[0].static_bytes or 0
         readings.insert(0, PhaseReading(0, static_bytes))
     return readings
@@ -421,7 +421,8 @@ def clamped(target: float, largest_run: int, largest_possible: int) -> int:
     """The target rounded down, but above the largest size that ran and at most the largest possible
     one."""
     size = math.floor(target)
-    # Running the same size again would show nothing new.
+    # The next size must be larger than the largest that ran, because running the same size again
+    # would show nothing new.
     least = largest_run + 1
     return min(max(size, least), largest_possible)
 

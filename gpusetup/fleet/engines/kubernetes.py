@@ -174,7 +174,7 @@ def _gpus_in_use() -> dict[str, int]:
     used: dict[str, int] = {}
     for line in pods.stdout.splitlines():
         node, _, limits = line.strip().partition(" ")
-        # The column contains one limit for each container of the pod.
+        # Add up the numbers, because the column contains one limit for each container of the pod.
         numbers = re.findall(r"\d+", limits)
         pod_gpus = sum(map(int, numbers))
         used[node] = used.get(node, 0) + pod_gpus
@@ -199,7 +199,7 @@ def manifest(setting: ClusterSetting, **values: object) -> str:
     values |= {"image": setting.image, "runtime_class": setting.runtime_class}
     as_json = {}
     for name, value in values.items():
-        # Encoded as JSON, no value can end its line or begin another key.
+        # Insert the values as JSON, so that no value can end its line or begin another key.
         as_json[name] = json.dumps(value)
     return Template(text).substitute(as_json)
 

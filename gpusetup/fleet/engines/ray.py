@@ -94,7 +94,8 @@ class Ray(Engine):
     title = "Ray gets an actor on each of"
 
     def __init__(self, request: FleetRequest, address: str) -> None:
-        # Ray prints messages about its nodes on stdout, which must contain only our result.
+        # Redirect stdout, which must contain only our result, because Ray prints messages about its
+        # nodes there.
         with redirect_stdout(sys.stderr):
             self.ray = _connected(address)
         self.cluster_nodes = ray_nodes(self.ray.nodes())

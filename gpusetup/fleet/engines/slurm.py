@@ -112,7 +112,7 @@ def no_list_of_nodes(output: Output) -> Blocked:
     """The error to raise if sinfo failed, with the last line that it printed."""
     lines = output.stderr.strip().splitlines()
     last_line = lines[-1] if lines else f"exit {output.exit}"
-    # If sinfo timed out, this says more than its last line.
+    # If sinfo timed out, say so, because that explains more than its last line.
     reason = output.problem or last_line
     return Blocked(
         f"Slurm does not say which nodes it has: sinfo: {reason}",
@@ -144,7 +144,7 @@ class SinfoRow(NamedTuple):
         """Why the node is not idle, as Slurm reports it; "" if it is idle."""
         if self.state == "idle":
             return ""
-        # sinfo prints `none` if a node has no reason.
+        # Leave out the reason `none`, which sinfo prints if a node has no reason.
         if self.reason == "none":
             return self.state
         return f"{self.state} ({self.reason})"

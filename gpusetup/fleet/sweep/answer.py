@@ -146,7 +146,7 @@ def _levels(sweep: Sweep) -> tuple[Level, ...]:
     levels = []
     for plane in sweep.planes:
         scores = sweep.scores(plane.stage)
-        # All ranks of this stage stopped responding.
+        # Leave out the stage if all its ranks stopped responding.
         if not scores.by_rank:
             continue
         middle = scores.middle

@@ -44,7 +44,7 @@ class Plane(Frozen):
         """The number of rounds in which the ranks exchange data, each time with another partner if
         possible."""
         sizes = [len(group) for group in self.members]
-        # All groups measure at the same time.
+        # All groups measure at the same time, so the largest group determines the number of rounds.
         turns_of_largest = turn_count(max(sizes))
         return max(LEAST_TURNS, turns_of_largest)
 

@@ -386,7 +386,7 @@ def weighted_losses(
 
 
 def _norm(tensors: Sequence[torch.Tensor]) -> float:
-    """The Euclidean norm of all gradients taken as one vector."""
+    """The Euclidean norm of all gradients together, as if they were one vector."""
     lengths = []
     for tensor in tensors:
         # Compute in 64 bits, because a sum of many squares overflows in 16 bits.

@@ -98,7 +98,8 @@ class SavedBuffer(NamedTuple):
     def belongs_to_batch_norm(self) -> bool:
         """Whether the buffer is a running statistic of a BatchNorm in training mode."""
         is_batch_norm = isinstance(self.module, BATCH_NORM)
-        # In evaluation mode, BatchNorm does not update its statistics.
+        # Only training mode counts, because BatchNorm does not update its statistics in evaluation
+        # mode.
         return is_batch_norm and self.module.training
 
 
@@ -110,7 +111,7 @@ class TrainingState:
         self.buffers: list[SavedBuffer] = []
         for module_path, module in model.named_modules():
             for name, buffer in module._buffers.items():
-                # A registered buffer may be None.
+                # Skip a registered buffer that is None.
                 if buffer is None:
                     continue
                 path = f"{module_path}.{name}".lstrip(".")
