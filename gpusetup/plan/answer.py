@@ -94,7 +94,8 @@ def answer(request: PlanRequest) -> PlanAnswer:
     # An answer cannot be clear if the question or the config leaves something open.
     uncounted = uncounted_parts(request)
     is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, hardware))
-    # A job that does not fit stays clear, because uncounted parts can only need more memory.
+    # If the job does not fit, the answer stays clear, because uncounted parts could only add
+    # memory.
     is_open = is_open and decision.fits
     usual_ways = tuple(ways(request))
     # Do not recommend a card to buy if the model's shape is a guess. Do not do so either if the
@@ -154,7 +155,7 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
         )
     if request.config is not None:
         for key in request.config.not_understood:
-            # Name a list once, not once for each of its items.
+            # A list appears in the answer once, not once for each of its items.
             name = key.key.partition("[")[0]
             if name not in uncounted:
                 uncounted.append(name)
@@ -174,7 +175,8 @@ def trainer_in_words(request: PlanRequest) -> str | None:
                 return "verl"
     setup = rl_setup_of(request.question, request.job)
     if setup is not None:
-        # Settings for a supervised trainer would start a different kind of training.
+        # Print no settings, because those for a supervised trainer would start a different kind of
+        # training.
         return None
     return request.question.trainer
 
@@ -250,9 +252,9 @@ def memory_gib(decision: RecipeDecision) -> PlanMemory:
     """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     job = decision.job
-    # The memory that torch would reserve on a larger GPU. If the job fits on this GPU, torch frees
-    # cached blocks to stay below the capacity minus the CUDA context, so show at most that. If it
-    # does not fit, show the larger value.
+    # `memory.reserved` is what torch would reserve on a larger GPU. If the job fits on this GPU,
+    # torch frees cached blocks to stay below the capacity minus the CUDA context, so cap the value
+    # there. If the job does not fit, show the value for the larger GPU.
     reserved_bytes = memory.reserved
     if memory.total <= capacity:
         reserved_bytes = min(reserved_bytes, capacity - memory.runtime)

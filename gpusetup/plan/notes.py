@@ -1,5 +1,5 @@
-"""The notes of a plan: sentences about what it assumed, what is uncertain, and what else to
-consider."""
+"""The notes of a plan: sentences about what plan assumed, what is uncertain, and what else the user
+should consider."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
     """Notes on the sequence length that was assumed, and on a length beyond the model's native
     context."""
     shape = job.shape
-    # The number of tokens of an image model is fixed.
+    # An image model has a fixed number of tokens.
     if shape.tokens is not None:
         return
     if question.context is None and question.solve != "context":
@@ -166,7 +166,7 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
     names_precision = {"amp", "dtype"} & named_fields
     if job.compute_bytes == 4 and not names_precision:
         yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
-    # With a single token the kept activations are too small to mention.
+    # With one token per sample the kept activations are too small to mention.
     keeps_activations = not job.checkpointing and job.context > 1
     if keeps_activations and "checkpointing" not in named_fields:
         yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
@@ -261,7 +261,7 @@ def uncertainties(
         return
     if question.params is not None:
         yield assumed_shape(question, decision.job)
-    # Other programs may leave the GPU before the training starts, or keep their memory.
+    # Other programs may or may not free their memory on the GPU before the training starts.
     needed_now = decision.shown.memory.total + hardware.used_bytes
     if needed_now > decision.limits.capacity:
         used_gib = hardware.used_bytes / GIB

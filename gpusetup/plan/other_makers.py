@@ -1,7 +1,7 @@
 """Finds the memory that torch can use on a GPU from AMD, Intel or Apple.
 
 The memory model was fitted to jobs on NVIDIA GPUs. torch allocates the same tensors on GPUs of any
-maker, but we have measured nothing on these, so the answer warns about it.
+maker, but the model was never checked on these GPUs, so the answer contains a warning.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def named_place(text: str, maker: Maker) -> Place:
 
 
 def of_apple(name: str, written_gb: int | None) -> Place:
-    """A Mac's GPU. `written_gb` is the memory size in the given name; UsageError if None, because
-    Macs with one chip differ in memory."""
+    """A Mac's GPU. `written_gb` is the memory size in the given name; UsageError if it is None,
+    because Macs with the same chip differ in memory."""
     if written_gb is None:
         raise UsageError(
             f"{name} is sold with several sizes of memory",

@@ -112,7 +112,7 @@ def _source(wheel: Wheel) -> str:
         return without_logins(wheel.url).rpartition("/")[0]
     if wheel.source != DEFAULT_INDEX:
         return wheel.source
-    # Show the host of the file itself, because an index may keep its files elsewhere.
+    # Show the host of the file, not of the index, because an index may keep its files elsewhere.
     return f"your index: {wheel.host or 'a folder'}"
 
 
@@ -140,7 +140,7 @@ ENDS = {
     "unproven": (NO, "Installed, but it fails its test"),
     "other": (NO, "conda ended without an error, but not with the torch that was asked for"),
 }
-"""Maps each way in which an installation can end to its mark and a sentence."""
+"""Maps each possible end of an installation to its mark and a sentence."""
 
 
 def end_screen(

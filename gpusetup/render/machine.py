@@ -54,7 +54,8 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
 def _gpus_text(machine: Snapshot) -> str:
     """The GPUs of a machine as text, where equal GPUs are counted together."""
     if machine.gpus is None:
-        # A ROCm or XPU build shows whose GPU it is; otherwise the GPU may be NVIDIA's.
+        # A ROCm or XPU build shows which maker's GPU the machine has; with any other build, it may
+        # be an NVIDIA GPU.
         has_other_build = is_seen_only(maker_of(machine.torch.backend))
         return (other_makers_gpus(machine) if has_other_build else "") or "unknown"
     lines = [gpu_line(gpu) for gpu in machine.gpus]
@@ -101,8 +102,8 @@ def other_makers_gpus(machine: Snapshot) -> str:
 
     fullest_names = []
     for name in names:
-        # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX"; the longer name
-        # counts.
+        # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX", so keep only the
+        # longer name.
         fuller_names = [fuller for fuller in names if name in fuller and fuller != name]
         if name and not fuller_names:
             fullest_names.append(name)
@@ -151,7 +152,7 @@ def torch_line(machine: Snapshot) -> str:
 
 
 def recommended_line(resolution: ResolveAnswer | None) -> str:
-    """The recommended build as text, or the change that would make a build possible."""
+    """The recommended build as text or, if none fits, the change that would make one possible."""
     if resolution is None:
         return "no build"
     if resolution.torch:

@@ -194,7 +194,7 @@ def host_line(host: HostSample) -> str:
 def once(sample: Sample) -> Screen:
     """The screen of one sample: a table of the GPUs, followed by a table of their processes.
 
-    If there is no GPU, only the line about the machine.
+    If there is no GPU, the screen is only the line about the machine.
     """
     if not sample.gpus:
         return Screen([host_line(sample.host)] if sample.host else [])
@@ -385,7 +385,7 @@ def first_line(summary: Summary) -> str:
 def epochs_line(epochs: EpochTimes) -> str:
     """The line with the seconds per epoch, such as `3.0 s an epoch (2.9 to 3.4 s, 4 epochs
     measured)`."""
-    # An epoch may be measured only partly, so the count may be a fraction.
+    # The count may be a fraction, because an epoch may be measured only partly.
     noun = "epoch" if epochs.epochs == 1 else "epochs"
     fastest, slowest = epochs.fastest_seconds, epochs.slowest_seconds
     return (

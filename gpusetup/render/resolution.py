@@ -52,7 +52,8 @@ def resolution_text(
     """
     lines: list[str] = []
     if NO_GPU in answer.notes:
-        # If there is no GPU, the result is a CPU build, and the user should learn this first.
+        # If no GPU was found, the result is a CPU build, so tell the user first that there is no
+        # GPU.
         how_to_ask = ". For another machine: `--gpu NAME --driver VERSION`"
         lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
     lines += _chosen(answer, snapshot)
@@ -190,7 +191,8 @@ def _advice(advice: Advice) -> str:
     change = advice.to
     if advice.change == "driver":
         change = f"use NVIDIA driver {advice.to}"
-        # A full version is a minimum; a branch such as 580 is the last one that supports the GPU.
+        # A full version is the minimum; a branch such as 580 is the last branch that supports the
+        # GPU.
         if "." in advice.to:
             change += " or newer"
     elif advice.change == "python":
@@ -203,13 +205,14 @@ def _advice(advice: Advice) -> str:
 
 
 NO_QUESTION = ("is not the ", "fits, but ")
-"""The beginnings of reasons that users do not ask about."""
+"""Rejections whose reason begins with these words are not shown, because users do not ask about
+them."""
 OF_CPU = "is a CPU build"
 
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
-    """The rejections that explain why neither the newest torch nor another CUDA build of the chosen
-    torch was taken."""
+    """The rejections that explain why the newest torch, or another CUDA build of the chosen torch,
+    was not chosen."""
     candidates = []
     for rejection in answer.rejections:
         if not rejection.reason.startswith(NO_QUESTION):
@@ -220,7 +223,8 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     rejections = []
     for rejection in candidates:
         is_chosen_or_newest = parsed(rejection.torch) in (newest, chosen)
-        # Users do not ask why the CPU build was not chosen, unless nothing fits.
+        # Leave out CPU builds if something fits, because users do not ask why the CPU build was not
+        # chosen.
         is_of_interest = cuda_of(rejection.backend) or not answer.torch
         if is_chosen_or_newest and is_of_interest:
             rejections.append(rejection)
@@ -236,7 +240,7 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
 
     for reason in sorted(by_reason, key=lambda reason: reason.startswith(OF_CPU)):
         rows = by_reason[reason]
-        # The rejections are sorted with the newest release first.
+        # The first rejection has the newest release, because they are sorted this way.
         newest = rows[0].torch
         builds = " ".join(row.backend for row in rows if row.torch == newest)
         other_releases = {row.torch for row in rows} - {newest}
