@@ -169,8 +169,12 @@ def of_the_screen() -> argparse.ArgumentParser:
     because it could be mistaken for another option's value."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
-    add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
-    add("-v", "--verbose", action="store_true", help="show where in the code an error arose")
+    add(
+        "--no-color",
+        action="store_true",
+        help="print without colour, as with the variable NO_COLOR",
+    )
+    add("-v", "--verbose", action="store_true", help="show where in the code an error occurred")
     return parser
 
 
