@@ -314,7 +314,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     with Recording(out) as recording, ExitStack() as screen:
         recorded: Summary | None = None
         if question.demo:
-            out.talk("A recording of another machine is shown; nothing is watched here.")
+            out.talk("This is a recording of another machine; nothing is watched on this one.")
             screen.enter_context(recording.live())
         run = read_recording(file, question.interval)
         for document in run.documents:
