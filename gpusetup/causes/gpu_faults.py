@@ -15,7 +15,8 @@ BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 
 def _status(number: str, name: str) -> MessageRow:
-    """The last digits of the status code with which a call to the GPU's firmware failed."""
+    """A message row for failed calls to the GPU's firmware that end with this status code. `number`
+    has the code's last hexadecimal digits."""
     pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
     return says(pattern, status=name)
 

@@ -1,4 +1,4 @@
-"""What keeps torch from using an AMD, Intel or Apple GPU."""
+"""Causes that keep torch from using an AMD, Intel or Apple GPU."""
 
 from __future__ import annotations
 

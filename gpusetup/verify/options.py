@@ -136,14 +136,15 @@ def checked(parsed: Options) -> Options:
     malformed or contradictory values."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
-        # Such a list belongs in CUDA_VISIBLE_DEVICES.
+        # A list of devices belongs in CUDA_VISIBLE_DEVICES.
         if "," in parsed.device:
             hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
         raise WrongQuestion(f"--device {parsed.device!r} is no device", hint)
     expectations = tuple(parse(text) for text in flat(parsed.expect))
     only = tuple(flat(parsed.only))
     level = parsed.level or level_for(only)
-    # Refuse a number that would have no effect, because it would mislead.
+    # Refuse `--seconds` where the option would have no effect, so that users do not believe it had
+    # one.
     if parsed.seconds is not None and level != "stress":
         raise WrongQuestion(
             f"--seconds {parsed.seconds:g} is for the stress level, not for {level}",

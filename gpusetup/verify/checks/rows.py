@@ -1,5 +1,5 @@
 """The table of checks in running order: for one device, for several devices, under load, and the
-ration. Checks of features that only GPUs have run on `cuda` only."""
+ration. If only GPUs have a feature, its checks run on `cuda` only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUICK: Tuple[Check, ...] = (
         "import",
         "device.importing:torch_imports",
         on=(*OF_HOST, "host:cpu", "host:none"),
-        proves="`import torch` works, and imports PyTorch",
+        proves="`import torch` works, and the module that it loads is PyTorch",
         means="nothing that uses torch can start in this environment",
         then=DOCTOR,
     ),
@@ -42,7 +42,7 @@ QUICK: Tuple[Check, ...] = (
         "device.devices:gpus_detected",
         on=OF_HOST,
         needs=("import",),
-        proves="torch sees a GPU of the kind that is asked for",
+        proves="torch sees a GPU of the requested kind",
         means="training would run on the CPU, or stop with an error",
         then=DOCTOR,
     ),
@@ -51,7 +51,7 @@ QUICK: Tuple[Check, ...] = (
         "device.libraries:libraries_load",
         on=("host:none",),
         needs=("import",),
-        proves="every CUDA library of this torch loads, also without a GPU",
+        proves="every CUDA library of this torch loads, even without a GPU",
         means="the image would fail on a GPU host at the first use of that library",
         then="reinstall torch: `gpusetup install`",
     ),
@@ -76,7 +76,7 @@ QUICK: Tuple[Check, ...] = (
     of(
         "matmul",
         "products:matmul",
-        "a 1000 x 1000 product in float32 has every bit right",
+        "a 1000 x 1000 matrix product in float32 is exact to the last bit",
         "every model would compute wrong numbers here",
         on=EVERY,
     ),
@@ -154,7 +154,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "out-of-memory",
         "memory:out_of_memory",
-        "asking for too much memory raises an error, and the device goes on computing",
+        "a request for too much memory raises an error, and the device continues to compute",
         "a batch that is too large would end the program instead of raising an error",
         then="update the driver; on Windows switch off the system memory fallback",
     ),
@@ -269,9 +269,9 @@ PROGRAMS: Tuple[Check, ...] = (
         scratch=True,
         on=EVERY,
     ),
-    # This check comes last, next to the ration, because both need the same variable. On a GPU each
-    # change of variables costs a new process, with `import torch` and a context (4 s on an H100's
-    # host).
+    # This check comes last, next to the ration, because both need the same environment variable. On
+    # a GPU each change of variables costs a new process, with `import torch` and a context (4 s on
+    # an H100's host).
     of(
         "determinism",
         "training:determinism",
@@ -285,8 +285,8 @@ PROGRAMS: Tuple[Check, ...] = (
 
 RANKS_ONLY = ("ranks:cuda", "ranks:cpu")
 TOGETHER_SECONDS = 100.0
-"""The limit of a check among ranks. It is longer than the time to wait for the others, to make the
-calls, and to give up on one collective, taken together."""
+"""The limit in seconds of a check among ranks. It covers waiting for the other ranks, making the
+calls, and giving up on one collective."""
 MEETING_SECONDS = 300.0
 """Long enough for a cold file system, a slow start, and the first connections."""
 NETWORK_STEP = "`NCCL_DEBUG=INFO` (gloo: `TORCH_DISTRIBUTED_DEBUG=DETAIL`) says where it waits"
@@ -333,11 +333,11 @@ RANKS: Tuple[Check, ...] = (
     among_ranks("reduce", "the result of a reduction arrives at the right rank", "meet"),
     among_ranks("broadcast", "one rank's values reach every rank", "meet"),
     among_ranks("all_gather", "every rank's part arrives in order", "meet"),
-    among_ranks("gather", "every rank's part arrives at one, in order", "meet"),
+    among_ranks("gather", "every rank's part arrives at one rank, in order", "meet"),
     among_ranks("scatter", "the parts of one rank reach the right ranks", "meet"),
     among_ranks("reduce_scatter", "each rank gets its part of the sum", "meet"),
     among_ranks("all_to_all", "every rank's parts reach the right ranks", "meet"),
-    among_ranks("send_recv", "data that a rank sends to another one arrives there", "meet"),
+    among_ranks("send_recv", "data that one rank sends to another arrives there", "meet"),
     among_ranks("barrier", "no rank leaves a barrier before all ranks have reached it", "meet"),
     among_ranks(
         "ddp_step",

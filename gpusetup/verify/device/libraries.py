@@ -18,7 +18,7 @@ WANTED = re.compile(
 """The libraries that training needs. The wheels contain more (profilers, network transports), which
 are loaded only on machines with the hardware for them."""
 OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "nvcuda.dll", "nvml.dll")
-"""These libraries come with the driver, so a build host lacks them."""
+"""These libraries come with the driver, so a host that only builds images lacks them."""
 
 
 def libraries_load(_: str) -> Outcome:
