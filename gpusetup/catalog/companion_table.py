@@ -40,6 +40,8 @@ class Project(Frozen):
     wheels: str
     """Where its wheels are: `index`, `torch index` or `release` page; `source` if there are
     none."""
+    wheels_page: str = ""
+    """The page with its wheels, if no index has them and its installer downloads from that page."""
     on_torch_index: bool = False
     """Whether torch's own index also has the package, built for each CUDA version."""
     on: str

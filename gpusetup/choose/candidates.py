@@ -131,7 +131,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     driver = f" (driver {version})" if version else ""
     reason = why_none_fits(question.companions, newest)
     lines = (
-        f"No matching set loads here: {reason}",
+        f"No set of releases works here: {reason}",
         f"the newest torch that fits here{driver} is {newest.torch} ({newest.backend})",
     )
     return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(["nothing was changed", *steps]))
@@ -146,7 +146,7 @@ def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -
     is_in_vain = why_not_on_gpus(project, build, host) is not None
     can_be_built = not is_in_vain and not any(map(project.has_wheels, project.rows))
     if can_be_built:
-        yield f"to compile {project.name} for your torch, run `{how_to_build(project.name)}`"
+        yield way_to_build(project)
     for text in alternative.split("; "):
         yield f"alternative to {project.name}: {text}"
 
@@ -184,14 +184,18 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     alone. No index is asked."""
     table = companion_table()
     build = builds_to_try(question)[0]
-    notes = [f"offline: from the table of companions of {table.as_of} alone"]
+    notes = [
+        f"offline: these versions come only from gpusetup's table of companions of {table.as_of}"
+    ]
     notes += notes_on_other_wheels(question.companions, newest_alone(question) or build)
     unknown = []
     for name in question.companions.names:
         if table.project(name) is None:
             unknown.append(name)
     if unknown:
-        notes.append(f"offline nothing is known of {' and '.join(unknown)}")
+        notes.append(
+            f"offline: gpusetup's table of companions does not have {' and '.join(unknown)}"
+        )
     torch = JointPackage(
         name="torch",
         version=labelled("torch", build.torch, build),
@@ -234,6 +238,18 @@ def limits_by_table(question: PackageQuestion, project: Project, build: TorchBui
         excludes = row.torch or row.cuda
         return SpecifierSet(row.versions if excludes else "")
     return SpecifierSet()
+
+
+def way_to_build(project: Project) -> str:
+    """The advice that builds a package for the installed torch, or downloads a wheel that no index
+    has."""
+    command = how_to_build(project.name)
+    if project.wheels_page:
+        return (
+            f"wheels for some torch versions are at {project.wheels_page}: `{command}` downloads "
+            "the one that matches your torch, or compiles it if there is none"
+        )
+    return f"to compile {project.name} for your torch, run `{command}`"
 
 
 def how_to_build(name: str) -> str:

@@ -59,7 +59,8 @@ def choose_with_packages(
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:
         raise Unsatisfiable(
-            f"Packages are chosen together with torch for NVIDIA GPUs only, not for {maker.name}'s",
+            "gpusetup chooses packages together with torch only for NVIDIA GPUs, not for "
+            f"{maker.name} GPUs",
             hint="leave out the packages to see torch's build, and install them after it",
         )
     if maker:

@@ -147,7 +147,7 @@ def why_row_differs(
     releases = f"{project.name} {versions}"
     if companions.only_table and not project.has_wheels(row):
         # If an index is asked, it reports a missing wheel itself.
-        return f"{releases} has no wheel on an index ({row.source})"
+        return f"no index has a wheel of {releases} ({row.source})"
     usual = usual_major(companions.catalog, build)
     is_for_each_cuda = companions.takes_torch_index and is_from_torch_index(project, build, usual)
     if not is_for_each_cuda and not has_cuda(project, row, build.cuda_major, usual):

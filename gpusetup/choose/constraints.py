@@ -167,7 +167,8 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     if build.cuda is None:
         return None
     host = question.host
-    gpus_without_kernels = []
+    # A dictionary keeps the order and names several GPUs of one kind only once.
+    gpus_without_kernels: dict[str, None] = {}
     for gpu in host.gpus:
         capability = gpu.compute_capability
         # It is unknown whether the build supports a GPU that is not in the catalog, so do not
@@ -175,11 +176,11 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
         if capability is None:
             continue
         if not served_by(build, capability, host.driver_cuda):
-            gpus_without_kernels.append(f"{gpu.name} ({capability})")
+            gpus_without_kernels[f"{gpu.name} ({capability})"] = None
     if not gpus_without_kernels:
         return None
     codes = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(gpus_without_kernels)}: it carries {codes}"
+    return f"has no kernel for {', '.join(gpus_without_kernels)}, only for {codes}"
 
 
 def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -191,7 +192,7 @@ def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None
     # which they will run.
     if question.backend == build.backend:
         return None
-    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
+    return "needs an NVIDIA GPU, found none; `--backend NAME` chooses it anyway"
 
 
 def why_gpu_stays_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -206,7 +207,7 @@ def why_gpu_stays_unused(build: TorchBuild, question: BuildQuestion) -> str | No
     unused = ""
     if host.gpus:
         unused = f" and would not use {host.gpus[0].name}"
-    return f"is a CPU build{unused}; `--backend cpu` asks for it"
+    return f"is a CPU build{unused}; `--backend cpu` chooses it"
 
 
 ASKED: tuple[Constraint, ...] = (why_torch_differs, why_backend_differs)

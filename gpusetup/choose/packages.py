@@ -21,6 +21,7 @@ from gpusetup.choose.candidates import (
     how_to_build,
     labelled,
     newest_alone,
+    way_to_build,
 )
 from gpusetup.choose.compatibility import (
     names_on_torch_index,
@@ -267,6 +268,8 @@ def hint_for_one(search: Search, build: TorchBuild) -> str:
     project = companion_table().project(name)
     if project is None:
         return f"{hint}; check the spelling"
+    if project.wheels_page:
+        hint = way_to_build(project)
     # Use the user's mirror, so that the command can be pasted.
     torch_index = index_url(build.backend, search.index.torch_root)
     return f"{hint}; or instead: {project.way_out(build, torch_index)}"

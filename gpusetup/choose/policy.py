@@ -263,7 +263,7 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     without_gpu = build.cuda is None and question.host.presence == "none"
     if choice.action == "first" and without_gpu:
         return (
-            f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
+            f"{build.backend}, because no NVIDIA GPU was found here; for an image for another host "
             "name it: `--gpu NAME --driver VERSION`, or `--backend cu...`"
         )
     if installed is None:

@@ -97,7 +97,8 @@ PROMETHEUS: Option = option(
     metavar="FILE",
 )
 HISTORY: Option = option(
-    "record in this folder since when this node has had each finding (NODE.history.json)",
+    "keep a history in this folder (NODE.history.json): when each finding first appeared on this "
+    "node",
     "--history",
     metavar="DIR",
 )
@@ -141,7 +142,7 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
     """Read the machine that the options name: an example, a snapshot file, or this machine."""
     if wanted.named and wanted.python:
         raise UsageError(
-            "`--from` and `--python` exclude each other",
+            "`--from` and `--python` cannot be used together",
             hint="each of them names the machine to read; give only one",
         )
     if isinstance(wanted.named, Snapshot):

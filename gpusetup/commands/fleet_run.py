@@ -91,7 +91,7 @@ class FleetRunQuestion(CommandQuestion):
     device: str = shared(DEVICE, group=EACH_NODE)
     python: str | None = shared(PYTHON, group=EACH_NODE)
     node_python: str | None = option(
-        "path of the Python on the nodes in which gpusetup is installed (default: the same path "
+        "on the nodes, the path of the Python that has gpusetup (default: the same path "
         "as here; Ray: the workers' own)",
         metavar="PATH",
         group=EACH_NODE,

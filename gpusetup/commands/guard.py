@@ -100,7 +100,7 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
         rows = [ScreenLine("  ", (f"+ {line}", GREEN), whole=True) for line in added_lines]
         lines += section(file.path, rows)
     if answer.uv:
-        lines += section("`uv pip` reads UV_CONSTRAINT alone", [command(answer.uv)])
+        lines += section("`uv pip` only reads UV_CONSTRAINT", [command(answer.uv)])
     next_step = section(
         "Nothing was changed. To write these lines", [command("gpusetup guard --write")]
     )

@@ -134,7 +134,7 @@ def check_usage(question: InstallQuestion) -> None:
             hint="add `--project` to see the lines for it",
         )
     if question.machine and question.offline:
-        raise UsageError("`--from` and `--offline` exclude each other")
+        raise UsageError("`--from` and `--offline` cannot be used together")
     asks_for_torch = question.packages or question.torch or question.upgrade or question.gpu
     if question.undo and (asks_for_torch or question.machine or question.project):
         raise UsageError(

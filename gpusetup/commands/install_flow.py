@@ -154,7 +154,7 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
         refuse_unnamed_base(machine, elsewhere)
         if target.venv is None:
             check_target(target.layout, elsewhere)
-        job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
+        job.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     return PersonIndex(order.host.machine, session.request.root, job.settings, look_before_asking)
 
@@ -229,7 +229,7 @@ def _refuse_unfinished(machine: Snapshot) -> None:
     """
     if _is_unfinished(machine):
         raise Blocked(
-            "What would be installed cannot be told before the interrupted installation is ended",
+            "An earlier installation was interrupted, so it is not known what would be installed",
             hint="nothing was changed; the command above ends it",
         )
 
@@ -332,7 +332,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
         session.out.talk(screen)
         test = own_line("gpusetup", "verify", "--python", target.python)
         raise Blocked(
-            f"conda has installed torch into {prefix}, and conda itself changes it: {problem}",
+            f"conda installed torch into {prefix}, so only conda can change it: {problem}",
             hint=f"nothing was changed; `{own_line(*argv)}` does it, then test it: `{test}`",
         )
 

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
 memory-bound, memory-tight, throttled, bursty, idle, uneven, cpu-bound or faulty), its evidence and
-the next step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU,
-memory and DataLoader workers are watched too, and if it prints its epochs you also get the time
-per epoch. Without a GPU, the command and the machine are watched. With `--json` the command's
-output goes to stderr."""
-JSON = "print JSON: a line for every sample, the last one for the summary"
+the next step. If you give a command after `--`, monitor runs it in this terminal, also watches its
+CPU, memory and DataLoader workers, and exits with its exit code. If the command prints its epochs,
+you also get the time per epoch. Without a GPU, monitor watches only the command and the machine.
+With `--json`, the command's output goes to stderr."""
+JSON = "print JSON: one line for each sample, then a line with the summary"
 
 EXAMPLES = (
     "gpusetup monitor 60",
@@ -315,7 +315,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     with Recording(out) as recording, ExitStack() as screen:
         recorded: Summary | None = None
         if question.demo:
-            out.talk("A recording of another machine is shown; nothing is watched here.")
+            out.talk("This is a recording of another machine; nothing is watched on this one.")
             screen.enter_context(recording.live())
         run = read_recording(file, question.interval)
         for document in run.documents:

@@ -170,8 +170,12 @@ def of_the_screen() -> argparse.ArgumentParser:
     because a value could be mistaken for that of another option."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
-    add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
-    add("-v", "--verbose", action="store_true", help="show where in the code an error arose")
+    add(
+        "--no-color",
+        action="store_true",
+        help="print without colour, as with the variable NO_COLOR",
+    )
+    add("-v", "--verbose", action="store_true", help="show where in the code an error occurred")
     return parser
 
 

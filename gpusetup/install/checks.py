@@ -35,11 +35,12 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
     if trouble.fix:
         commands = "".join(f"\n  {line}" for line in trouble.fix.commands)
         hint = f"{trouble.fix.text}{':' if commands else ''}{commands}\n"
-    hint += "`gpusetup doctor` says more"
+    hint += "`gpusetup doctor` shows the details"
     if not RECORDS[trouble.id].before_torch:
-        hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch all the same"
+        hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch anyway"
     return Unsatisfiable(
-        f"{trouble.title} ({trouble.id}). Installing torch does not fix that; {stays}", hint=hint
+        f"{trouble.title} ({trouble.id}). Installing torch would not fix that, so {stays}",
+        hint=hint,
     )
 
 
@@ -60,7 +61,7 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
         f"torch {machine.torch.version} {is_for}: it was left as it is",
         hint=f"add `{host}` if this image is built on a machine without its GPU, `--backend "
         f"{other}` if you want the build for {other}; if the GPU is here, its driver is missing or "
-        "does not answer: `gpusetup doctor` says more",
+        "does not respond: `gpusetup doctor` shows the details",
     )
 
 

@@ -321,6 +321,8 @@ class PlanCell(Frozen):
     confidence: Literal["measured", "clear", "close"]
     near_percent: int = 3
     """The confidence is `close` if the estimate is within this percentage of the limit."""
+    close_because: Text = None
+    """Why the confidence is `close`, in words; null for any other confidence."""
     memory_gib: PlanMemory
     margin_percent: float
     env: Mapping[str, str] = {}

@@ -181,7 +181,7 @@ def notes(run: WatchedRun) -> Iterator[str]:
         yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
     elif run.samples < marks.FEW_SAMPLES:
         words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
-        yield f"{words}: a minute of them says more"
+        yield f"{words}: watch for at least a minute"
     yield from grouped_notes(run)
     # If no GPU worked, the verdict itself describes them.
     if run.at_work:
@@ -203,7 +203,7 @@ def grouped_notes(run: WatchedRun) -> Iterator[str]:
             if worked(gpu) and reason_of(gpu.rows[-1].gpu):
                 continue
             since = f" since {gpu.lost_at}" if gpu.lost_at else ""
-            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
+            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` shows the details"
             continue
         for sentence in notes_of(run, gpu):
             labels_of.setdefault(sentence, []).append(gpu.label)

@@ -3,7 +3,7 @@ and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from gpusetup.catalog.gpus import GpuRow
@@ -39,7 +39,7 @@ from gpusetup.plan.job import (
 from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models_beside import uncounted_models
-from gpusetup.plan.notes import notes, uncertainties
+from gpusetup.plan.notes import needs_memory_of_others, notes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.rope import RopeScaling, factor_remark
@@ -53,8 +53,9 @@ ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
 (torch 2.9 and later)."""
 SET_BEFORE_START = (
-    "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Ray and "
-    "the workers start: a process that already runs keeps its allocator"
+    "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Python "
+    "starts (with Ray: before Ray and the workers start), because a process that already runs "
+    "keeps its allocator"
 )
 SOURCES = {
     "measured": "measured: Trinity-RFT's GPU configuration guide",
@@ -91,19 +92,16 @@ def answer(request: PlanRequest) -> PlanAnswer:
     solver = SOLVERS[question.solve] if question.solve else decide
     decision = solver(request.job, request.limits)
     plain = cell(decision, hardware.gpu)
-    # An answer cannot be clear if the question or the config leaves something open.
     uncounted = uncounted_parts(request)
-    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, hardware))
-    # If the job does not fit, the answer stays clear, because uncounted parts could only add
-    # memory.
-    is_open = is_open and decision.fits
+    reasons = tuple(reasons_for_close(request, decision, uncounted))
     usual_ways = tuple(ways(request))
     # Do not recommend a card to buy if the model's shape is a guess. Do not do so either if the
     # kind of training is open, because full training and LoRA need very different cards.
     too_open = bool(usual_ways or request.job.shape.assumed)
     return PlanAnswer(
-        **plain_fields(plain, "confidence", "env"),
-        confidence="close" if is_open else plain.confidence,
+        **plain_fields(plain, "confidence", "close_because", "env"),
+        confidence="close" if reasons else plain.confidence,
+        close_because="; ".join(reasons) or None,
         uncounted=uncounted,
         env=environment(decision, request),
         better=better_with_fewer(decision, question.solve),
@@ -119,6 +117,28 @@ def answer(request: PlanRequest) -> PlanAnswer:
         smallest_gpu=None if too_open else smallest_gpu(decision, request.gpu_rows),
         config=request.config,
     )
+
+
+def reasons_for_close(
+    request: PlanRequest, decision: RecipeDecision, uncounted: Sequence[str]
+) -> Iterator[str]:
+    """Yields why the answer is only `close`, as phrases; nothing if it is measured or clear."""
+    # A job that does not fit stays clear, because uncounted parts can only need more memory.
+    if decision.fits and uncounted:
+        yield "something that may take memory is not counted"
+    if decision.close_because and not decision.measured:
+        yield decision.close_because
+    if not decision.fits:
+        return
+    # An answer cannot be clear if the question or the config leaves something open.
+    if request.notes:
+        yield "a setting in the config is not counted (see the notes)"
+    if decision.measured:
+        return
+    if request.question.params is not None:
+        yield "the model's shape is assumed (`--params`)"
+    if needs_memory_of_others(decision, request.hardware):
+        yield "other programs use some of the GPU's memory"
 
 
 def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
@@ -222,9 +242,11 @@ def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
 def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
     """The plan for a single job as one row of results, without suggestions."""
     job, shown, limits = decision.job, decision.shown, decision.limits
-    confidence: Literal["measured", "clear", "close"] = "clear" if decision.clear else "close"
+    close_because = decision.close_because
+    confidence: Literal["measured", "clear", "close"] = "close" if close_because else "clear"
     source = SOURCES["fitted" if is_standard(job) else "model"]
     if decision.measured:
+        close_because = None
         confidence, source = "measured", SOURCES["measured"]
     return PlanCell(
         fits=decision.fits,
@@ -232,6 +254,7 @@ def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
         basis="measured" if decision.measured else "predicted",
         confidence=confidence,
         near_percent=round(100 * near_limit(job)),
+        close_because=close_because,
         memory_gib=memory_gib(decision),
         margin_percent=round(-100 * shown.over(limits) / limits.capacity, 2),
         env=ENV if decision.fits and shown.recipe.env else {},

@@ -264,6 +264,7 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
         basis="predicted",
         confidence="close" if is_near else "clear",
         near_percent=round(100 * question.near),
+        close_because=why_close(needs_cudnn, question) if is_near else None,
         memory_gib=memory_gib(memory, capacity),
         margin_percent=round(100 * (1 - filled), 2),
         env=ENV if fits and memory.env else {},
@@ -280,6 +281,13 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
         solved="batch" if question.finds_batch else None,
         code=code_details(trace, question, largest),
     )
+
+
+def why_close(needs_cudnn: bool, question: CodeQuestion) -> str:
+    """Why the prediction is uncertain, as a phrase."""
+    if needs_cudnn:
+        return "something that may take memory is not counted"
+    return f"within {round(100 * question.near)} % of the limit"
 
 
 def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:

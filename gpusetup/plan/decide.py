@@ -80,18 +80,19 @@ class RecipeDecision(Frozen):
         return self.shown.recipe
 
     @property
-    def clear(self) -> bool:
-        """Whether every recipe that was tried is far from the memory limit and the memory model is
-        well tested for such jobs."""
-        near_bytes = near_limit(self.job) * self.limits.capacity
+    def close_because(self) -> str | None:
+        """Why the prediction is uncertain, as a phrase; None if every recipe that was tried is far
+        from the memory limit and the memory model is well tested for such jobs."""
+        near_share = near_limit(self.job)
+        near_bytes = near_share * self.limits.capacity
         for option in self.tried:
             distance = abs(option.over(self.limits))
             if distance < near_bytes:
-                return False
+                return f"within {round(100 * near_share)} % of the limit"
         # A doubt cannot change that a job does not fit, because uncounted parts only add memory.
-        if not self.fits:
-            return True
-        return doubt(self.job, self.shown.recipe) is None
+        if self.fits and doubt(self.job, self.shown.recipe):
+            return "plan knows little about this kind of job (see the notes)"
+        return None
 
 
 # --- how certain an answer is ---------------------------------------------------------------------

@@ -103,7 +103,8 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     hardware = described_place(name, usual.memory_bytes, usual.capability)
     return replace(
         hardware,
-        remark=f"{text} is planned as {usual.name}; name another one in full: {hint}",
+        remark=f"for {text}, plan assumes {usual.name}; for another card, give its full name "
+        f"({hint})",
     )
 
 

@@ -32,7 +32,7 @@ def modelled_version(server: Server) -> str:
     if not version:
         version = server.engine.version
     name = server.engine_name
-    return f"counted as {name} {version} runs"
+    return f"planned for {name} {version}"
 
 
 def version_note(server: Server) -> str:

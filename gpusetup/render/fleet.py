@@ -100,7 +100,7 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     if counts["ok"] == len(answer.nodes):
         uncompared = sum(len(kind.nodes) for kind in answer.uncompared)
         # Do not say "all alike" if some nodes could not be compared with any other node.
-        words = f"all sound; {uncompared} of them compared with no other"
+        words = f"all healthy; {uncompared} of them could not be compared with others"
         verdict = words if uncompared else "all alike"
         return marked(OK, "ok", f"{nodes}, {verdict}{age}")
 
@@ -127,7 +127,7 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
     for finding in node.findings:
         if _is_shown(finding, common_findings):
             is_of_older_record = finding.taken_at not in (None, node.taken_at)
-            remark = f" (by the record of {finding.taken_at})" if is_of_older_record else ""
+            remark = f" (from the record of {finding.taken_at})" if is_of_older_record else ""
             yield _finding(finding, remark)
     for drift in node.drift:
         yield _drift(drift)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
@@ -59,12 +60,22 @@ def _gpus_text(machine: Snapshot) -> str:
         has_other_build = is_seen_only(maker_of(machine.torch.backend))
         return (other_makers_gpus(machine) if has_other_build else "") or "unknown"
     lines = [gpu_line(gpu) for gpu in machine.gpus]
-    texts = []
-    for line, count in Counter(lines).items():
-        texts.append(f"{count} x {line}" if count > 1 else line)
+    texts = counted(lines)
     if not texts and machine.makers is not None:
         texts = [maker_gpu_line(gpu) for gpu in machine.makers.gpus]
     return "; ".join(texts) or other_makers_gpus(machine) or "no NVIDIA GPU"
+
+
+def counted(texts: Iterable[str]) -> list[str]:
+    """Each text once, with its number if it occurs several times.
+
+    >>> counted(["T4", "L4", "T4"])
+    ['2 x T4', 'L4']
+    """
+    counted_texts = []
+    for text, count in Counter(texts).items():
+        counted_texts.append(f"{count} x {text}" if count > 1 else text)
+    return counted_texts
 
 
 def maker_gpu_line(gpu: Gpu) -> str:

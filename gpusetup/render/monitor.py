@@ -110,7 +110,7 @@ def cells(gpu: GpuSample) -> dict[str, Part]:
         "heat": _heat(gpu),
         "power": (_power(gpu), ""),
         "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
-        "held down by": (_throttling(gpu), YELLOW),
+        "throttled by": (_throttling(gpu), YELLOW),
         "name": (gpu.name or UNKNOWN, ""),
     }
 
@@ -260,7 +260,7 @@ def draw(live: Live, sample: Sample) -> None:
     # `at` is a time such as 2026-11-26T10:15:00Z.
     time_of_day = sample.at[11:19]
     watched = duration(sample.seconds)
-    status = f"  {time_of_day}  {watched}  Ctrl-C ends it, with the verdict"
+    status = f"  {time_of_day}  {watched}  Ctrl-C stops it and shows the verdict"
     lines = [ScreenLine(("gpusetup monitor", HEADING), (status, DIM))]
     if sample.tree is not None:
         lines.append(ScreenLine(tree_line(sample.tree)))
@@ -366,7 +366,7 @@ def spreads(gpu: GpuSummary) -> Iterator[str]:
         # An idle GPU always lowers its clocks, so this reason means nothing.
         if reason != "gpu_idle":
             reasons.append(f"{reason} {share * 100:.0f} %")
-    yield from facts({"held down by": ", ".join(reasons)})
+    yield from facts({"throttled by": ", ".join(reasons)})
 
 
 def first_line(summary: Summary) -> str:

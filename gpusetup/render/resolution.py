@@ -12,7 +12,7 @@ from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.render.machine import joined, newest_line
+from gpusetup.render.machine import counted, joined, newest_line
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -115,7 +115,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
 
     values: dict[str, str | None] = {}
     if answer.packages:
-        yield verdict(OK, "These go together")
+        yield verdict(OK, "These versions work together")
         yield from _members(answer.packages)
     else:
         yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
@@ -134,7 +134,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
         kind = "PTX" if served.by.startswith("compute_") else "kernels"
         capability = f"compute capability {served.compute_capability}"
         served_gpus.append(f"{served.gpu} ({capability}, {served.by} {kind})")
-    values["runs on"] = ", ".join(served_gpus)
+    values["runs on"] = ", ".join(counted(served_gpus))
     values["fallbacks"] = ", then ".join(choice.backend for choice in answer.fallbacks)
     values["newest"] = newest_line(answer.newest, answer)
     yield from facts(values)
@@ -153,7 +153,7 @@ def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
         "system": joined(system.family, system.machine, system.libc),
         "Python": python_tag(snapshot) or "unknown",
         "driver": _driver_text(snapshot) if has_driver else None,
-        "GPU": ", ".join(gpus),
+        "GPU": ", ".join(counted(gpus)),
     }
 
 
@@ -177,7 +177,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
         # The package's metadata does not say which torch it needs, so this comes from our own
         # table.
         if not package.declared:
-            origin += "  (by the table of companions)"
+            origin += "  (from gpusetup's table of companions)"
         rows.append((package.name, version, (origin, DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
 

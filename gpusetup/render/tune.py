@@ -87,7 +87,7 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
     """Yields the diff of a config with the reason for each change, or a line that says that nothing
     changes."""
     if answer.changes:
-        yield from section(f"Changes of {config}", diff_lines(answer.diff))
+        yield from section(f"Changes to {config}", diff_lines(answer.diff))
         reasons: list[str] = []
         for change in answer.changes:
             reasons += why(change)
@@ -102,7 +102,7 @@ def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
     if answer.written is not None:
         text = f"Written to {answer.written}"
         if answer.written == config:
-            text += f"; {config}{SUFFIX} is the previous file"
+            text += f"; the previous file is {config}{SUFFIX}"
         yield ""
         yield ScreenLine(text, hang=2)
     elif answer.changes:
@@ -150,7 +150,7 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
 
     written = [ScreenLine(f"Written to {answer.written}", hang=2)]
     if kept is not None:
-        written.append(ScreenLine(f"{kept} is the previous file", hang=2))
+        written.append(ScreenLine(f"The previous file is {kept}", hang=2))
     tune_it = f"gpusetup tune {shlex.quote(answer.written)} --in-place"
     next_step = ScreenLine(f"Next, fit it to this machine: `{tune_it}`", whole=True)
     return Screen((*written, "", next_step))

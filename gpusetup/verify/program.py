@@ -18,7 +18,7 @@ from .child import Child, ChildTask
 from .companions import companions_named
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
-from .judging.expect import NAMES, judge
+from .judging.expect import NAMES, OF_CUDA_BUILDS, judge
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke, as_message, merged
 from .ranks.launch import Rank, device_of, rank_in
@@ -345,6 +345,10 @@ class Run:
         if outcome.status in (FAILED, CRASHED):
             hint = outcome.hint or check.then or None
             outcome = outcome._replace(hint=hint)
+        # The hint tells users how to expect a CUDA build, which these users already do.
+        names = {expectation.name for expectation in self.options.expect}
+        if outcome.status == SKIPPED and check.name == "libraries" and names & {*OF_CUDA_BUILDS}:
+            outcome = outcome._replace(hint=None)
         # A check that crashed gave no answer, so `means`, for example that the device computes
         # wrong numbers, does not apply.
         if outcome.status == FAILED:

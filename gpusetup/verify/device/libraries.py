@@ -29,7 +29,7 @@ def libraries_load(_: str) -> Outcome:
         return Outcome(
             SKIPPED,
             f"torch {torch.__version__} is a CPU build: there are no CUDA libraries",
-            hint='`--expect "cuda==12.4"` makes an image with a CPU build fail',
+            hint='to make verify fail for a CPU build, add `--expect "cuda==12.4"`',
         )
     torch_folder = Path(torch.__file__).parent
     loaded = waiting = 0
