@@ -58,7 +58,10 @@ async function answered(place, question, raw, shown) {
     const parts = told.schema.startsWith("gpusetup.error/") ? problem(told) : [...shown(told, answer), ...asPrinted(answer, place)];
     $(`${place}-answer`).replaceChildren(...parts.filter(Boolean));
     $(`${place}-answer`).dataset.milliseconds = answer.milliseconds;
-    $(`${place}-answer`).querySelector("h2")?.focus();
+    const heading = $(`${place}-answer`).querySelector("h2");
+    heading?.focus();
+    // On a narrow screen, the form fills the view, and the answer would be below it.
+    if (window.innerWidth < 700) heading?.scrollIntoView({ block: "start" });
     state(`Answered in ${Math.max(1, Math.round(answer.milliseconds))} ms, in this browser`);
     return told;
   } catch (wrong) {
@@ -100,7 +103,7 @@ $("report-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = $("report-text").value;
   if (text.trim()) readReport(new TextEncoder().encode(text));
-  else { state("Paste some text first"); $("report-text").focus(); }
+  else { state("Paste an error message, a log or the output of nvidia-smi first"); $("report-text").focus(); }
 });
 $("report-text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("report-form").requestSubmit();

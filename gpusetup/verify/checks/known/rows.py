@@ -11,63 +11,63 @@ KNOWN: Tuple[Check, ...] = (
     of(
         "rounding",
         "known.rounding:rounding",
-        "products round to the nearest number, whatever their inner length: none is cut off, "
-        "rounded by chance or summed up in 16 bits",
+        "products round to the nearest number for every inner length; none is cut off, rounded at "
+        "random or summed in 16 bits",
         NUMBERS,
     ),
     of(
         "batches",
         "known.batches:batches",
-        "products in batches, with vectors, biases and spread operands are exact in every format",
+        "products in batches, with vectors, biases and broadcasts are exact in every format",
         NUMBERS,
     ),
     of(
         "softmax",
         "known.softmax:softmax",
-        "softmax, log-softmax and cross-entropy of up to 70,001 classes, and their gradients",
+        "softmax, log-softmax and cross-entropy of up to 70,001 classes are right, with gradients",
         "losses and gradients of every classifier and language model would be wrong",
     ),
     of(
         "norms",
         "known.norms:norms",
-        "layer, group, batch and RMS norms, with a small variance, a large mean and their eps",
+        "layer, group, batch and RMS norms are right, with small variances, large means and eps",
         NUMBERS,
     ),
     of(
         "masks",
         "known.attention:masks",
-        "attention sees the keys that its mask allows and no other, also if that is none",
+        "attention sees exactly the keys that its mask allows, even if that is none",
         "transformers would see padding, or tokens that are still to come",
     ),
     of(
         "ordering",
         "known.ordering:ordering",
-        "sorts, topk, argmax, searches and running sums, with ties and in rows past 1,024",
+        "sorts, topk, argmax, searches and running sums are right, with ties and long rows",
         "sampling, beam search and metrics would be wrong",
     ),
     of(
         "indexing",
         "known.indexing:indexing",
-        "elements are picked, written and added at the places that are named, also at negative "
-        "and repeated ones",
+        "elements are read, written and added at the right places, also for negative and repeated "
+        "indices",
         "embeddings, gathers and scatters would read or write other elements",
     ),
     of(
         "sums",
         "known.sums:sums",
-        "sums, means, vector norms and gradients that add up are exact, also of 16-bit numbers",
+        "sums, means, vector norms and accumulated gradients are exact, also in 16 bits",
         TRAINED,
     ),
     of(
         "strides",
         "known.strides:strides",
-        "copies and casts of tensors in every layout arrive complete and rounded as defined",
+        "copies and casts of tensors in every layout are complete and rounded as defined",
         "data would change wherever a program transposes, slices or converts a tensor",
     ),
     of(
         "pointwise",
         "known.pointwise:pointwise",
-        "functions, quotients and comparisons of single numbers are right, near zero and at NaN",
+        "elementwise functions, quotients and comparisons are right, also near zero and at NaN",
         NUMBERS,
     ),
     of(
@@ -79,20 +79,20 @@ KNOWN: Tuple[Check, ...] = (
     of(
         "gradients",
         "known.gradients:gradients",
-        "gradients of functions, spread operands, picked elements and checkpoints are right",
+        "gradients of functions, broadcast operands, gathered elements and checkpoints are right",
         TRAINED,
         scratch=True,
     ),
     of(
         "losses",
         "known.losses:losses",
-        "twelve losses of pairs, losses of classes and distances of rows, with their gradients",
+        "losses of pairs and of classes, and distances of rows, are right, with their gradients",
         TRAINED,
     ),
     of(
         "axes",
         "known.axes:axes",
-        "reductions, picks and scatters along each axis are right, also of empty tensors",
+        "reductions, gathers and scatters along each axis are right, even for empty tensors",
         NUMBERS,
     ),
     of(
@@ -116,7 +116,7 @@ KNOWN: Tuple[Check, ...] = (
     of(
         "resampling",
         "known.resampling:resampling",
-        "rows and images are enlarged, pooled, folded and sampled right, with their gradients",
+        "rows and images are enlarged, pooled, folded and sampled correctly, with gradients",
         "models of images and audio would compute wrong numbers",
     ),
     of(
@@ -129,18 +129,18 @@ KNOWN: Tuple[Check, ...] = (
         "large-tensor",
         "known.large:large",
         "tensors of more than 2**31 elements are read, written and copied to their end",
-        "large tables and batches would be read and written at wrong places",
+        "large tables and batches would be read and written in the wrong places",
     ),
     of(
         "dropout",
         "known.dropout:dropout",
-        "dropout reaches each lane and position alike, and no draw repeats the one before",
+        "dropout reaches every lane and position equally often, and no draw repeats the last one",
         "models would train with units that are never dropped",
     ),
     of(
         "optimizer-steps",
         "known.steps:steps",
-        "the plain, foreach and fused form of eleven optimizers make the same steps as Python",
+        "eleven optimizers make the same steps as Python, in plain, foreach and fused form",
         "training would take wrong steps",
         then="use `foreach=False, fused=False` until another build of torch is installed",
         scratch=True,
