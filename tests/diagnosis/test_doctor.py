@@ -300,8 +300,8 @@ def test_without_a_target_doctor_is_blocked_and_says_how_to_name_one(
 
 def test_a_sentence_of_its_own_says_which_rights_a_fix_needs() -> None:
     """In parentheses it would belong to the sentence before: "Do not install … (needs rights)"."""
-    hidden_driver = screen(snapshot_of(HERE / "machines" / "linux-rtx4090-no-driver"), 400)
-    assert ". This fix needs administrator rights" in hidden_driver
+    no_module = screen(snapshot_of(HERE / "machines" / "linux-rtx3090-550.163.01-no-uvm"), 400)
+    assert "its device node. This fix needs administrator rights" in no_module
 
 
 def test_a_card_that_the_driver_lists_still_raises_the_least_driver() -> None:
