@@ -105,7 +105,7 @@ NOT_NVIDIAS = (
 )
 """What a finding about an AMD, Intel or Apple GPU means for the reader."""
 LAYER_MEANS = {
-    Layer.UNFINISHED: "Until that is finished, nothing else about this environment can be judged.",
+    Layer.UNFINISHED: "Until the installation is finished, doctor cannot judge the environment.",
     Layer.NO_GPU: "CUDA needs an NVIDIA GPU, so another PyTorch build for CUDA does not help.",
     Layer.PLATFORM: "Neither another version of pip nor another driver helps, because PyTorch "
     "publishes no wheel for the system.",
