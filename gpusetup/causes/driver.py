@@ -51,9 +51,8 @@ CAUSES = (
         "driver-too-old",
         certain_if=proofs.driver_and_need_are_read,
         check=CheckCommand(
-            command="nvidia-smi --query-gpu=name,driver_version --format=csv; "
-            'python -c "import torch; print(torch.__version__, torch.cuda.is_available())"',
-            prints="name, driver_version\nTesla T4, 470.256.02\n2.9.1+cu128 False",
+            command="nvidia-smi --query-gpu=name,driver_version --format=csv",
+            prints="name, driver_version\nTesla T4, 470.256.02",
         ),
         refuted_by=(
             Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),

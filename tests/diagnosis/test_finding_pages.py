@@ -217,6 +217,7 @@ NOT_PROVEN_BY_THE_CHECK = frozenset(
         "dataloader-worker-killed",
         "docker-other-daemon",
         "driver-call-unsupported",
+        "driver-too-old",
         "externally-managed",
         "gpu-unused",
         "invalid-device-ordinal",
