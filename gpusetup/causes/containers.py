@@ -141,8 +141,8 @@ CAUSES = (
         ),
         no_command="only you know the container's name and how it was started.",
         title="This container has no access to its GPU (NVML: Unknown Error)",
-        means="A `systemctl daemon-reload` on the host resets a container's access to GPUs that "
-        "systemd does not know.",
+        means="A `systemctl daemon-reload` on the host takes away a container's access to GPUs "
+        "that systemd does not know about.",
         text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). "
         "To prevent this, pass the devices to the container by name or by CDI. Or let docker use "
         'the cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '

@@ -37,7 +37,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who} {have} fallen off the PCI bus",
         plain="The GPU no longer responds on the PCI bus",
-        means="A power fault, heat, a loose card or power saving of the PCIe link can cause this.",
+        means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
+        "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
         proven_by="The kernel logs Xid 79, or the driver reports `GPU is lost`",

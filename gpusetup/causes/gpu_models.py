@@ -274,7 +274,7 @@ CAUSES = (
             "`rocminfo | grep -i gfx` prints the GPU's target (gfx…)."
         ),
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
-        title="The GPU is from AMD: torch's ROCm builds use it, its CUDA builds do not",
+        title="This is an AMD GPU: torch's ROCm builds can use it, but its CUDA builds cannot",
         means="PyTorch publishes ROCm builds for Linux. AMD publishes more, also for Windows.",
         text="If ROCm supports the GPU, install torch's ROCm build",
         proven_by="All GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
@@ -349,7 +349,7 @@ CAUSES = (
     Cause(
         "intel-gpu",
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
-        title="The GPU is from Intel: torch's XPU build uses it, its CUDA builds do not",
+        title="This is an Intel GPU: torch's XPU build can use it, but its CUDA builds cannot",
         means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build, and use the device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",

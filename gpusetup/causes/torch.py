@@ -301,8 +301,8 @@ CAUSES = (
         " GPU.",
         text="What to do depends on the reason. If the build has no CUDA "
         "(`torch.version.cuda` is `None`), run `gpusetup install`. If the driver is missing or too "
-        "old, install or update it. If torch says `No CUDA GPUs are available`, the container has no GPU, or "
-        "CUDA_VISIBLE_DEVICES hides it",
+        "old, install or update it. If torch says `No CUDA GPUs are available`, either "
+        "CUDA_VISIBLE_DEVICES hides the GPU or, in a container, the container was given none",
         proven_by="torch.cuda.is_available() returns False",
         symptom=True,
         stage="start",

@@ -224,13 +224,24 @@ def in_a_cell(line: str) -> Line:
     return Line(f"%env {name}={unquoted}")
 
 
-def sets_a_variable(line: str) -> bool:
-    """Whether a line changes an environment variable of the shell it is typed into.
+CHANGE_OF_VARIABLE = re.compile(
+    r"!?(?P<verb>export |unset |\$env:|Remove-Item Env:|%env )(?P<name>\w+)"
+)
+"""A command that sets or removes an environment variable in bash, PowerShell or a notebook."""
 
-    >>> sets_a_variable("unset A"), sets_a_variable("$env:A = 'x'"), sets_a_variable("sudo reboot")
-    (True, True, False)
+
+def variable_changed(line: str) -> tuple[str, bool] | None:
+    """The environment variable of the shell that a line changes, and whether it removes it; None if
+    it changes none.
+
+    >>> variable_changed("unset A"), variable_changed("$env:A = 'x'"), variable_changed("reboot")
+    (('A', True), ('A', False), None)
     """
-    return line.startswith(("export ", "unset ", "$env:", "Remove-Item Env:"))
+    match = CHANGE_OF_VARIABLE.match(line)
+    if match is None:
+        return None
+    removes = match["verb"] in ("unset ", "Remove-Item Env:")
+    return match["name"], removes
 
 
 RESERVED = frozenset(

@@ -329,17 +329,18 @@ def titled_look_ups(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
 
 
 def needs(fix: Fix) -> str:
-    """What a fix needs in addition to its commands, in parentheses; empty if it needs nothing.
+    """What a fix needs in addition to its commands, as a sentence behind its text; empty if
+    it needs nothing.
 
     >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
-    ' (needs administrator rights and a reboot)'
+    '. This fix needs administrator rights and a reboot'
     """
     words = []
     if fix.needs_root:
         words.append("administrator rights")
     if fix.needs_reboot:
         words.append("a reboot")
-    return f" (needs {' and '.join(words)})" if words else ""
+    return f". This fix needs {' and '.join(words)}" if words else ""
 
 
 def in_short(finding: Finding) -> Iterator[ScreenLine]:

@@ -12,6 +12,7 @@ from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.render.topology import links_line
+from gpusetup.report.hardware import ERRORS_OF_ROCM
 
 if TYPE_CHECKING:
     from gpusetup.model.builds import Offer
@@ -107,7 +108,8 @@ def other_makers_gpus(machine: Snapshot) -> str:
             continue
         name = event.values.get("name", "")
         # A message such as "HIP error" shows the maker, but it is not the name of a GPU.
-        if maker_named(name) or MODEL.search(name):
+        is_a_message = name.startswith(ERRORS_OF_ROCM)
+        if not is_a_message and (maker_named(name) or MODEL.search(name)):
             names[name] = None
         makers[event.values.get("vendor", "")] = None
 

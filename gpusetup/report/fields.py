@@ -43,6 +43,8 @@ TORCH_IMPORT_ERROR = "torch.import_error"
 
 TOOLKIT_NVCC = "toolkit.nvcc"
 
+SHARED_MEMORY = "memory.shm_total_bytes"
+
 CONTAINER_KIND = "container.kind"
 CONTAINER_NVIDIA_REQUESTED = "container.nvidia_requested"
 

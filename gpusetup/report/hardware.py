@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.search import Text
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report import fields
@@ -127,6 +128,8 @@ OTHER_MAKERS = (
     # `Apple M3 Max`.
     MakersGpu("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
+ERRORS_OF_ROCM = ("HIP error", "rocBLAS error", "ROCm error", "MIOpen")
+"""How messages of AMD's software begin that show the maker but not the GPU."""
 # A match with this beginning is a card's name, not a message from the maker's software.
 MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
 """If an NVIDIA card is named nearby, the text does not tell which of the two cards is in use."""
@@ -148,7 +151,11 @@ def other_makers_gpu_events(text: Text) -> Facts:
             continue
         name = match[match.lastindex or 0]
         source = text.source(start)
-        yield other_makers_gpu(vendor, name.strip(), source)
+        gpu = other_makers_gpu(vendor, name.strip(), source)
+        if name.startswith(ERRORS_OF_ROCM):
+            # The words show the maker, but only the whole line says what failed.
+            gpu = replace(gpu, text=text.shown(start, end))
+        yield gpu
         if vendor == "apple":
             yield Claim(fields.OS_MACHINE, "aarch64", source, HINT)
             yield Claim(fields.OS_FAMILY, "macos", source, HINT)
@@ -202,11 +209,14 @@ def amd_boards(text: Text) -> Facts:
             start, end = match.span()
             if is_another_card(text.flat, start, end):
                 continue
-            name = match[0].strip()
+            ending = BOARD_ENDING.match(text.flat, end)
+            name = f"{match[0]}{ending[0] if ending else ''}".strip()
             yield other_makers_gpu("amd", name, text.source(start))
             break
 
 
+BOARD_ENDING = lazy(r" ?(?:XTX?|GRE)(?![A-Za-z0-9])")
+"""What may follow a board's number in its name: `RX 6600 XT`."""
 BOARDS_READ = 100_000
 """Boards are looked for in this many characters, so that a long log does not take minutes."""
 

@@ -192,7 +192,7 @@ def _os(snapshot: Snapshot) -> Os:
     # the persistence mode.
     has_linux_driver = driver_version.count(".") == 2 or snapshot.driver.persistence is not None
     family = os.family
-    if family is None and (has_linux_driver or os.jetson):
+    if family is None and (has_linux_driver or os.jetson or _is_rocm_for_linux(snapshot)):
         family = "linux"
     # In WSL the failing program runs on Linux, although the machine also runs Windows.
     if os.wsl:
@@ -205,6 +205,16 @@ def _os(snapshot: Snapshot) -> Os:
         wsl = "microsoft" in os.kernel.lower()
     return replace(os, family=family, machine=machine, wsl=wsl)
 
+
+def _is_rocm_for_linux(snapshot: Snapshot) -> bool:
+    """Whether torch is a ROCm build from the time when there were none for Windows."""
+    label = ROCM_LABEL.search(snapshot.torch.version or "")
+    return label is not None and parsed(label["rocm"]) < FIRST_ROCM_FOR_WINDOWS
+
+
+ROCM_LABEL = lazy(r"\+rocm(?P<rocm>\d\.\d)")
+# Source: AMD, "Radeon and Ryzen: PyTorch for Windows", whose first release is of ROCm 6.4.4.
+FIRST_ROCM_FOR_WINDOWS = parsed("6.4")
 
 # --- GPUs -----------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from gpusetup.report import (
     person,
     questions,
     runs,
+    typed,
     works,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
@@ -76,6 +77,7 @@ READERS: tuple[Reader, ...] = (
     installers.request_claims,
     paths.paths,
     environment.environment,
+    typed.typed,
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
