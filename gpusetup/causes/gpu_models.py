@@ -95,8 +95,8 @@ CAUSES = (
             prints="name, compute_cap\nTesla T4, 7.5",
         ),
         no_command=(
-            "the number format is an option of your program or trainer, and its name differs "
-            "between them."
+            "the number format is an option of your program or trainer, and each one names it "
+            "differently."
         ),
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",

@@ -116,8 +116,7 @@ CAUSES = (
         title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
         plain="A library uses the driver's libcuda but is not linked to it",
         means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with "
-        "the driver. The library does not tell the loader that it needs libcuda, or the loader "
-        "cannot find libcuda.",
+        "the driver. This library is not linked to libcuda, or the loader cannot find libcuda.",
         text="Keep the driver and CUDA: the package must be linked to libcuda (report it to "
         "the package's project). Until then, preload the driver's libcuda: set LD_PRELOAD to its "
         "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",

@@ -61,7 +61,9 @@ DRIVER: Option = option(
     "--driver",
     metavar="VERSION",
 )
-TORCH: Option = option("the torch that you want: 2.5.1, or '>=2.6,<2.9'", "--torch", metavar="SPEC")
+TORCH: Option = option(
+    "the torch version that you want: 2.5.1, or '>=2.6,<2.9'", "--torch", metavar="SPEC"
+)
 BACKEND: Option = option(
     "the backend of torch: auto, cpu, cu124 or 12.4, ... (default: auto)",
     "--backend",

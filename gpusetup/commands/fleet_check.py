@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.fleet.node_check import NodeCheckAnswer
     from gpusetup.fleet.sight import Sight
 
-SUMMARY = """Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds. It uses
+SUMMARY = """Checks this node's driver, GPUs, links, kernel log and disks within 5 seconds. It uses
 neither torch nor CUDA, so it does not disturb a running job. With a profile (the record of a
 healthy node) it also reports how this node differs from the profile. It prints one line with the
 reason. Exit code 0: the node can take jobs; 1: it cannot."""

@@ -338,8 +338,8 @@ class PlanCell(Frozen):
     speed: Speed | None = None
     """How much faster several GPUs are, if one would be enough."""
     ways: tuple[Way, ...] = ()
-    """Full training, LoRA and QLoRA, if the question is about one GPU and does not choose a method.
-    """
+    """What full training, LoRA and QLoRA need, if the question is about one GPU and names no
+    method."""
     uncounted: tuple[str, ...] = ()
     """What may need memory but is not counted, such as unread keys of the config or models of
     unknown size. If anything is listed, the confidence of a plan that fits is at most `close`."""

@@ -18,9 +18,10 @@ IN_A_CONTAINER = lazy(r"\s#\s*in (?:the|a|my) container\b")
 IN_WSL = lazy(r"\s#\s*in WSL\b")
 # `ls: cannot access '/dev/nvidia0': No such file or directory`.
 MISSING_NODE = lazy(r"^ls: cannot access '?(?P<path>/dev/[\w/-]+)'?: No such file")
+# More digits are no size of a machine's memory.
 # `shm              64M   64M     0 100% /dev/shm`: a row of `df -h`.
 SHARED_MEMORY = lazy(
-    r"^(?:shm|tmpfs)\s+(?P<size>\d+(?:\.\d+)?)(?P<unit>[KMGT])i?\s.*\d+%\s+/dev/shm\s*$"
+    r"^(?:shm|tmpfs)\s+(?P<size>\d{1,6}(?:\.\d{1,6})?)(?P<unit>[KMGT])i?\s.*\d+%\s+/dev/shm\s*$"
 )
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": GIB, "T": GIB << 10}
 # `/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05`: the driver's library has the driver's version.

@@ -221,7 +221,7 @@ class _Attempts:
         return loss.detach()
 
     def in_parts(self, micro: int) -> torch.Tensor:
-        """Run forward and backward for each part; returns the loss of the whole batch."""
+        """Run forward and backward for each part, and return the loss of the whole batch."""
         sums = self.case.sums
         total = 0.0
         expected = 0.0

@@ -45,8 +45,8 @@ def copied(device: str, from_device: str, to_device: str) -> Outcome:
     # The rate means nothing if bytes are wrong.
     if not part.is_right:
         return judged([part], "what was sent")
-    # There is no minimum for a bus, because its speed depends on the machine; a GPU model's memory
-    # has a published bandwidth.
+    # A bus only has to reach SLOWEST_COPY, because its speed depends on the machine. For a copy
+    # within one GPU, the published bandwidth of its model sets the limit.
     lowest_rate = SLOWEST_COPY
     if from_device == to_device:
         lowest_rate = least_rate(device, "copy-within")
