@@ -117,7 +117,8 @@ class _PythonWalk:
             yield from self.value(child, child_path(path, key))
 
     def _at(self, line: int, column: int) -> int:
-        """The position in characters of a line and column; Python's columns count UTF-8 bytes."""
+        """The offset, in characters, of a line and column. The column counts UTF-8 bytes, as in
+        Python's `ast`."""
         line_start = self.line_starts[line - 1]
         # Each character has at least one byte, so the part cannot be longer than `column`.
         longest_part = self.text[line_start : line_start + column]

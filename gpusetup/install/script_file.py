@@ -97,8 +97,8 @@ def blocks_of(text: str) -> Iterator[str]:
 def block_lines(
     script: Script, tables: Iterable[str], requirements: Iterable[str], python: str
 ) -> Iterator[str]:
-    """Yields the lines to add to a script, with the tables as comments. If the script has no metadata
-    block, the lines form a complete one."""
+    """Yields the lines to add to a script, with the tables as comments. If the script has no
+    metadata block, the lines form a complete one."""
     commented = [f"# {line}".rstrip() for line in tables]
     if script.has_block:
         yield "#"

@@ -120,7 +120,7 @@ SAID = (
     (f"{ADAPTERS} --trainer hf --strategy ddp", 0, "clear", "runs of adapters"),
     (f"{ONE} --gpu-mem 80GiB --offload optimizer", 0, "runs with parts on the host", ""),
     ("--model qwen2.5-vl-7b --context 512 --batch 1 --gpu-mem 300GiB", 0, "image encoder", ""),
-    ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "give `--context` for sequences", ""),
+    ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "For sequences, give `--context`", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "close", "give `--context`"),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "36 layers of width 1,280", ""),
     (f"{FLUX} --gpu-mem 40GiB", 0, "are counted on the GPU (9.3 GiB): if you encode", ""),

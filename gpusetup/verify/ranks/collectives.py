@@ -1,5 +1,5 @@
-"""Checks of the collectives. Every rank knows the numbers of all ranks, makes the same calls, and
-judges its own answer. Also checks barriers."""
+"""Checks of the collectives and of barriers. Every rank knows what all ranks send, makes the same
+calls, and judges its own result."""
 
 from __future__ import annotations
 
