@@ -75,6 +75,11 @@ def _xpu_works(context: RuleContext) -> bool:
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
 
+def _mps_is_not_available(context: RuleContext) -> bool:
+    """Whether torch was built with MPS and reports that it is not available."""
+    return any(event.values.get("why") == "metal" for event in events(context, "mps-lacks"))
+
+
 BEFORE_VOLTA = (
     r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
 )
@@ -192,6 +197,12 @@ CAUSES = (
         ),
         # Source: torch documentation, MPS backend.
         cases=(
+            Message(
+                where=(_mps_is_not_available,),
+                title="torch was built with MPS, but MPS is not available to this process",
+                means="torch.backends.mps.is_available() is False if macOS is too old, if Python "
+                "was built for Intel processors, or if the process does not reach Metal.",
+            ),
             Message(
                 where=(lambda context: bool(events(context, "mps-lacks")),),
                 title='The Mac\'s device "mps" does not support what the program needs',

@@ -366,6 +366,18 @@ def on(context: RuleContext, family: str) -> bool:
     return context.os.family == family
 
 
+MACOS_IN_NAME = re.compile(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})")
+"""`macOS 26.0`: a text's name of the system, with the version."""
+
+
+def macos_version(context: RuleContext) -> str | None:
+    """The version of macOS, or None if it is unknown or the system is another one."""
+    if not on(context, "macos"):
+        return None
+    version_in_name = MACOS_IN_NAME.search(context.os.name or "")
+    return context.os.version or (version_in_name[1] if version_in_name else None)
+
+
 def in_container(context: RuleContext) -> bool:
     """Whether the program runs in a container; False if that is unknown."""
     return context.snapshot.container.kind not in (None, "none")

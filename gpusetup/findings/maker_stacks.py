@@ -10,11 +10,19 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, has_kernels
-from gpusetup.accelerators.apple import oldest_macos
+from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.choose.installed import vendors_of
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, in_container, is_report, on
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    has_nvidia,
+    in_container,
+    is_report,
+    macos_version,
+    on,
+)
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import maker_stacks
 from gpusetup.model.finding import Findings
@@ -332,13 +340,16 @@ def said_of_macos(context: RuleContext) -> Findings:
     """torch's own message that MPS needs a newer macOS, in a text."""
     if not is_report(context):
         return
-    version_in_name = re.search(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})", context.os.name or "")
-    macos = context.os.version or (version_in_name[1] if version_in_name else None)
+    macos = macos_version(context)
     for event in events(context, "mps-lacks"):
         macos_in_message = MPS_FROM.search(event.text or "")
-        if macos_in_message is None:
+        if macos_in_message is not None:
+            oldest = _macos_needed(context, macos_in_message[1])
+        # torch names no version here, so only a known macOS can be too old.
+        elif event.values.get("why") == "metal" and macos:
+            oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
+        else:
             continue
-        oldest = _macos_needed(context, macos_in_message[1])
         # torch prints the same message if it cannot reach Metal, although macOS is new enough.
         if macos and parsed(macos) >= parsed(oldest):
             continue

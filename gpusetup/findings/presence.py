@@ -243,6 +243,9 @@ def _in_use(context: RuleContext) -> bool:
         return True
     if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
+    # Where a failure was mended and nothing looked for CUDA, the maker's backend ran.
+    if any(event.values.get("form") == "mended" for event in events(context, "works-there")):
+        return True
     return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
 
 

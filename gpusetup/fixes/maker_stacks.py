@@ -20,9 +20,10 @@ from gpusetup.accelerators.amd import (
     WINDOWS_TARGETS,
     device_extras,
 )
+from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker
 from gpusetup.catalog.builds import index_url
-from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.evidence.context import RuleContext, in_container, macos_version, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.machine import MakerStack
@@ -381,6 +382,38 @@ def native_python(context: RuleContext) -> Fix:
             "see what this Python runs as (arm64 is right)",
             *lines('python -c "import platform; print(platform.machine())"'),
         ),
+    )
+
+
+def reach_metal(context: RuleContext) -> Fix:
+    """What to do if torch was built with MPS, but MPS is not available: by the processor and the
+    macOS that are known."""
+    looks = paste.look(
+        "see the macOS, the processor of this Python, and whether Metal is there",
+        *lines(
+            "sw_vers -productVersion",
+            'python -c "import platform; print(platform.machine())"',
+            "system_profiler SPDisplaysDataType | grep -i metal",
+        ),
+    )
+    if context.os.machine == "x86_64":
+        return Fix(
+            text="This Python was built for Intel processors. On an Apple chip, install a Python "
+            "for arm64 and torch in it. On an Intel Mac, MPS needs an AMD GPU; without one, use "
+            'the device "cpu"',
+            looks=looks,
+        )
+    oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
+    is_new_enough = macos_version(context) is not None
+    condition = (
+        "This macOS is new enough, so" if is_new_enough else f"If macOS is {oldest} or newer,"
+    )
+    return Fix(
+        text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
+        "the user who is logged in at the screen: a sandbox (an agent's, an editor's or an App "
+        "Sandbox), an ssh session, a virtual machine and a container have no Metal device. You do "
+        "not need another torch",
+        looks=looks,
     )
 
 

@@ -364,7 +364,10 @@ def intel(context: RuleContext) -> Fix:
 def apple(context: RuleContext) -> Fix:
     """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
     the device."""
-    if lacks := events(context, "mps-lacks"):
+    lacks = events(context, "mps-lacks")
+    if any(event.values.get("why") == "metal" for event in lacks):
+        return maker_stacks.reach_metal(context)
+    if lacks:
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)

@@ -224,6 +224,16 @@ ROWS = (
         r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
         why="lost",
     ),
+    # MPS built: True, MPS available: False
+    *rows(
+        "mps-lacks",
+        r"\bMPS\b(?:[^?.]|\.(?=\w)){0,60}?\b(?:is_)?built\b.{0,24}?\bTrue\b.{0,200}?\b(?:is_)?available\b.{0,24}?\bFalse\b",
+        r"\bMPS\b(?:[^?.]|\.(?=\w)){0,60}?\b(?:is_)?available\b.{0,24}?\bFalse\b.{0,200}?\b(?:is_)?built\b.{0,24}?\bTrue\b",
+        r"\bMPS (?:backend )?(?:is |was )?built(?:,| and| in)* but (?:is |was )?(?:not |un)available\b",
+        r"\bmps\.is_available\(\)\W{0,8}(?:(?:is|returns?|gives|prints?|says)\W{1,4})?False\b",
+        unless=r"\bbuilt\b\W{0,12}(?:(?:is|returns?) )?False\b|not (?:built|compiled) with MPS",
+        why="metal",
+    ),
     # are not supported on MPS
     *rows(
         "mps-lacks",

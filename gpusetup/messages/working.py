@@ -89,6 +89,7 @@ CRASH = lazy(
 """Words that a program's process ended, without an exception of Python's."""
 SOLVED = Alternatives(
     r"\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
+    r"|\bconfirmed (?:as )?(?:fixed|solved|resolved) (?:in|on|with|by)\b|\b(?:issue|problem|bug) (?:is |was |now )?(?:fully|completely) (?:solved|fixed|resolved)\b"
     r"|\b(?:it|all|everything)(?:'s| is) (?:now )?(?:ok(?:ay)?|fine|good|working)(?: again)? now\b|\bnow (?:it|all|everything)(?:'s| is) (?:ok(?:ay)?|fine|good|working)\b"
     r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b"
     r"|\bafter (?:the|that|this|an?|my) (?:\w+ )?(?:upgrade|update|downgrade|reinstall\w*|reboot|restart|change|fix)\b[^\n]{0,60}?\b(?:correctly|properly|successfully|fully|finally) (?:uses?|detects?|sees?|finds?|offloads?|runs?|loads?|trains?|works?)\b"

@@ -62,7 +62,7 @@ WAYS = (
     (
         "Windows 11, RX 6900 XT, ComfyUI, PyTorch version: 2.9.1+rocm7.2.1\n"
         "torch.cuda.is_available() crashes: Windows fatal exception: access violation",
-        "amd-gpu", "gfx103X-all", "newest driver",
+        "amd-gpu", "device-gfx1030", "newest driver",
     ),
     (
         "Windows 11, RX Vega 64, torch 2.13.0+rocm7.13.0a20260815, RuntimeError: No HIP GPUs are "
@@ -219,3 +219,52 @@ def test_a_variable_that_the_script_sets_itself_may_come_too_late() -> None:
         "24.46 GB, max allowed: 32.00 GB). Tried to allocate 129.21 MB on private pool."
     )
     assert "in the shell that starts the program" in everything_to_do(read_report(text))
+
+
+MPS_IS_NOT_AVAILABLE = "MPS built?: True\nMPS available?: False\n"
+METAL = (
+    # the text, the cause, words of what to do
+    (f"{MPS_IS_NOT_AVAILABLE}PyTorch: 2.9.1\nOS: macOS 26.0 (arm64)", "apple-silicon", "Metal"),
+    (
+        f"{MPS_IS_NOT_AVAILABLE}PyTorch: 2.9.1\nOS: macOS 13.6 (arm64)",
+        "macos-too-old-for-mps",
+        "macOS to 14.0",
+    ),
+    (
+        "torch.backends.mps.is_available() returns False on my M3 MacBook, is_built() is True",
+        "apple-silicon",
+        "ssh session",
+    ),
+    (f"{MPS_IS_NOT_AVAILABLE}macOS-14.5-x86_64-i386-64bit", "apple-silicon", "AMD GPU"),
+)
+
+
+@each("text, cause, words", METAL)
+def test_mps_that_is_built_and_not_available_is_no_question_of_cuda(
+    text: str, cause: str, words: str
+) -> None:
+    answer = read_report(text)
+    assert answer.cause == cause
+    assert words in everything_to_do(answer)
+    assert 'Replace "cuda"' not in everything_to_do(answer)
+
+
+def test_a_fix_that_somebody_confirms_is_a_working_stack() -> None:
+    text = (
+        "MPS backend gives black images on macOS 27 beta\nConfirmed fixed in stable 2.13.0: six "
+        "runs (fp16, MPS, M4 Pro), all coherent. Thanks, issue fully resolved on my end."
+    )
+    assert read_report(text).cause == "ok"
+
+
+def test_a_chip_of_apple_is_read_in_chinese() -> None:
+    answer = read_report("我用的是苹果M1芯片。Torch not compiled with CUDA enabled")
+    assert answer.cause == "apple-silicon"
+
+
+def test_an_option_that_turns_zluda_off_is_no_zluda() -> None:
+    text = (
+        "AssertionError: Torch not compiled with XPU enabled, Intel Arc A770, Windows 10\n"
+        "Torch overrides: cuda=False rocm=False ipex=True directml=False zluda=False"
+    )
+    assert "Zluda" not in everything_to_do(read_report(text))
