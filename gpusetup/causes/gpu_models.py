@@ -363,7 +363,7 @@ CAUSES = (
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
         refuted_by=(
-            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_CUDA),
+            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.intels_driver_answers, "", alike.INTEL_RUNTIME),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
@@ -371,6 +371,13 @@ CAUSES = (
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
+            Message(
+                where=(lambda context: bool(gpu_facts.intels_extension_fails(context)),),
+                title="Intel's extension for PyTorch does not work here: torch's own XPU build "
+                "replaces it",
+                means="The extension has libraries of its own and loads only with the torch that it "
+                "was built for. torch's XPU builds do not need it, and Intel ended it in March 2026.",
+            ),
             Message(
                 where=(_xpu_lost_its_device,),
                 title="The driver lost the Intel GPU while a program was using it",

@@ -206,6 +206,7 @@ NO_FAILURES = (
     "launcher-deprecated",
     *("gpu-unused", "remedy-tried", "ran-alone", "works-otherwise", "copied-runtime"),
     *("nccl-on-a-bridge", "wheel-replaced", "output-shown", "program-crashed"),
+    *("ipex", "rootless-container", "override-hangs", "device-cgroup", "sycl-finds-none"),
     *("wrong-numbers", "torch-call-fails", "installed-elsewhere"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),
     *("file-listed", "failing-file", "loaded-first", "run-finished"),

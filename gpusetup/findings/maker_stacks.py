@@ -152,9 +152,10 @@ def no_kernels(context: RuleContext) -> Findings:
     if stack is None or stack.maker != AMD.id or not backend.startswith("rocm"):
         return
     rocm = ".".join(backend.removeprefix("rocm").split(".")[:2])
+    version = context.torch.version or ""
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
     # One supported GPU is enough: the other one is often the processor's integrated graphics.
-    if not targets or any(has_kernels(target, rocm) is not False for target in targets):
+    if not targets or any(has_kernels(target, rocm, version) is not False for target in targets):
         return
     # A person who set the override chose the kernels of a related target on purpose.
     is_overridden = bool(context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION"))
@@ -276,6 +277,8 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         return
     complaints = events(context, "no-hip-gpus")
     refused = [event for event in complaints if REFUSED.search(event.text or "")]
+    if context.snapshot.container.kind == "kubernetes":
+        refused += events(context, "device-cgroup")
     missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
     # If root finds the GPU and the user does not, nothing but the permissions differs.
     if complaints or events(context, "no-xpu"):
@@ -294,6 +297,9 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         fix = maker_stacks.join_groups(context, stack, on_host=is_on_host)
         node = KFD if maker is AMD else "/dev/dri/renderD*"
         yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
+    elif missing and in_container(context) and (on(context, "windows") or context.os.wsl):
+        fix = maker_stacks.container_on_windows(context)
+        yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
     elif missing and in_container(context) and not _is_missing_on_host(missing):
         fix = maker_stacks.into_container(context, maker)
         yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)

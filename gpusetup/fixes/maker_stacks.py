@@ -14,6 +14,7 @@ from gpusetup.accelerators.amd import (
     BUILT_FOR_ROCM,
     DROPPED,
     FIRST_ROCM,
+    FIRST_TORCH,
     INDEX_OF_AMD,
     LAST_ROCM,
     RELATIVES,
@@ -23,7 +24,8 @@ from gpusetup.accelerators.amd import (
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker
 from gpusetup.catalog.builds import index_url
-from gpusetup.evidence.context import RuleContext, in_container, macos_version, on
+from gpusetup.causes.alike import DEVICE_PLUGIN
+from gpusetup.evidence.context import RuleContext, events, in_container, macos_version, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.machine import MakerStack
@@ -96,6 +98,22 @@ def join_groups(context: RuleContext, stack: MakerStack | None, *, on_host: bool
     """Add the user to the groups that own the device nodes; in a container, the host's groups by
     number. `on_host`: the program fails on the host, although the text is about a container too."""
     nodes = AMDS_NODES if is_amds(stack) else RENDER_NODES
+    if context.snapshot.container.kind == "kubernetes":
+        return Fix(
+            text="Update AMD's device plugin (k8s-device-plugin) and start the pod again: the "
+            "plugin sets the permissions of the pod's devices, and an older one grants too few. "
+            "The node's mode and groups on the host change nothing while access() returns EPERM",
+            looks=paste.look("see the pod's nodes and the plugin's version", *lines(DEVICE_PLUGIN)),
+        )
+    if events(context, "rootless-container") and not on_host:
+        return Fix(
+            text="A rootless container drops your groups, and `--group-add video` adds a group of "
+            "the container instead. Start it with `--group-add keep-groups` (podman with crun; "
+            "distrobox: in --additional-flags), or as root (`sudo podman run`, `distrobox create "
+            "--root`). On the host your user must be in the groups that own the nodes (`id -nG`)",
+            commands=START[AMD.id if is_amds(stack) else INTEL.id, "podman"],
+            looks=paste.look("see the nodes and their groups on the host", *nodes),
+        )
     if in_container(context) and not on_host:
         return Fix(
             text="Start the container again with the group that owns the nodes on the host (groups "
@@ -125,6 +143,16 @@ def join_groups(context: RuleContext, stack: MakerStack | None, *, on_host: bool
 
 OLLAMA = lines("sudo usermod -aG render,video ollama", "sudo systemctl restart ollama")
 """The groups for the user that ollama's own installer creates (its install.sh)."""
+
+
+def container_on_windows(context: RuleContext) -> Fix:
+    """What to do for an AMD GPU in a container of Docker Desktop on Windows."""
+    return Fix(
+        text="Docker Desktop runs containers in a virtual machine of WSL, which has no /dev/kfd, "
+        "so ROCm images do not run there. Run the program on Windows itself with AMD's wheels "
+        "(https://rocm.docs.amd.com), in WSL with ROCm for WSL (librocdxg and /dev/dxg), or in a "
+        "container on a Linux machine"
+    )
 
 
 def devices_for_rocm(context: RuleContext, program: str) -> Fix:
@@ -273,10 +301,14 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     if last and parsed(rocm) > parsed(last):
         return last_rocm_of(context, target)
     first = FIRST_ROCM.get(target)
-    if first and parsed(rocm) < parsed(first):
+    version = (context.torch.version or "").partition("+")[0]
+    first_torch = FIRST_TORCH.get(target)
+    is_older_torch = bool(first_torch and version and parsed(version) < parsed(first_torch))
+    if first and (is_older_torch or parsed(rocm) < parsed(first)):
+        since = f"torch {first_torch}" if first_torch else f"ROCm {first}"
         fix = paste.install_torch(context) if is_newer_build(context, rocm) else None
         text = (
-            f"torch's wheels have kernels for {target} since ROCm {first}, but the installed one "
+            f"torch's wheels have kernels for {target} since {since}, but the installed one "
             f"is for ROCm {rocm}. Install one for ROCm {BUILT_FOR_ROCM}. You do not need to "
             "override the target"
         )

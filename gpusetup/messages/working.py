@@ -138,7 +138,7 @@ FOUND_SHOWN = lazy(
 )
 """A line in which a program lists a GPU that it may take."""
 AVAILABLE_SHOWN = lazy(
-    r"(?i)(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\b(?:cuda|xpu|mps)\.is_available\(\)[^\n]{0,80}\n(?:>>> |Out\[\d+\]: )?True\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"\n]{1,4}(?:['\"]?\d{1,2}\.\d[\d.]{0,6}['\"]?[, )\n]{1,4})?True\b"
+    r"(?i)_XpuDeviceProperties\(name=|(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\b(?:cuda|xpu|mps)\.is_available\(\)[^\n]{0,80}\n(?:>>> |Out\[\d+\]: )?True\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"\n]{1,4}(?:['\"]?\d{1,2}\.\d[\d.]{0,6}['\"]?[, )\n]{1,4})?True\b"
 )
 """torch's own answer that it sees the GPU."""
 SERVER_SHOWN = lazy(

@@ -45,7 +45,22 @@ LABELLED_VERSION = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"
 BETWEEN_ANSWERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
 """What stands between `torch.__version__` and `torch.cuda.is_available()`, printed at once."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
-WINDOWS_WORDS = ("win 1", "win1", "win 7", "win7", "win 8", "윈도우", "윈1", "ウィンドウズ", "винд")
+WINDOWS_WORDS = (
+    "win 1",
+    "win1",
+    "win 7",
+    "win7",
+    "win 8",
+    "윈도우",
+    "윈1",
+    "windows 平台",
+    "windows平台",
+    "windows 系统",
+    "windows系统",
+    "windows环境",
+    "ウィンドウズ",
+    "винд",
+)
 """How people write Windows if not by its name."""
 PYTHON_RELEASE = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
@@ -199,7 +214,7 @@ PATTERNS = (
     # There is a portable ComfyUI for Windows only.
     FieldPattern(fields.OS_FAMILY, "portable", PORTABLE, GUESS, value="windows"),
     # How people write Windows: `Win11`, `win 10`; in Korean, Japanese and Russian.
-    FieldPattern(fields.OS_FAMILY, WINDOWS_WORDS, r"\bWin ?(?:1[01]|7|8\.1)\b|윈도우(?:즈)? ?(?:1[01]|에서|환경)|윈(?:1[01])|ウィンドウズ|\b(?:винд[аеуыо]\w{0,2}|виндовс\w{0,2})\b", USUAL, value="windows"),
+    FieldPattern(fields.OS_FAMILY, WINDOWS_WORDS, r"\bWin ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우(?:즈)? ?(?:1[01]|에서|환경)|윈(?:1[01])|ウィンドウズ|\b(?:винд[аеуыо]\w{0,2}|виндовс\w{0,2})\b", USUAL, value="windows"),
     # Python's message for a missing DLL.
     FieldPattern(fields.OS_FAMILY, "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     # `on Linux`, `my Linux`; not `Windows Subsystem for Linux`.

@@ -156,16 +156,20 @@ def other_makers_gpu_events(text: Text) -> Facts:
 BESIDE_A_TARGET = lazy(r"gfx\w{3,6}[\s,;:/'\"|]{1,5}$")
 BEFORE_A_TARGET = lazy(r"[\s,;:/'\"|]{1,5}gfx\w{3}")
 CHARACTERS_BESIDE = 20
+# `I want to use ipex with Arc A380`.
+WANTED = lazy(r"(?i)\b(?:want|wish|plan|hope|would like)\w* to (?:use|buy|get|try)\b[^.\n]{0,40}$")
+CHARACTERS_OF_A_WISH = 60
 
 
 def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] | None:
-    """The first match that is no target in a list of targets, as a library prints those that it was
-    built for."""
+    """The first match that is no GPU that somebody only wants, and no target in a list of targets,
+    as a library prints those that it was built for."""
     for match in pattern.finditer(flat):
         start, end = match.span()
         before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
         is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
-        if not (match[0].startswith("gfx") and is_listed):
+        is_wanted = WANTED.search(flat, max(start - CHARACTERS_OF_A_WISH, 0), start)
+        if not (match[0].startswith("gfx") and is_listed) and not is_wanted:
             return match
     return None
 

@@ -268,3 +268,106 @@ def test_an_option_that_turns_zluda_off_is_no_zluda() -> None:
         "Torch overrides: cuda=False rocm=False ipex=True directml=False zluda=False"
     )
     assert "Zluda" not in everything_to_do(read_report(text))
+
+
+KFD_REFUSED = "Unable to open /dev/kfd read-write: Permission denied\n"
+IPEX_DLL = (
+    'OSError: [WinError 126] Error loading "C:\\venv\\Lib\\site-packages\\'
+    'intel_extension_for_pytorch\\bin\\esimd_kernels.dll" or one of its dependencies.'
+)
+NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
+MENDED_BY = (
+    # the text, words of what to do, words that never stand in it
+    (IPEX_DLL, "own XPU build", "Visual C++"),
+    (
+        "ipex-llm, torch 2.1.0+cxx11.abi, Windows 11, Arc A770\nOSError: [WinError 126] Error "
+        'loading "C:\\x\\torch\\lib\\backend_with_compiler.dll" or one of its dependencies.',
+        "uninstall -y intel-extension-for-pytorch", "Visual C++",
+    ),
+    (
+        f"E:\\stable-diffusion-webui\\venv\\Lib\\site-packages\\torch: RX 7900 XT\n{NOT_COMPILED}",
+        "torch[device-gfx1100]", "cu126",
+    ),
+    (f"distrobox on Ubuntu, RX 7900 XTX\n{KFD_REFUSED}", "keep-groups", "usermod"),
+    (
+        "Windows 11, Docker Desktop, AMD GPU\nError response from daemon: error gathering device "
+        'information while adding custom device "/dev/kfd": no such file or directory',
+        "WSL", "modprobe",
+    ),
+    (
+        "our pod on k8s with amd.com/gpu: 1, torch.cuda.is_available() is False\n"
+        'access("/dev/dri/renderD128", F_OK) = -1 EPERM (Operation not permitted)',
+        "AMD's device plugin", "nvidia.com",
+    ),
+    (
+        "Radeon 780M, Linux\nRuntimeError: HIP error: invalid device function\n"
+        "With HSA_OVERRIDE_GFX_VERSION=11.0.0 it hangs the machine",
+        "Remove HSA_OVERRIDE_GFX_VERSION", "right value",
+    ),
+    (
+        "Windows 10, RX 6600\nggml_cuda_init: found 1 ROCm devices:\nDevice 0: AMD Radeon RX 6600\n"
+        "CUDA error: invalid device function",
+        "Vulkan", "GGML_CUDA",
+    ),
+)  # fmt: skip
+
+
+@each("text, words, never", MENDED_BY)
+def test_the_way_belongs_to_the_package_the_engine_and_the_system(
+    text: str, words: str, never: str
+) -> None:
+    to_do = everything_to_do(read_report(text))
+    assert words in to_do
+    assert never not in to_do
+
+
+DECIDING = (
+    # the text, words of the command that decides, words that it must not have
+    ("Windows 平台, AMD 6800xt 显卡, torch_directml 报错", "torch.version.hip", "rocminfo"),
+    ("RX 9070 XT in WSL2 Ubuntu: the GPU is not detected in rocminfo", "librocdxg", "torch"),
+    (
+        "docker run --device /dev/dri intel/vllm, then sycl-ls prints\n[opencl:cpu][opencl:0] "
+        "Intel(R) OpenCL\nNo GPU is found.",
+        "ls -l /dev/dri", "collect_env",
+    ),
+    (
+        "ROCm torch sees no GPU. python3 -m torch.utils.collect_env crashes:\n  File "
+        '"/x/torch/utils/collect_env.py", line 437, in get_env_info\nIndexError: list index out of '
+        "range",
+        "torch.version.hip", "collect_env",
+    ),
+)  # fmt: skip
+
+
+@each("text, words, never", DECIDING)
+def test_the_question_runs_on_the_system_and_is_not_answered_yet(
+    text: str, words: str, never: str
+) -> None:
+    command = read_report(text).next_reading or ""
+    assert words in command
+    assert never not in command
+
+
+def test_properties_that_torch_prints_of_an_intel_gpu_prove_that_it_sees_it() -> None:
+    text = (
+        "xpu-smi does not seem to work.\n[0]: _XpuDeviceProperties(name='Intel(R) Graphics "
+        "[0x64a0]', type='gpu', total_memory=14386MB)\nSo python can see it, but xpu-smi cannot."
+    )
+    assert read_report(text).cause == "ok"
+
+
+def test_an_older_releases_true_is_not_todays() -> None:
+    text = (
+        "torch 2.6.0+xpu, Ubuntu\n>>> torch.xpu.is_available()\nFalse\nIt works fine after "
+        "downgrading to 2.5.1+xpu:\n>>> torch.xpu.is_available()\nTrue"
+    )
+    answer = read_report(text)
+    assert not any("is True" in refutation for refutation in map(str, answer.ruled_out))
+    assert "Arc" not in (machine_facts(answer).get("GPU") or "")
+
+
+def test_a_gpu_that_somebody_wants_is_not_the_machines() -> None:
+    text = (
+        "RuntimeError: PyTorch is not linked with support for xpu devices. I want to use Arc A380"
+    )
+    assert "A380" not in (machine_facts(read_report(text)).get("GPU") or "")
