@@ -75,6 +75,11 @@ def _xpu_works(context: RuleContext) -> bool:
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
 
+def _torch_is_of_another_architecture(context: RuleContext) -> bool:
+    """Whether macOS refuses torch's libraries, because Python runs as another processor."""
+    return any(event.values.get("why") == "architecture" for event in events(context, "mps-lacks"))
+
+
 def _mps_is_not_available(context: RuleContext) -> bool:
     """Whether torch was built with MPS and reports that it is not available."""
     return any(event.values.get("why") == "metal" for event in events(context, "mps-lacks"))
@@ -197,6 +202,12 @@ CAUSES = (
         ),
         # Source: torch documentation, MPS backend.
         cases=(
+            Message(
+                where=(_torch_is_of_another_architecture,),
+                title="The installed torch was built for another processor than this Python",
+                means="A Mac with an Apple chip runs programs for arm64, and for x86_64 in "
+                "Rosetta. A process loads only libraries of its own kind.",
+            ),
             Message(
                 where=(_mps_is_not_available,),
                 title="torch was built with MPS, but MPS is not available to this process",

@@ -236,7 +236,7 @@ def package_may_be_mended(grounds: Grounds) -> bool:
     if grounds.root.id != "apple-silicon":
         return False
     lacks = events(grounds.context, "mps-lacks")
-    return bool(lacks) and all(event.values.get("why") != "metal" for event in lacks)
+    return bool(lacks) and not any(event.values.get("why") for event in lacks)
 
 
 def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:

@@ -403,7 +403,28 @@ def apple(context: RuleContext) -> Fix:
     """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
     the device."""
     lacks = events(context, "mps-lacks")
-    if any(event.values.get("why") == "metal" for event in lacks):
+    reasons = {event.values.get("why") for event in lacks}
+    if "architecture" in reasons:
+        return Fix(
+            text="Install torch again with this Python and without pip's cache. If the error "
+            "remains, this Python runs as x86_64 (Rosetta): create the environment with a Python "
+            "for arm64",
+            commands=(
+                paste.pip(
+                    context,
+                    "install",
+                    "--force-reinstall",
+                    "--no-cache-dir",
+                    "torch",
+                    "torchvision",
+                ),
+            ),
+            looks=paste.look(
+                "see what this Python runs as (arm64 is right)",
+                *lines('python -c "import platform; print(platform.machine())"'),
+            ),
+        )
+    if "metal" in reasons:
         return maker_stacks.reach_metal(context)
     if lacks:
         message = " ".join(event.text or "" for event in lacks)

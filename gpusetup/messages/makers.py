@@ -270,6 +270,13 @@ ROWS = (
         r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
         why="lost",
     ),
+    # (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))
+    row(
+        "mps-lacks",
+        r"[\\/]torch[\\/].{0,200}?incompatible architecture \(have '(?:x86_64|arm64\w?)', need '(?:x86_64|arm64\w?)'",
+        "incompatible architecture",
+        why="architecture",
+    ),
     # MPS built: True, MPS available: False
     *rows(
         "mps-lacks",

@@ -371,3 +371,20 @@ def test_a_gpu_that_somebody_wants_is_not_the_machines() -> None:
         "RuntimeError: PyTorch is not linked with support for xpu devices. I want to use Arc A380"
     )
     assert "A380" not in (machine_facts(read_report(text)).get("GPU") or "")
+
+
+def test_a_torch_for_another_processor_is_installed_again_on_a_mac() -> None:
+    text = (
+        "macOS 13.1, M1\nOSError: dlopen(/x/site-packages/torch/lib/libtorch_global_deps.dylib, "
+        "0x000A): (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))"
+    )
+    assert "without pip's cache" in everything_to_do(read_report(text))
+
+
+def test_an_arc_in_capitals_is_no_gpu_of_nvidia() -> None:
+    text = (
+        "My laptop has an Intel ARC(TM) 140v GPU and the XPU version of PyTorch. Why does the "
+        "program still show that GPU acceleration is not enabled?"
+    )
+    answer = read_report(text)
+    assert "torch.xpu" in (answer.next_reading or "")
