@@ -65,7 +65,7 @@ def first_install(context: RuleContext) -> Fix | None:
     return None
 
 
-ARC = r"\bArc\b|\bIntel GPU\b|(?:A[357]|B5)\d0"
+ARC = r"(?i:\bArc\b)|\bIntel GPU\b|(?:A[357]|B5)\d0"
 """The name of an Intel card, in contrast to the integrated graphics of Intel's processors."""
 
 
