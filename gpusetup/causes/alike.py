@@ -41,12 +41,6 @@ AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROC
 GPUs."""
 AMD_IN_WSL = "ls -l /opt/rocm/lib/librocdxg.so* /dev/dxg; rocminfo | grep -iE 'gfx|wsl'"
 """Shows in WSL whether ROCm's library for WSL and the device of Windows' driver are there."""
-DEVICE_PLUGIN = (
-    "kubectl exec NAME -- ls -ln /dev/kfd /dev/dri; kubectl get pod NAME -o yaml; "
-    "kubectl -n kube-system get daemonset -o wide | grep -i amd  # NAME: the pod's"
-)
-"""Shows the nodes in the pod, and the version of AMD's device plugin, which sets the permissions of
-the pod's devices."""
 INTELS_NODES = "ls -l /dev/dri; uname -r  # in the container, then on the host"
 """Shows whether the host has the GPU's nodes, and the container was given them."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"

@@ -47,9 +47,6 @@ def reading_of_amd(context: RuleContext) -> str:
     """The command that lists ROCm's GPUs; after a crash, the one that shows the kernel's
     messages."""
     shown = [event.values.get("what") for event in events(context, "output-shown")]
-    # The pod's device cgroup refuses the node, whatever its mode says.
-    if events(context, "device-cgroup") and context.snapshot.container.kind == "kubernetes":
-        return alike.DEVICE_PLUGIN
     if "kernel" in shown:
         return alike.WHICH_STACK
     # rocminfo itself was refused, so only the kernel's messages tell why.

@@ -153,9 +153,7 @@ def _programs_own(context: RuleContext) -> str | None:
 def is_of_amd(context: RuleContext) -> bool:
     """Whether torch's build or a device is from AMD."""
     maker_of_build = maker_of(context.torch.backend)
-    if maker_of_build == "amd" or events(context, "device-cgroup"):
-        return True
-    return "amd" in vendors_of(context.snapshot)
+    return maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
 
 
 def _is_a_mac(context: RuleContext) -> bool:

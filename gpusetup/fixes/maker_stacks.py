@@ -24,7 +24,6 @@ from gpusetup.accelerators.amd import (
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker
 from gpusetup.catalog.builds import index_url
-from gpusetup.causes.alike import DEVICE_PLUGIN
 from gpusetup.evidence.context import RuleContext, events, in_container, macos_version, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix
@@ -103,7 +102,7 @@ def join_groups(context: RuleContext, stack: MakerStack | None, *, on_host: bool
             text="Update AMD's device plugin (k8s-device-plugin) and start the pod again: the "
             "plugin sets the permissions of the pod's devices, and an older one grants too few. "
             "The node's mode and groups on the host change nothing while access() returns EPERM",
-            looks=paste.look("see the pod's nodes and the plugin's version", *lines(DEVICE_PLUGIN)),
+            looks=paste.look("see the pod's nodes and the plugin's version", *OF_THE_POD),
         )
     if events(context, "rootless-container") and not on_host:
         return Fix(
@@ -141,6 +140,11 @@ def join_groups(context: RuleContext, stack: MakerStack | None, *, on_host: bool
     )
 
 
+OF_THE_POD = lines(
+    "kubectl exec NAME -- ls -ln /dev/kfd /dev/dri  # NAME: the pod's",
+    "kubectl -n kube-system get daemonset -o wide | grep -i amd",
+)
+"""Shows the nodes in the pod, and the version of AMD's device plugin."""
 OLLAMA = lines("sudo usermod -aG render,video ollama", "sudo systemctl restart ollama")
 """The groups for the user that ollama's own installer creates (its install.sh)."""
 
@@ -257,6 +261,23 @@ def pip_from(
     # Without --force-reinstall, pip keeps another maker's build of the same version.
     replacing = ("--force-reinstall",) if context.torch.version else ()
     return paste.pip(context, "install", *replacing, *packages, "--index-url", index)
+
+
+def without_ipex(context: RuleContext) -> Fix:
+    """Replace Intel's extension for PyTorch, which Intel ended in March 2026, by torch's XPU
+    build."""
+    return Fix(
+        text="Remove Intel's extension (intel-extension-for-pytorch, ipex-llm), and install "
+        "torch's own XPU build, which replaces it: Intel ended it in March 2026, and it loads "
+        'only with the one torch that it was built for. In your code delete "import '
+        'intel_extension_for_pytorch" and keep the device "xpu". If torch.xpu then finds no GPU, '
+        "update Intel's GPU driver (on Linux with Level Zero and the compute runtime, and join the "
+        "group render)",
+        commands=(
+            paste.pip(context, "uninstall", "-y", "intel-extension-for-pytorch", "ipex-llm"),
+            pip_from(context, str(INTEL.index)),
+        ),
+    )
 
 
 def pytorchs_index(target: str | None) -> str:

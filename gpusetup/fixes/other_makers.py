@@ -360,7 +360,7 @@ def intel(context: RuleContext) -> Fix:
             needs_root=True,
         )
     if intels_extension_fails(context):
-        return _without_ipex(context)
+        return maker_stacks.without_ipex(context)
     if why and "build" not in why:
         return Fix(
             text='Install or update Intel\'s GPU driver; torch then finds the device "xpu". On '
@@ -376,23 +376,6 @@ def intel(context: RuleContext) -> Fix:
         else 'torch\'s XPU build uses the GPU as device "xpu". Replace "cuda" in your code '
         'with "xpu"',
         commands=(_install_from(context, str(INTEL.index)),) if install else (),
-    )
-
-
-def _without_ipex(context: RuleContext) -> Fix:
-    """Replace Intel's extension for PyTorch, which Intel ended in March 2026, by torch's XPU
-    build."""
-    return Fix(
-        text="Remove Intel's extension (intel-extension-for-pytorch, ipex-llm), and install "
-        "torch's own XPU build, which replaces it: Intel ended it in March 2026, and it loads "
-        'only with the one torch that it was built for. In your code delete "import '
-        'intel_extension_for_pytorch" and keep the device "xpu". If torch.xpu then finds no GPU, '
-        "update Intel's GPU driver (on Linux with Level Zero and the compute runtime, and join the "
-        "group render)",
-        commands=(
-            paste.pip(context, "uninstall", "-y", "intel-extension-for-pytorch", "ipex-llm"),
-            _install_from(context, str(INTEL.index)),
-        ),
     )
 
 
