@@ -13,8 +13,7 @@ BUILT_FOR = (
     *("gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
 )
 """The targets for which torch's ROCm wheels have kernels: PYTORCH_ROCM_ARCH in
-.ci/docker/manywheel/build.sh of PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026;
-older wheels lack gfx1103."""
+.ci/docker/manywheel/build.sh of PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026."""
 
 BUILT_FOR_TORCH = "2.13"
 """The version of torch whose build script is the source of `BUILT_FOR`."""
@@ -22,12 +21,12 @@ BUILT_FOR_TORCH = "2.13"
 BUILT_FOR_ROCM = "7.2"
 """The newest ROCm version in that script."""
 
-RELATIVES = {
-    **dict.fromkeys(("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")),
-    "gfx1103": ("gfx1100", "11.0.0"),
-}
+RELATIVES = dict.fromkeys(
+    ("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")
+)
 """A target without kernels -> a related target whose kernels it can run, and the value of
-HSA_OVERRIDE_GFX_VERSION that selects these kernels."""
+HSA_OVERRIDE_GFX_VERSION that selects these kernels. gfx1103 is not among them: with the kernels of gfx1100 it ends in page faults
+and hangs (pytorch/pytorch pull request 179653), and it has kernels of its own."""
 
 FIRST_ROCM = {
     **dict.fromkeys(("gfx1101", "gfx1102"), "6.3"),
@@ -38,6 +37,10 @@ FIRST_ROCM = {
 """A target -> the first ROCm version for which torch's wheels have kernels for the target (from the
 conditions on ROCM_VERSION in the same script, read in November 2026). Targets that are not listed
 have always had kernels."""
+
+FIRST_TORCH = {"gfx1103": "2.13"}
+"""A target -> the first torch whose ROCm wheels have kernels for it: the script of release/2.12
+lacks gfx1103 (unslothai/unsloth pull request 9829), that of release/2.13 has it."""
 
 LAST_ROCM = dict.fromkeys(("gfx900", "gfx906"), "6.3")
 """A target -> the last ROCm version whose rocBLAS has files for the target. torch's wheels for
@@ -160,8 +163,10 @@ def device_extras(targets: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(extras))
 
 
-def has_kernels(target: str, rocm: str) -> bool | None:
+def has_kernels(target: str, rocm: str, torch: str = "") -> bool | None:
     """Whether torch's wheels for a ROCm (`6.4`) have kernels for a target.
+
+    `torch` is the version of the wheels, if it is known.
 
     None for a ROCm version that is newer than `BUILT_FOR_ROCM`.
 
@@ -169,7 +174,12 @@ def has_kernels(target: str, rocm: str) -> bool | None:
     (True, False, False)
     >>> has_kernels("gfx906", "6.3"), has_kernels("gfx906", "7.2")
     (True, False)
+    >>> has_kernels("gfx1103", "7.2", "2.12.1"), has_kernels("gfx1103", "7.2", "2.13.0")
+    (False, True)
     """
+    first_torch = FIRST_TORCH.get(target)
+    if torch and first_torch and parsed(torch.partition("+")[0]) < parsed(first_torch):
+        return False
     if parsed(rocm) > parsed(BUILT_FOR_ROCM):
         return None
     if target not in BUILT_FOR:

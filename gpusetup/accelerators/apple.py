@@ -28,6 +28,9 @@ OLDEST_MACOS = (("2.9", "14.0"), ("2.5", "13.0"), ("1.12", "12.3"))
 version first. torch's own message still named 12.3 and 13.0 after the requirement had changed
 (pytorch issues 139425 and 164943)."""
 
+OLDEST_TORCH_WITH_MPS = "1.12"
+"""For a text that does not name its torch: every later release needs this macOS or a newer one."""
+
 TYPES_THAT_MPS_LACKS = ("float64", "complex128", "float8_e4m3fn", "float8_e5m2")
 """The types that MPS does not support. Metal has no 64-bit floating-point format."""
 

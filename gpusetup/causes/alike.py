@@ -39,6 +39,10 @@ WHICH_ROCM = (
 AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROCR_'"
 """Prints every AMD GPU with its target, integrated graphics included, and the variables that select
 GPUs."""
+AMD_IN_WSL = "ls -l /opt/rocm/lib/librocdxg.so* /dev/dxg; rocminfo | grep -iE 'gfx|wsl'"
+"""Shows in WSL whether ROCm's library for WSL and the device of Windows' driver are there."""
+INTELS_NODES = "ls -l /dev/dri; uname -r  # in the container, then on the host"
+"""Shows whether the host has the GPU's nodes, and the container was given them."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"

@@ -78,6 +78,16 @@ def _xpu_works(context: RuleContext) -> bool:
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
 
+def _torch_is_of_another_architecture(context: RuleContext) -> bool:
+    """Whether macOS refuses torch's libraries, because Python runs as another processor."""
+    return any(event.values.get("why") == "architecture" for event in events(context, "mps-lacks"))
+
+
+def _mps_is_not_available(context: RuleContext) -> bool:
+    """Whether torch was built with MPS and reports that it is not available."""
+    return any(event.values.get("why") == "metal" for event in events(context, "mps-lacks"))
+
+
 BEFORE_VOLTA = (
     r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
 )
@@ -195,6 +205,18 @@ CAUSES = (
         ),
         # Source: torch documentation, MPS backend.
         cases=(
+            Message(
+                where=(_torch_is_of_another_architecture,),
+                title="The installed torch was built for another processor than this Python",
+                means="A Mac with an Apple chip runs programs for arm64, and for x86_64 in "
+                "Rosetta. A process loads only libraries of its own kind.",
+            ),
+            Message(
+                where=(_mps_is_not_available,),
+                title="torch was built with MPS, but MPS is not available to this process",
+                means="torch.backends.mps.is_available() is False if macOS is too old, if Python "
+                "was built for Intel processors, or if the process does not reach Metal.",
+            ),
             Message(
                 where=(lambda context: bool(events(context, "mps-lacks")),),
                 title='The Mac\'s device "mps" does not support what the program needs',
@@ -355,7 +377,7 @@ CAUSES = (
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
         refuted_by=(
-            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_CUDA),
+            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.intels_driver_answers, "", alike.INTEL_RUNTIME),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
@@ -363,6 +385,13 @@ CAUSES = (
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
+            Message(
+                where=(lambda context: bool(gpu_facts.intels_extension_fails(context)),),
+                title="Intel's extension for PyTorch does not work here: torch's own XPU build "
+                "replaces it",
+                means="The extension has libraries of its own and loads only with the torch that it "
+                "was built for. torch's XPU builds do not need it, and Intel ended it in March 2026.",
+            ),
             Message(
                 where=(_xpu_lost_its_device,),
                 title="The driver lost the Intel GPU while a program was using it",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import events
+from gpusetup.evidence.context import events, on
 
 CAUSES = (
     Cause(
@@ -43,6 +43,14 @@ CAUSES = (
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
         by_check=True,
         explains=("amd-gpu", "intel-gpu"),
+        cases=(
+            Message(
+                where=(lambda context: context.snapshot.container.kind == "kubernetes",),
+                title="The pod has no permission to open the GPU's device node",
+                means="AMD's device plugin decides what a pod may do with a device. Groups and the "
+                "node's mode come after that.",
+            ),
+        ),
         check=CheckCommand(
             command="ls -l /dev/kfd /dev/dri/renderD*; id -nG",
             prints="crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo",
@@ -58,6 +66,14 @@ CAUSES = (
         proven_by="The machine is a container with the GPU on its PCI bus, but without the "
         "device nodes",
         # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
+        cases=(
+            Message(
+                where=(lambda context: on(context, "windows") or bool(context.os.wsl),),
+                title="A container on Windows has no device node for the GPU of {who}",
+                means="Docker Desktop runs containers in a virtual machine of WSL, and WSL has no "
+                "/dev/kfd.",
+            ),
+        ),
         by_check=True,
         explains=("amd-gpu", "intel-gpu"),
         check=CheckCommand(

@@ -6,7 +6,7 @@ from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Likelier, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import IF_ONLY
@@ -50,6 +50,13 @@ NO_NEWER = (
 OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)
 """The condition that torch itself fails although it has kernels for the GPU, so neither an
 extension nor the build is the cause."""
+
+
+def _kernel_of_hip_is_missing(context: RuleContext) -> str:
+    """What shows that a kernel of an AMD GPU is missing, else "". ggml's ROCm build prints CUDA's
+    names for HIP's errors."""
+    return "a ROCm build lacks the kernel" if events(context, "hip-kernel-missing") else ""
+
 
 CAUSES = (
     Cause(
@@ -210,6 +217,7 @@ CAUSES = (
             "right build depends on both."
         ),
         refuted_by=(
+            Refutation(_kernel_of_hip_is_missing, "amd-gpu"),
             Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
             Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN

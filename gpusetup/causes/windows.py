@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import in_wsl
 from gpusetup.fixes import paste, system_packages
@@ -18,6 +18,8 @@ from gpusetup.model.shell import Lines, lines
 def _is_not_told(context: RuleContext) -> bool:
     """Whether a DLL is missing that no other finding explains. An extension for another torch also
     fails with a missing DLL."""
+    if gpu_facts.intels_extension_fails(context):
+        return False
     explained_files: set[str] = set()
     for mismatch in events(context, "extension-abi-mismatch", "torchaudio-mismatch"):
         explained_files.update(mismatch.values.values())

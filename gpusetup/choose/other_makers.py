@@ -170,7 +170,7 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
     if gpu.target in BUILT_FOR:
         target = gpu.target
     rocm = row.backend.removeprefix("rocm")
-    serves = has_kernels(target, rocm)
+    serves = has_kernels(target, rocm, row.torch)
     # No kernel list was read for this newer ROCm version, so assume that it still supports the
     # targets of earlier versions, but no others.
     if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):

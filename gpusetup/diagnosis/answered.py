@@ -93,6 +93,9 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part=alike.AMD_TARGETS, is_shown=_target_is_printed, following=alike.THIS_TORCH),
     Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
     Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
+    Answered(
+        part=alike.COLLECT_ENV, is_shown=_printed("collect-env-fails"), following=alike.WHICH_ROCM
+    ),
     Answered(part=alike.COLLECT_ENV, is_shown=_import_fails, following=alike.IMPORT_FAULT),
     Answered(part=alike.COLLECT_ENV, is_shown=_crashed_after_collect_env, following=alike.FAULTS),
     Answered(

@@ -233,7 +233,10 @@ def cuda_is_translated(grounds: Grounds) -> bool:
 
 def package_may_be_mended(grounds: Grounds) -> bool:
     """Whether a program already uses mps, so that a newer release may have what it lacks there."""
-    return grounds.root.id == "apple-silicon" and grounds.shows("mps-lacks")
+    if grounds.root.id != "apple-silicon":
+        return False
+    lacks = events(grounds.context, "mps-lacks")
+    return bool(lacks) and not any(event.values.get("why") for event in lacks)
 
 
 def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
+from gpusetup.choose.installed import vendors_of
 from gpusetup.diagnosis.contrast_questions import is_of_another_maker
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import events, has_nvidia, in_container, on
@@ -28,7 +29,9 @@ OF_TORCH = (
 def is_of_intel(context: RuleContext) -> bool:
     """Whether the text is about torch on an Intel GPU."""
     maker_of_build = maker_of(context.torch.backend)
-    return maker_of_build == "intel" or bool(events(context, "no-xpu"))
+    if maker_of_build == "intel" or events(context, "no-xpu", "sycl-finds-none"):
+        return True
+    return vendors_of(context.snapshot) == {"intel"} and not has_nvidia(context)
 
 
 def fails_while_it_runs(context: RuleContext) -> bool:
@@ -56,7 +59,10 @@ def reading_of_amd(context: RuleContext) -> str:
     fails = "collect-env" in shown or events(context, "program-failed")
     if context.torch.cuda_available and fails:
         return alike.ROCM_BLOCKING
-    return alike.AMD_TARGETS
+    if context.os.wsl:
+        return alike.AMD_IN_WSL
+    # Windows has neither rocminfo nor grep.
+    return alike.WHICH_ROCM if on(context, "windows") else alike.AMD_TARGETS
 
 
 def reading_of_intel(context: RuleContext) -> str:
@@ -64,12 +70,19 @@ def reading_of_intel(context: RuleContext) -> str:
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK
+    asks_sycl = events(context, "sycl-finds-none")
+    if asks_sycl and in_container(context):
+        return alike.INTELS_NODES
     works = events(context, "backend-runs") or fails_while_it_runs(context)
     return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
 
 
 def for_the_maker(context: RuleContext, reading: str) -> str:
     """The command to ask in place of one for CUDA or torch, if the GPU is from AMD or Intel."""
+    if reading in (alike.WHICH_ROCM, alike.AMD_TARGETS) and context.os.wsl:
+        return alike.AMD_IN_WSL
+    if reading == alike.AMD_TARGETS and on(context, "windows"):
+        return alike.WHICH_ROCM
     if not is_of_another_maker(context) and not is_of_intel(context):
         return reading
     if has_nvidia(context):

@@ -208,6 +208,7 @@ NO_FAILURES = (
     "launcher-deprecated",
     *("gpu-unused", "remedy-tried", "ran-alone", "works-otherwise", "copied-runtime"),
     *("nccl-on-a-bridge", "wheel-replaced", "output-shown", "program-crashed"),
+    *("ipex", "rootless-container", "override-hangs", "device-cgroup", "sycl-finds-none"),
     *("wrong-numbers", "torch-call-fails", "installed-elsewhere"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),
     *("file-listed", "failing-file", "loaded-first", "run-finished"),
@@ -368,6 +369,18 @@ def is_a_persons_word(context: RuleContext, event: Event) -> bool:
 def on(context: RuleContext, family: str) -> bool:
     """Whether the machine's operating system is of this family."""
     return context.os.family == family
+
+
+MACOS_IN_NAME = re.compile(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})")
+"""`macOS 26.0`: a text's name of the system, with the version."""
+
+
+def macos_version(context: RuleContext) -> str | None:
+    """The version of macOS, or None if it is unknown or the system is another one."""
+    if not on(context, "macos"):
+        return None
+    version_in_name = MACOS_IN_NAME.search(context.os.name or "")
+    return context.os.version or (version_in_name[1] if version_in_name else None)
 
 
 def in_container(context: RuleContext) -> bool:

@@ -190,10 +190,10 @@ def rocm_build_has_the_target(context: RuleContext) -> str:
     # torch's own list of kernels is exact, so if the text contains it, it decides.
     if backend is None or context.torch.kernels is not None:
         return ""
-    rocm = backend[1]
+    rocm, version = backend[1], context.torch.version or ""
     for event in events(context, "foreign-gpu"):
         target = gfx_of(event.values.get("name", ""))
-        is_served = target is not None and has_kernels(target, rocm) is not False
+        is_served = target is not None and has_kernels(target, rocm, version) is not False
         if is_served and target in BUILT_FOR:
             return f"torch's builds for ROCm {rocm} have kernels for {target}"
     return ""
@@ -211,6 +211,11 @@ the GPU's vendor does."""
 def intels_driver_answers(context: RuleContext) -> str:
     """Returns a sentence if SYCL lists the Intel GPU, or torch reports `xpu` as available, so that
     driver and permissions are fine, else ""."""
+    # An older release's True, next to today's False, shows nothing of today's.
+    if any(XPU_IS_MISSING.search(event.text or "") for event in events(context, "no-xpu")):
+        return ""
+    if events(context, "sycl-finds-none"):
+        return ""
     for event in events(context, "output-shown"):
         if event.values.get("what") == "sycl":
             return "sycl-ls lists the GPU"
@@ -220,7 +225,20 @@ def intels_driver_answers(context: RuleContext) -> str:
     return ""
 
 
+def intels_extension_fails(context: RuleContext) -> str:
+    """Returns a sentence if Intel's extension for PyTorch, or the torch that Intel built for it,
+    cannot be loaded or finds no GPU, else ""."""
+    if not events(context, "windows-dll-missing", "no-xpu"):
+        return ""
+    for event in events(context, "ipex"):
+        return f"Intel's extension for PyTorch is in use ({event.text})"
+    return ""
+
+
 XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
+XPU_IS_MISSING = re.compile(
+    r"xpu\.is_available\(\)\W{1,12}False|Failed to initialize XPU devices", re.IGNORECASE
+)
 
 
 def nothing_asked_for_cuda(context: RuleContext) -> str:
@@ -231,6 +249,8 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     GPU's vendor does not explain what fails.
     """
     if not is_report(context) or not _has_a_build_of_the_maker(context):
+        return ""
+    if intels_extension_fails(context):
         return ""
     if _was_searched_in_vain(context):
         return ""

@@ -24,6 +24,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
+from gpusetup.evidence.gpu_facts import intels_extension_fails
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, paste
@@ -59,7 +60,8 @@ def torch_itself(context: RuleContext) -> Findings:
     if conda and pip and parsed(conda).release != parsed(pip).release:
         versions = f"conda has torch {conda}, pip {pip}"
         yield seen(context, "mixed-conda-pip", "packages", versions)
-    if torch.import_error:
+    # What fails to load with Intel's extension is the extension's, which `intel-gpu` replaces.
+    if torch.import_error and not intels_extension_fails(context):
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
     version = torch.version
     if version and numpy and not takes_numpy(version, numpy.version, context.catalog):

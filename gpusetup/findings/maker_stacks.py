@@ -10,11 +10,19 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, has_kernels
-from gpusetup.accelerators.apple import oldest_macos
+from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.choose.installed import vendors_of
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, in_container, is_report, on
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    has_nvidia,
+    in_container,
+    is_report,
+    macos_version,
+    on,
+)
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import maker_stacks
 from gpusetup.model.finding import Findings
@@ -144,9 +152,10 @@ def no_kernels(context: RuleContext) -> Findings:
     if stack is None or stack.maker != AMD.id or not backend.startswith("rocm"):
         return
     rocm = ".".join(backend.removeprefix("rocm").split(".")[:2])
+    version = context.torch.version or ""
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
     # One supported GPU is enough: the other one is often the processor's integrated graphics.
-    if not targets or any(has_kernels(target, rocm) is not False for target in targets):
+    if not targets or any(has_kernels(target, rocm, version) is not False for target in targets):
         return
     # A person who set the override chose the kernels of a related target on purpose.
     is_overridden = bool(context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION"))
@@ -268,6 +277,8 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         return
     complaints = events(context, "no-hip-gpus")
     refused = [event for event in complaints if REFUSED.search(event.text or "")]
+    if context.snapshot.container.kind == "kubernetes":
+        refused += events(context, "device-cgroup")
     missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
     # If root finds the GPU and the user does not, nothing but the permissions differs.
     if complaints or events(context, "no-xpu"):
@@ -286,6 +297,9 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         fix = maker_stacks.join_groups(context, stack, on_host=is_on_host)
         node = KFD if maker is AMD else "/dev/dri/renderD*"
         yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
+    elif missing and in_container(context) and (on(context, "windows") or context.os.wsl):
+        fix = maker_stacks.container_on_windows(context)
+        yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
     elif missing and in_container(context) and not _is_missing_on_host(missing):
         fix = maker_stacks.into_container(context, maker)
         yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
@@ -332,13 +346,16 @@ def said_of_macos(context: RuleContext) -> Findings:
     """torch's own message that MPS needs a newer macOS, in a text."""
     if not is_report(context):
         return
-    version_in_name = re.search(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})", context.os.name or "")
-    macos = context.os.version or (version_in_name[1] if version_in_name else None)
+    macos = macos_version(context)
     for event in events(context, "mps-lacks"):
         macos_in_message = MPS_FROM.search(event.text or "")
-        if macos_in_message is None:
+        if macos_in_message is not None:
+            oldest = _macos_needed(context, macos_in_message[1])
+        # torch names no version here, so only a known macOS can be too old.
+        elif event.values.get("why") == "metal" and macos:
+            oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
+        else:
             continue
-        oldest = _macos_needed(context, macos_in_message[1])
         # torch prints the same message if it cannot reach Metal, although macOS is new enough.
         if macos and parsed(macos) >= parsed(oldest):
             continue

@@ -24,6 +24,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
+from gpusetup.evidence.gpu_facts import intels_extension_fails
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
@@ -198,7 +199,10 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     cause, fix = _of_whom(context)
     messages = events(context, *LOOKED_FOR_CUDA)[:MESSAGES_SHOWN]
     evidence = (*messages, _what_is_there(context, cause))
-    is_only_a_note = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+    maker_is_at_fault = intels_extension_fails(context) or events(context, "hip-kernel-missing")
+    is_only_a_note = not maker_is_at_fault and (
+        events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+    )
     board = ""
     for event in events(context, "foreign-gpu"):
         name = event.values.get("name", "")
@@ -244,6 +248,9 @@ def _in_use(context: RuleContext) -> bool:
         return True
     if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
+    # Where a failure was mended and nothing looked for CUDA, the maker's backend ran.
+    if any(event.values.get("form") == "mended" for event in events(context, "works-there")):
+        return True
     return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
 
 
@@ -256,7 +263,7 @@ def _is_absent(context: RuleContext) -> bool:
         return False
     if is_seen_only(maker_of(machine.torch.backend)):
         return True
-    if events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen"):
+    if events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen") or intels_extension_fails(context):
         return True
     names_another_gpu = events(context, "foreign-gpu")
     return bool(names_another_gpu and events(context, "program-lib-missing"))
@@ -368,7 +375,8 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         return "amd-gpu", other_makers.amd(context)
     names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
     names_an_arc = re.search(other_makers.ARC, " ".join(names))
-    if maker_of_build == "intel" or events(context, "no-xpu") or names_an_arc:
+    needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
+    if maker_of_build == "intel" or needs_xpu or names_an_arc:
         return "intel-gpu", other_makers.intel(context)
     return _without_a_gpu(context)
 

@@ -14,15 +14,17 @@ from gpusetup.accelerators.amd import (
     BUILT_FOR_ROCM,
     DROPPED,
     FIRST_ROCM,
+    FIRST_TORCH,
     INDEX_OF_AMD,
     LAST_ROCM,
     RELATIVES,
     WINDOWS_TARGETS,
     device_extras,
 )
+from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker
 from gpusetup.catalog.builds import index_url
-from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.evidence.context import RuleContext, events, in_container, macos_version, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.machine import MakerStack
@@ -95,6 +97,22 @@ def join_groups(context: RuleContext, stack: MakerStack | None, *, on_host: bool
     """Add the user to the groups that own the device nodes; in a container, the host's groups by
     number. `on_host`: the program fails on the host, although the text is about a container too."""
     nodes = AMDS_NODES if is_amds(stack) else RENDER_NODES
+    if context.snapshot.container.kind == "kubernetes":
+        return Fix(
+            text="Update AMD's device plugin (k8s-device-plugin) and start the pod again: the "
+            "plugin sets the permissions of the pod's devices, and an older one grants too few. "
+            "The node's mode and groups on the host change nothing while access() returns EPERM",
+            looks=paste.look("see the pod's nodes and the plugin's version", *OF_THE_POD),
+        )
+    if events(context, "rootless-container") and not on_host:
+        return Fix(
+            text="A rootless container drops your groups, and `--group-add video` adds a group of "
+            "the container instead. Start it with `--group-add keep-groups` (podman with crun; "
+            "distrobox: in --additional-flags), or as root (`sudo podman run`, `distrobox create "
+            "--root`). On the host your user must be in the groups that own the nodes (`id -nG`)",
+            commands=START[AMD.id if is_amds(stack) else INTEL.id, "podman"],
+            looks=paste.look("see the nodes and their groups on the host", *nodes),
+        )
     if in_container(context) and not on_host:
         return Fix(
             text="Start the container again with the group that owns the nodes on the host (groups "
@@ -122,8 +140,23 @@ def join_groups(context: RuleContext, stack: MakerStack | None, *, on_host: bool
     )
 
 
+OF_THE_POD = lines(
+    "kubectl exec NAME -- ls -ln /dev/kfd /dev/dri  # NAME: the pod's",
+    "kubectl -n kube-system get daemonset -o wide | grep -i amd",
+)
+"""Shows the nodes in the pod, and the version of AMD's device plugin."""
 OLLAMA = lines("sudo usermod -aG render,video ollama", "sudo systemctl restart ollama")
 """The groups for the user that ollama's own installer creates (its install.sh)."""
+
+
+def container_on_windows(context: RuleContext) -> Fix:
+    """What to do for an AMD GPU in a container of Docker Desktop on Windows."""
+    return Fix(
+        text="Docker Desktop runs containers in a virtual machine of WSL, which has no /dev/kfd, "
+        "so ROCm images do not run there. Run the program on Windows itself with AMD's wheels "
+        "(https://rocm.docs.amd.com), in WSL with ROCm for WSL (librocdxg and /dev/dxg), or in a "
+        "container on a Linux machine"
+    )
 
 
 def devices_for_rocm(context: RuleContext, program: str) -> Fix:
@@ -230,6 +263,23 @@ def pip_from(
     return paste.pip(context, "install", *replacing, *packages, "--index-url", index)
 
 
+def without_ipex(context: RuleContext) -> Fix:
+    """Replace Intel's extension for PyTorch, which Intel ended in March 2026, by torch's XPU
+    build."""
+    return Fix(
+        text="Remove Intel's extension (intel-extension-for-pytorch, ipex-llm), and install "
+        "torch's own XPU build, which replaces it: Intel ended it in March 2026, and it loads "
+        'only with the one torch that it was built for. In your code delete "import '
+        'intel_extension_for_pytorch" and keep the device "xpu". If torch.xpu then finds no GPU, '
+        "update Intel's GPU driver (on Linux with Level Zero and the compute runtime, and join the "
+        "group render)",
+        commands=(
+            paste.pip(context, "uninstall", "-y", "intel-extension-for-pytorch", "ipex-llm"),
+            pip_from(context, str(INTEL.index)),
+        ),
+    )
+
+
 def pytorchs_index(target: str | None) -> str:
     """The index of PyTorch's ROCm wheels that run on a target: the newest, or the last one whose
     rocBLAS has files for it."""
@@ -272,10 +322,14 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     if last and parsed(rocm) > parsed(last):
         return last_rocm_of(context, target)
     first = FIRST_ROCM.get(target)
-    if first and parsed(rocm) < parsed(first):
+    version = (context.torch.version or "").partition("+")[0]
+    first_torch = FIRST_TORCH.get(target)
+    is_older_torch = bool(first_torch and version and parsed(version) < parsed(first_torch))
+    if first and (is_older_torch or parsed(rocm) < parsed(first)):
+        since = f"torch {first_torch}" if first_torch else f"ROCm {first}"
         fix = paste.install_torch(context) if is_newer_build(context, rocm) else None
         text = (
-            f"torch's wheels have kernels for {target} since ROCm {first}, but the installed one "
+            f"torch's wheels have kernels for {target} since {since}, but the installed one "
             f"is for ROCm {rocm}. Install one for ROCm {BUILT_FOR_ROCM}. You do not need to "
             "override the target"
         )
@@ -381,6 +435,38 @@ def native_python(context: RuleContext) -> Fix:
             "see what this Python runs as (arm64 is right)",
             *lines('python -c "import platform; print(platform.machine())"'),
         ),
+    )
+
+
+def reach_metal(context: RuleContext) -> Fix:
+    """What to do if torch was built with MPS, but MPS is not available: by the processor and the
+    macOS that are known."""
+    looks = paste.look(
+        "see the macOS, the processor of this Python, and whether Metal is there",
+        *lines(
+            "sw_vers -productVersion",
+            'python -c "import platform; print(platform.machine())"',
+            "system_profiler SPDisplaysDataType | grep -i metal",
+        ),
+    )
+    if context.os.machine == "x86_64":
+        return Fix(
+            text="This Python was built for Intel processors. On an Apple chip, install a Python "
+            "for arm64 and torch in it. On an Intel Mac, MPS needs an AMD GPU; without one, use "
+            'the device "cpu"',
+            looks=looks,
+        )
+    oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
+    is_new_enough = macos_version(context) is not None
+    condition = (
+        "This macOS is new enough, so" if is_new_enough else f"If macOS is {oldest} or newer,"
+    )
+    return Fix(
+        text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
+        "the user who is logged in at the screen: a sandbox (an agent's, an editor's or an App "
+        "Sandbox), an ssh session, a virtual machine and a container have no Metal device. You do "
+        "not need another torch",
+        looks=looks,
     )
 
 

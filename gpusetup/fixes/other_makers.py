@@ -9,6 +9,7 @@ from gpusetup.accelerators.amd import (
     BUILT_FOR,
     DROPPED,
     FIRST_ROCM,
+    FIRST_TORCH,
     LAST_ROCM,
     RELATIVES,
     WINDOWS_TARGETS,
@@ -17,7 +18,7 @@ from gpusetup.accelerators.amd import (
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
-from gpusetup.evidence.gpu_facts import lacks_target_on_windows
+from gpusetup.evidence.gpu_facts import intels_extension_fails, lacks_target_on_windows
 from gpusetup.fixes import maker_stacks, owners, paste
 from gpusetup.fixes.maker_stacks import last_rocm_of, pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
@@ -64,7 +65,7 @@ def first_install(context: RuleContext) -> Fix | None:
     return None
 
 
-ARC = r"\bArc\b|(?:A[357]|B5)\d0"
+ARC = r"(?i:\bArc\b)|\bIntel GPU\b|(?:A[357]|B5)\d0"
 """The name of an Intel card, in contrast to the integrated graphics of Intel's processors."""
 
 
@@ -104,6 +105,8 @@ def note_on_override(context: RuleContext) -> str:
     """What to know first about the HSA_OVERRIDE_GFX_VERSION that a text sets: whether it fits the
     GPU's target. "" if the text sets none, or shows no target."""
     variable = "HSA_OVERRIDE_GFX_VERSION"
+    if events(context, "override-hangs"):
+        return f"Remove {variable}: you report that this GPU hangs or crashes with it"
     value = context.snapshot.environment.get(variable, "")
     target = _board(context).target
     numbers = value.split(".")
@@ -167,6 +170,10 @@ def _for_board(context: RuleContext) -> Fix:
         )
     program = context.snapshot.failing.program
     if on(context, "windows") and program in WITHOUT_ROCM_ON_WINDOWS and not is_rocm:
+        if board.target in WINDOWS_TARGETS and not _is_too_old_for_amds_wheels(context):
+            fix = maker_stacks.from_amds_index(context, board.target)
+            other_way = WITHOUT_ROCM_ON_WINDOWS[program]
+            return replace(fix, text=f"{fix.text} If that does not work here: {other_way}")
         return Fix(
             text=f"{WITHOUT_ROCM_ON_WINDOWS[program]}. Or install AMD's ROCm build of torch for "
             f"Windows, if AMD publishes one for this GPU ({AMDS_FOR_WINDOWS})"
@@ -214,6 +221,15 @@ def _for_board(context: RuleContext) -> Fix:
         f"works{'. ' + AMDS_FOR_WINDOWS if windows else ''}",
         alternatives=_if_served(context),
     )
+
+
+FIRST_PYTHON_OF_AMDS_WHEELS = "3.11"
+
+
+def _is_too_old_for_amds_wheels(context: RuleContext) -> bool:
+    """Whether the text's Python is older than those that AMD's index has wheels for."""
+    python = context.snapshot.python.version
+    return bool(python) and parsed(python) < parsed(FIRST_PYTHON_OF_AMDS_WHEELS)
 
 
 def _hip_ran(context: RuleContext) -> bool:
@@ -278,8 +294,9 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     first = FIRST_ROCM.get(target)
     if first and lacking and _is_older_than(context, first):
         source = AMDS_FOR_WINDOWS if windows else AMD.index
+        since = f"torch {FIRST_TORCH[target]}" if target in FIRST_TORCH else f"ROCm {first}"
         return Fix(
-            text=f"torch's wheels have kernels for {target} since ROCm {first}, but the installed "
+            text=f"torch's wheels have kernels for {target} since {since}, but the installed "
             f"wheel is older. Install one for ROCm 7 ({source}). You do not need to override the "
             "target",
             commands=() if windows else (_install_from(context, str(AMD.index)),),
@@ -290,6 +307,8 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     backend = context.torch.backend
     has_other_build = backend is not None and maker_of(backend) != "amd"
     related_target, version = RELATIVES.get(target, ("", ""))
+    if events(context, "override-hangs"):
+        related_target = ""
     # Only ROCm on Linux reads this variable; HIP on Windows ignores it.
     relative = ""
     if related_target and not windows:
@@ -340,6 +359,8 @@ def intel(context: RuleContext) -> Fix:
             else paste.look("see the driver's messages", *XE_LOG),
             needs_root=True,
         )
+    if intels_extension_fails(context):
+        return maker_stacks.without_ipex(context)
     if why and "build" not in why:
         return Fix(
             text='Install or update Intel\'s GPU driver; torch then finds the device "xpu". On '
@@ -364,7 +385,31 @@ def intel(context: RuleContext) -> Fix:
 def apple(context: RuleContext) -> Fix:
     """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
     the device."""
-    if lacks := events(context, "mps-lacks"):
+    lacks = events(context, "mps-lacks")
+    reasons = {event.values.get("why") for event in lacks}
+    if "architecture" in reasons:
+        return Fix(
+            text="Install torch again with this Python and without pip's cache. If the error "
+            "remains, this Python runs as x86_64 (Rosetta): create the environment with a Python "
+            "for arm64",
+            commands=(
+                paste.pip(
+                    context,
+                    "install",
+                    "--force-reinstall",
+                    "--no-cache-dir",
+                    "torch",
+                    "torchvision",
+                ),
+            ),
+            looks=paste.look(
+                "see what this Python runs as (arm64 is right)",
+                *lines('python -c "import platform; print(platform.machine())"'),
+            ),
+        )
+    if "metal" in reasons:
+        return maker_stacks.reach_metal(context)
+    if lacks:
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)

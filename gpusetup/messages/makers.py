@@ -104,6 +104,7 @@ ROWS = (
         "foreign-gpu",
         r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
         r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
+        r"\bamd\.com/gpu\b|\bamdgpu_device_initialize:",
         r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
         r"Configured ROCm binary not found at",
         r"ROCm GPU architecture detection failed despite ROCm being available",
@@ -137,7 +138,14 @@ ROWS = (
         rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot (?!enable exec)",
         why="driver",
     ),
-    # `HIP error: invalid device function on gfx1036`.
+    # found 1 ROCm devices … CUDA error: invalid device function: llama.cpp prints CUDA's name for HIP
+    row(
+        "hip-kernel-missing",
+        r"\bfound [1-9]\d? ROCm devices.{0,2000}?CUDA error: invalid device function",
+        "rocm devices",
+        what="kernel",
+    ),
+    # HIP error: invalid device function on gfx1036
     *rows(
         "hip-kernel-missing",
         # A single target. A list names the targets that a library was built for.
@@ -173,7 +181,7 @@ ROWS = (
         r"\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b",
         unless=OTHERS,
         vendor="intel",
-        name="Arc",
+        name="Intel GPU",
     ),
     # `Radeon card` … `Torch not compiled with CUDA`.
     *rows(
@@ -209,24 +217,79 @@ ROWS = (
         "atenipextypexpu",
         r"torch\.xpu\.is_available\(\)[\"'`]?(?: is|:|\)| ==| ->)? ?[\"'`]?False",
         "xpu device count is zero",
+        "failed to initialize xpu devices",
         r"\bUR_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
         r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
         r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
         r"Required aspect \w{2,20} is not supported on the device",
         r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
         r"\(PI_ERROR_(?!DEVICE_LOST)\w{3,40}\)",
-        r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
+        r"Error loading \W?\S{0,200}intel-ext-pt-\w{2,8}\.dll",
         "no device of requested type available",
         r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
         why="driver",
     ),
-    # `Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)`.
+    # sycl-ls lists only a CPU
+    row(
+        "sycl-finds-none",
+        r"\bsycl-ls\b.{0,300}?\[opencl:cpu\](?!.{0,600}?:gpu\])|\bsycl-ls\b[^.\n]{0,40}?\b(?:shows?|lists?|sees?|finds?|detects?)\b (?:nothing|no|only)\b|\bsycl-ls\b\W{0,3}(?:does(?: not|n't)|can ?not) (?:see|list|show|find|detect)",
+        "sycl-ls",
+    ),
+    # import intel_extension_for_pytorch; torch-2.1.0a0+cxx11.abi, which Intel built for it
+    row(
+        "ipex",
+        r"\bintel[-_]extension[-_]for[-_]pytorch\b|\bipex[-_]llm\b|\d\+cxx11\.abi\b|\bipex\.__version__",
+        "intel",
+        "ipex",
+        "cxx11.abi",
+    ),
+    # a rootless podman, distrobox or toolbox
+    row(
+        "rootless-container",
+        r"\brootless\b|\bdistrobox\b|\btoolbox (?:enter|create|run)\b|(?<!sudo )\bpodman (?:run|compose|exec)\b",
+        "rootless",
+        "distrobox",
+        "toolbox ",
+        "podman ",
+        unless=r"\bsudo podman|\brootful\b|\bnot rootless\b",
+    ),
+    # With HSA_OVERRIDE_GFX_VERSION=11.0.0 it hangs the system
+    row(
+        "override-hangs",
+        r"HSA_OVERRIDE_GFX_VERSION.{0,240}?\b(?:hangs?|hung|freez\w{1,4}|page faults?|crash(?:es|ed)? (?:the |my )?(?:system|machine|PC|GPU|desktop|session))\b",
+        "hsa_override_gfx_version",
+    ),
+    # access("/dev/dri/renderD128", F_OK) = -1 EPERM
+    row(
+        "device-cgroup",
+        r"access\(\W?/dev/(?:dri/renderD\d+|kfd)[^)\n]{0,12}\)\s*= -1 EPERM|amdgpu_get_auth \(\d\) failed",
+        "eperm",
+        "amdgpu_get_auth",
+    ),
+    # Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)
     *rows(
         "no-xpu",
         r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
         why="lost",
     ),
-    # `are not supported on MPS`.
+    # (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))
+    row(
+        "mps-lacks",
+        r"[\\/]torch[\\/].{0,200}?incompatible architecture \(have '(?:x86_64|arm64\w?)', need '(?:x86_64|arm64\w?)'",
+        "incompatible architecture",
+        why="architecture",
+    ),
+    # MPS built: True, MPS available: False
+    *rows(
+        "mps-lacks",
+        r"\bMPS\b(?:[^?.]|\.(?=\w)){0,60}?\b(?:is_)?built\b.{0,24}?\bTrue\b.{0,200}?\b(?:is_)?available\b.{0,24}?\bFalse\b",
+        r"\bMPS\b(?:[^?.]|\.(?=\w)){0,60}?\b(?:is_)?available\b.{0,24}?\bFalse\b.{0,200}?\b(?:is_)?built\b.{0,24}?\bTrue\b",
+        r"\bMPS (?:backend )?(?:is |was )?built(?:,| and| in)* but (?:is |was )?(?:not |un)available\b",
+        r"\bmps\.is_available\(\)\W{0,8}(?:(?:is|returns?|gives|prints?|says)\W{1,4})?False\b",
+        unless=r"\bbuilt\b\W{0,12}(?:(?:is|returns?) )?False\b|not (?:built|compiled) with MPS",
+        why="metal",
+    ),
+    # are not supported on MPS
     *rows(
         "mps-lacks",
         r"(?:is|are) not supported on MPS\b",
@@ -264,6 +327,6 @@ ROWS = (
         "torch.xpu",
         unless=NVIDIAS,
         vendor="intel",
-        name="Arc",
+        name="Intel GPU",
     ),
 )

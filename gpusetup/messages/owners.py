@@ -95,7 +95,7 @@ FORMS: tuple[OwnerForm, ...] = (
         pattern=lazy(r"\b(?P<name>ZLUDA|SCALE language)\b", re.I),
         letters=("zluda", "scale language"),
         unless=lazy(
-            r"(?i)\b(?:no|not|without|instead of|uninstalled|removed) (?:\w+ )?zluda|\bshould I|zluda\?"
+            r"(?i)\b(?:no|not|without|instead of|uninstalled|removed) (?:\w+ )?zluda|\bzluda['\"]?\s?[=:]\s?(?:False|None|0|no)\b|\bshould I|zluda\?"
         ),
     ),
     OwnerForm(

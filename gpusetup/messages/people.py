@@ -242,7 +242,9 @@ IN_PROSE_AND_LOGS: tuple[MessageRow, ...] = (
     # `amdgpu 0000:03:`.
     row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel"),
     row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
-    # `Marketing Name:`.
+    # File ".../torch/utils/collect_env.py", line 437, in get_env_info … IndexError
+    row("output-shown", r"torch[/\\]utils[/\\]collect_env\.py['\"], line \d+", "collect_env.py", what="collect-env-fails"),
+    # Marketing Name:
     row("output-shown", r"open /dev/kfd(?: read-write)?: Invalid argument", "/dev/kfd", what="kfd"),
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
     # `Thread 0x7f3a (most recent call first)`.

@@ -91,6 +91,7 @@ CRASH = lazy(
 """Words that say that a program's process ended without a Python exception."""
 SOLVED = Alternatives(
     r"\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
+    r"|\bconfirmed (?:as )?(?:fixed|solved|resolved) (?:in|on|with|by)\b|\b(?:issue|problem|bug) (?:is |was |now )?(?:fully|completely) (?:solved|fixed|resolved)\b"
     r"|\b(?:it|all|everything)(?:'s| is) (?:now )?(?:ok(?:ay)?|fine|good|working)(?: again)? now\b|\bnow (?:it|all|everything)(?:'s| is) (?:ok(?:ay)?|fine|good|working)\b"
     r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b"
     r"|\bafter (?:the|that|this|an?|my) (?:\w+ )?(?:upgrade|update|downgrade|reinstall\w*|reboot|restart|change|fix)\b[^\n]{0,60}?\b(?:correctly|properly|successfully|fully|finally) (?:uses?|detects?|sees?|finds?|offloads?|runs?|loads?|trains?|works?)\b"
@@ -139,7 +140,7 @@ FOUND_SHOWN = lazy(
 )
 """A line in which a program lists a GPU that it found and may use."""
 AVAILABLE_SHOWN = lazy(
-    r"(?i)(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\b(?:cuda|xpu|mps)\.is_available\(\)[^\n]{0,80}\n(?:>>> |Out\[\d+\]: )?True\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"\n]{1,4}(?:['\"]?\d{1,2}\.\d[\d.]{0,6}['\"]?[, )\n]{1,4})?True\b"
+    r"(?i)_XpuDeviceProperties\(name=|(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\b(?:cuda|xpu|mps)\.is_available\(\)[^\n]{0,80}\n(?:>>> |Out\[\d+\]: )?True\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"\n]{1,4}(?:['\"]?\d{1,2}\.\d[\d.]{0,6}['\"]?[, )\n]{1,4})?True\b"
 )
 """torch's own answer that it sees the GPU."""
 SERVER_SHOWN = lazy(

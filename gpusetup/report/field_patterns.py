@@ -48,8 +48,23 @@ BETWEEN_ANSWERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
 """The text between the values of `torch.__version__` and `torch.cuda.is_available()`, if both are
 printed in one line."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
-WINDOWS_WORDS = ("win 1", "win1", "win 7", "win7", "win 8", "윈도우", "윈1", "ウィンドウズ", "винд")
-"""How people write "Windows" without spelling it out."""
+WINDOWS_WORDS = (
+    "win 1",
+    "win1",
+    "win 7",
+    "win7",
+    "win 8",
+    "윈도우",
+    "윈1",
+    "windows 平台",
+    "windows平台",
+    "windows 系统",
+    "windows系统",
+    "windows环境",
+    "ウィンドウズ",
+    "винд",
+)
+"""How people write "Windows" without spelling it out, or glued to a word."""
 PYTHON_RELEASE = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
 # Words between a name and its value, in several languages.
@@ -79,6 +94,7 @@ MAC = (
     r"|\b[Mm]y mac ?OS\b|\b(?:MAC|[Mm]ac) [Ss]ilicon\b|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
     # "enabled in MacOS"; "我的macOS版本", "适合mac", "Macで".
     r"|\b[Ii]n (?:my )?[Mm]ac ?OS\b(?! and| or|,|/)"
+    r"|苹果 ?(?:电脑|笔记本)? ?M[1-5](?!\d)|(?<![A-Za-z])M[1-5](?: (?:Pro|Max|Ultra))? ?(?:芯片|チップ|칩)"
     r"|(?:我的|我在|适合|适用于) ?(?:[Mm]ac|MAC)(?:OS|[Bb]ook)?|(?<![A-Za-z])(?:[Mm]ac|MAC)(?:OS|[Bb]ook)?(?:で|の|에서|版本)"
 )
 CUDA_IN_A_REPORT = ("cuda available", "gpu available", "available: ")
@@ -208,8 +224,8 @@ PATTERNS = (
     FieldPattern(fields.PYTHON_EXECUTABLE, (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
     # The portable ComfyUI exists only for Windows.
     FieldPattern(fields.OS_FAMILY, "portable", PORTABLE, GUESS, value="windows"),
-    # Short forms of "Windows": `Win11`, `win 10`; also in Korean, Japanese and Russian.
-    FieldPattern(fields.OS_FAMILY, WINDOWS_WORDS, r"\bWin ?(?:1[01]|7|8\.1)\b|윈도우(?:즈)? ?(?:1[01]|에서|환경)|윈(?:1[01])|ウィンドウズ|\b(?:винд[аеуыо]\w{0,2}|виндовс\w{0,2})\b", USUAL, value="windows"),
+    # Short forms of "Windows": `Win11`, `win 10`; also in Korean, Japanese, Chinese and Russian.
+    FieldPattern(fields.OS_FAMILY, WINDOWS_WORDS, r"\bWin ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우(?:즈)? ?(?:1[01]|에서|환경)|윈(?:1[01])|ウィンドウズ|\b(?:винд[аеуыо]\w{0,2}|виндовс\w{0,2})\b", USUAL, value="windows"),
     # Python's message for a missing DLL.
     FieldPattern(fields.OS_FAMILY, "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     # `on Linux`, `my Linux`; not `Windows Subsystem for Linux`.
@@ -217,7 +233,7 @@ PATTERNS = (
     # Messages about Apple's Metal backend.
     FieldPattern(fields.OS_FAMILY, "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     # `MacBook`, `M2 Max`.
-    FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
+    FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 ", "苹果", "芯片", "チップ", "칩"), MAC, GUESS, value="macos"),
     # `macOS 10.15` and older, which ran only on Intel processors.
     FieldPattern(fields.OS_MACHINE, "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
     # `MacBook Pro 2019`: Macs up to 2019 have an Intel processor.

@@ -119,10 +119,10 @@ OTHER_MAKERS = (
     # `Intel Arc A770`, `arc b580`; torch's `dispatch key: XPU`.
     MakersGpu(
         "intel",
-        ("intel arc", "intel(r) arc", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
+        ("intel arc", "intel(r) arc", "arc(tm) 1", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
             rf"(?=[IiAa])(?<!, ){NOT_IN_A_LIST}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
-            r"|Intel Arc (?:[AB]\d{3}\w?|1\d0[VT])|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
+            r"|Intel Arc [AB]\d{3}\w?|(?i:Intel(?:\(R\))? Arc(?:\(TM\))? 1[34]0[VT]\b)|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
         ),
     ),
     # `Apple M3 Max`.
@@ -165,16 +165,20 @@ def other_makers_gpu_events(text: Text) -> Facts:
 BESIDE_A_TARGET = lazy(r"gfx\w{3,6}[\s,;:/'\"|]{1,5}$")
 BEFORE_A_TARGET = lazy(r"[\s,;:/'\"|]{1,5}gfx\w{3}")
 CHARACTERS_BESIDE = 20
+# `I want to use ipex with Arc A380`.
+WANTED = lazy(r"(?i)\b(?:want|wish|plan|hope|would like)\w* to (?:use|buy|get|try)\b[^.\n]{0,40}$")
+CHARACTERS_OF_A_WISH = 60
 
 
 def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] | None:
-    """The first match that is not part of a list of targets, because a library prints such a list
-    of the targets that it was built for."""
+    """The first match that is neither a GPU that somebody only wants, nor part of a list of targets
+    that a library was built for."""
     for match in pattern.finditer(flat):
         start, end = match.span()
         before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
         is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
-        if not (match[0].startswith("gfx") and is_listed):
+        is_wanted = WANTED.search(flat, max(start - CHARACTERS_OF_A_WISH, 0), start)
+        if not (match[0].startswith("gfx") and is_listed) and not is_wanted:
             return match
     return None
 

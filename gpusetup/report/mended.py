@@ -68,7 +68,7 @@ AFTER_THE_REMEDY = lazy(
 """A sentence that reports what works since the remedy."""
 # `EDIT: solved.`, `Update: it works now`, `I finally fixed it`.
 REPORT_OF_SUCCESS = lazy(
-    r"(?i)^\W*(?:edit|update|upd|nachtrag|追記|追加|更新|추가|апд|дополнение)\b|^\W*(?:solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|resolvido|решено|已解决|解決)(?!\w)"
+    r"(?i)^\W*(?:edit|update|upd|nachtrag|追記|追加|更新|추가|апд|дополнение)\b|^\W*(?:(?:I )?(?:can )?confirm(?:ed)? (?:as )?(?:fixed|solved|resolved)|solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|resolvido|решено|已解决|解決)(?!\w)"
     r"|\bI (?:have |finally |just |already )*(?:solved|fixed|resolved) (?:it|this|the)\b"
 )
 """The beginning of a line in which a person reports that a failure is fixed."""

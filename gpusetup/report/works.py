@@ -217,6 +217,7 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
     errors = list(failures.errors)
     if uses:
         complaints = [line for line in complaints if not _only_asks_for_a_toolkit(line)]
+        complaints = [line for line in complaints if not says_monitor_fails_only(line)]
     # The text shows a result from the GPU, or a training on a device that the program names, so
     # missing tools do not matter.
     if "computed" in forms or {"device", "training"} <= set(forms):
@@ -269,6 +270,24 @@ def _only_asks_for_a_toolkit(line: str) -> bool:
     torch does not need the toolkit to see the GPU.
     """
     return topic_of(line) == "toolkit" and says_absence_only(line, on_another_device=False)
+
+
+MONITOR_FAILS = lazy(
+    r"(?i)\b(?:xpu|rocm|amd)-smi\b[^.,;\n]{0,24}?(?:\bnot|n't|cannot)\b(?: (?:seem to |appear to )?(?:work|see|list|show|find|detect)\w*)?(?: (?:it|the GPU|my GPU|any(?:thing| GPU)))?"
+)
+"""A maker's monitor that does not see the GPU; torch does not use it."""
+
+
+def says_monitor_fails_only(line: str) -> bool:
+    """Whether a line only says that a maker's monitor does not see the GPU.
+
+    >>> says_monitor_fails_only("python can see it, but xpu-smi cannot.")
+    True
+    >>> says_monitor_fails_only("xpu-smi does not work, and torch crashes")
+    False
+    """
+    other_words = MONITOR_FAILS.sub(" ", line)
+    return other_words != line and not working.FAILURE.search(other_words)
 
 
 SEVERAL = lazy(r"(?i)\b(?:second|third|2nd|3rd|other|both|two|three|all|one of)\b")

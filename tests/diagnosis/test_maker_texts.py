@@ -219,3 +219,172 @@ def test_a_variable_that_the_script_sets_itself_may_come_too_late() -> None:
         "24.46 GB, max allowed: 32.00 GB). Tried to allocate 129.21 MB on private pool."
     )
     assert "in the shell that starts the program" in everything_to_do(read_report(text))
+
+
+MPS_IS_NOT_AVAILABLE = "MPS built?: True\nMPS available?: False\n"
+METAL = (
+    # the text, the cause, words of what to do
+    (f"{MPS_IS_NOT_AVAILABLE}PyTorch: 2.9.1\nOS: macOS 26.0 (arm64)", "apple-silicon", "Metal"),
+    (
+        f"{MPS_IS_NOT_AVAILABLE}PyTorch: 2.9.1\nOS: macOS 13.6 (arm64)",
+        "macos-too-old-for-mps",
+        "macOS to 14.0",
+    ),
+    (
+        "torch.backends.mps.is_available() returns False on my M3 MacBook, is_built() is True",
+        "apple-silicon",
+        "ssh session",
+    ),
+    (f"{MPS_IS_NOT_AVAILABLE}macOS-14.5-x86_64-i386-64bit", "apple-silicon", "AMD GPU"),
+)
+
+
+@each("text, cause, words", METAL)
+def test_mps_that_is_built_and_not_available_is_no_question_of_cuda(
+    text: str, cause: str, words: str
+) -> None:
+    answer = read_report(text)
+    assert answer.cause == cause
+    assert words in everything_to_do(answer)
+    assert 'Replace "cuda"' not in everything_to_do(answer)
+
+
+def test_a_fix_that_somebody_confirms_is_a_working_stack() -> None:
+    text = (
+        "MPS backend gives black images on macOS 27 beta\nConfirmed fixed in stable 2.13.0: six "
+        "runs (fp16, MPS, M4 Pro), all coherent. Thanks, issue fully resolved on my end."
+    )
+    assert read_report(text).cause == "ok"
+
+
+def test_a_chip_of_apple_is_read_in_chinese() -> None:
+    answer = read_report("我用的是苹果M1芯片。Torch not compiled with CUDA enabled")
+    assert answer.cause == "apple-silicon"
+
+
+def test_an_option_that_turns_zluda_off_is_no_zluda() -> None:
+    text = (
+        "AssertionError: Torch not compiled with XPU enabled, Intel Arc A770, Windows 10\n"
+        "Torch overrides: cuda=False rocm=False ipex=True directml=False zluda=False"
+    )
+    assert "Zluda" not in everything_to_do(read_report(text))
+
+
+KFD_REFUSED = "Unable to open /dev/kfd read-write: Permission denied\n"
+IPEX_DLL = (
+    'OSError: [WinError 126] Error loading "C:\\venv\\Lib\\site-packages\\'
+    'intel_extension_for_pytorch\\bin\\esimd_kernels.dll" or one of its dependencies.'
+)
+NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
+MENDED_BY = (
+    # the text, words of what to do, words that never stand in it
+    (IPEX_DLL, "own XPU build", "Visual C++"),
+    (
+        "ipex-llm, torch 2.1.0+cxx11.abi, Windows 11, Arc A770\nOSError: [WinError 126] Error "
+        'loading "C:\\x\\torch\\lib\\backend_with_compiler.dll" or one of its dependencies.',
+        "uninstall -y intel-extension-for-pytorch", "Visual C++",
+    ),
+    (
+        f"E:\\stable-diffusion-webui\\venv\\Lib\\site-packages\\torch: RX 7900 XT\n{NOT_COMPILED}",
+        "torch[device-gfx1100]", "cu126",
+    ),
+    (f"distrobox on Ubuntu, RX 7900 XTX\n{KFD_REFUSED}", "keep-groups", "usermod"),
+    (
+        "Windows 11, Docker Desktop, AMD GPU\nError response from daemon: error gathering device "
+        'information while adding custom device "/dev/kfd": no such file or directory',
+        "WSL", "modprobe",
+    ),
+    (
+        "our pod on k8s with amd.com/gpu: 1, torch.cuda.is_available() is False\n"
+        'access("/dev/dri/renderD128", F_OK) = -1 EPERM (Operation not permitted)',
+        "AMD's device plugin", "nvidia.com",
+    ),
+    (
+        "Radeon 780M, Linux\nRuntimeError: HIP error: invalid device function\n"
+        "With HSA_OVERRIDE_GFX_VERSION=11.0.0 it hangs the machine",
+        "Remove HSA_OVERRIDE_GFX_VERSION", "right value",
+    ),
+    (
+        "Windows 10, RX 6600\nggml_cuda_init: found 1 ROCm devices:\nDevice 0: AMD Radeon RX 6600\n"
+        "CUDA error: invalid device function",
+        "Vulkan", "GGML_CUDA",
+    ),
+)  # fmt: skip
+
+
+@each("text, words, never", MENDED_BY)
+def test_the_way_belongs_to_the_package_the_engine_and_the_system(
+    text: str, words: str, never: str
+) -> None:
+    to_do = everything_to_do(read_report(text))
+    assert words in to_do
+    assert never not in to_do
+
+
+DECIDING = (
+    # the text, words of the command that decides, words that it must not have
+    ("Windows 平台, AMD 6800xt 显卡, torch_directml 报错", "torch.version.hip", "rocminfo"),
+    ("RX 9070 XT in WSL2 Ubuntu: the GPU is not detected in rocminfo", "librocdxg", "torch"),
+    (
+        "docker run --device /dev/dri intel/vllm, then sycl-ls prints\n[opencl:cpu][opencl:0] "
+        "Intel(R) OpenCL\nNo GPU is found.",
+        "ls -l /dev/dri", "collect_env",
+    ),
+    (
+        "ROCm torch sees no GPU. python3 -m torch.utils.collect_env crashes:\n  File "
+        '"/x/torch/utils/collect_env.py", line 437, in get_env_info\nIndexError: list index out of '
+        "range",
+        "torch.version.hip", "collect_env",
+    ),
+)  # fmt: skip
+
+
+@each("text, words, never", DECIDING)
+def test_the_question_runs_on_the_system_and_is_not_answered_yet(
+    text: str, words: str, never: str
+) -> None:
+    command = read_report(text).next_reading or ""
+    assert words in command
+    assert never not in command
+
+
+def test_properties_that_torch_prints_of_an_intel_gpu_prove_that_it_sees_it() -> None:
+    text = (
+        "xpu-smi does not seem to work.\n[0]: _XpuDeviceProperties(name='Intel(R) Graphics "
+        "[0x64a0]', type='gpu', total_memory=14386MB)\nSo python can see it, but xpu-smi cannot."
+    )
+    assert read_report(text).cause == "ok"
+
+
+def test_an_older_releases_true_is_not_todays() -> None:
+    text = (
+        "torch 2.6.0+xpu, Ubuntu\n>>> torch.xpu.is_available()\nFalse\nIt works fine after "
+        "downgrading to 2.5.1+xpu:\n>>> torch.xpu.is_available()\nTrue"
+    )
+    answer = read_report(text)
+    assert not any("is True" in refutation for refutation in map(str, answer.ruled_out))
+    assert "Arc" not in (machine_facts(answer).get("GPU") or "")
+
+
+def test_a_gpu_that_somebody_wants_is_not_the_machines() -> None:
+    text = (
+        "RuntimeError: PyTorch is not linked with support for xpu devices. I want to use Arc A380"
+    )
+    assert "A380" not in (machine_facts(read_report(text)).get("GPU") or "")
+
+
+def test_a_torch_for_another_processor_is_installed_again_on_a_mac() -> None:
+    text = (
+        "macOS 13.1, M1\nOSError: dlopen(/x/site-packages/torch/lib/libtorch_global_deps.dylib, "
+        "0x000A): (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))"
+    )
+    assert "without pip's cache" in everything_to_do(read_report(text))
+
+
+def test_an_arc_in_capitals_is_no_gpu_of_nvidia() -> None:
+    text = (
+        "My laptop has an Intel ARC(TM) 140v GPU and the XPU version of PyTorch. Why does the "
+        "program still show that GPU acceleration is not enabled?"
+    )
+    answer = read_report(text)
+    assert "torch.xpu" in (answer.next_reading or "")
