@@ -25,8 +25,9 @@ RELATIVES = dict.fromkeys(
     ("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")
 )
 """A target without kernels -> a related target whose kernels it can run, and the value of
-HSA_OVERRIDE_GFX_VERSION that selects these kernels. gfx1103 is not among them: with the kernels of gfx1100 it ends in page faults
-and hangs (pytorch/pytorch pull request 179653), and it has kernels of its own."""
+HSA_OVERRIDE_GFX_VERSION that selects these kernels. gfx1103 is not among them, because with the
+kernels of gfx1100 it ends in page faults and hangs (pytorch/pytorch pull request 179653), and it
+has kernels of its own."""
 
 FIRST_ROCM = {
     **dict.fromkeys(("gfx1101", "gfx1102"), "6.3"),
