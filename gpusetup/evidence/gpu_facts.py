@@ -218,7 +218,10 @@ def intels_driver_answers(context: RuleContext) -> str:
     return ""
 
 
-XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
+XPU_IS_THERE = re.compile(
+    r"xpu\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{1,12}True",
+    re.IGNORECASE,
+)
 
 
 def nothing_asked_for_cuda(context: RuleContext) -> str:

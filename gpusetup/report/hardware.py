@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
+from gpusetup.messages.row import is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
@@ -116,10 +117,10 @@ OTHER_MAKERS = (
     # `Intel Arc A770`, `arc b580`; torch's `dispatch key: XPU`.
     MakersGpu(
         "intel",
-        ("intel arc", "intel(r) arc", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
+        ("intel arc", "intel(r) arc", "arc(tm)", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
             rf"(?=[IiAa])(?<!, ){NOT_IN_A_LIST}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
-            r"|Intel Arc (?:[AB]\d{3}\w?|1\d0[VT])|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
+            r"|(?i:Intel(?:\(R\))? Arc(?:\(TM\))? (?:[AB]\d{3}\w?|1\d0[VT])\b)|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
         ),
     ),
     # `Apple M3 Max`.
@@ -165,6 +166,9 @@ def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] |
         start, end = match.span()
         before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
         is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
+        # `amd gpu: none` in a list of settings.
+        if is_switched_off(flat, end):
+            continue
         if not (match[0].startswith("gfx") and is_listed):
             return match
     return None
