@@ -71,6 +71,9 @@ def _xpu_works(context: RuleContext) -> bool:
     if events(context, "no-xpu"):
         return False
     is_xpu_build = context.torch.backend == "xpu"
+    # A person may only think that XPU runs: the CPU build has the same message.
+    if events(context, "torch-not-compiled-with-cuda") and not is_xpu_build:
+        return False
     # If the XPU backend runs, or the image is Intel's own, the build is installed.
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
@@ -192,6 +195,13 @@ CAUSES = (
         ),
         # Source: torch documentation, MPS backend.
         cases=(
+            Message(
+                where=(lambda context: bool(events(context, "built-for-another-processor")),),
+                title="torch and this Python were built for different processors",
+                means="On Apple chips, macOS also runs programs for Intel processors, but a "
+                "process cannot load libraries for both. pip chooses wheels by the Python that "
+                "it runs in.",
+            ),
             Message(
                 where=(lambda context: bool(events(context, "mps-lacks")),),
                 title='The Mac\'s device "mps" does not support what the program needs',

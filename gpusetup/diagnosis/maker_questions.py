@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import maker_of
+from gpusetup.accelerators.makers import INTEL, maker_of
 from gpusetup.causes import alike
+from gpusetup.choose.installed import vendors_of
 from gpusetup.diagnosis.contrast_questions import is_of_another_maker
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import events, has_nvidia, in_container, on
@@ -28,6 +29,8 @@ OF_TORCH = (
 def is_of_intel(context: RuleContext) -> bool:
     """Whether the text is about torch on an Intel GPU."""
     maker_of_build = maker_of(context.torch.backend)
+    if vendors_of(context.snapshot) == {INTEL.id}:
+        return True
     return maker_of_build == "intel" or bool(events(context, "no-xpu"))
 
 
@@ -64,6 +67,9 @@ def reading_of_intel(context: RuleContext) -> str:
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK
+    # The program may have a torch of its own, which is not the one that works.
+    if events(context, "gpu-unused"):
+        return alike.TORCHS_XPU
     works = events(context, "backend-runs") or fails_while_it_runs(context)
     return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
 

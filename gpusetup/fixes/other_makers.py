@@ -129,6 +129,13 @@ def note_on_override(context: RuleContext) -> str:
     )
 
 
+HIP_OPTIONS = {
+    **dict.fromkeys(("llama.cpp", "whisper.cpp"), "GGML_HIP"),
+    "stable-diffusion.cpp": "SD_HIPBLAS",
+}
+"""A program on ggml -> the option of cmake that builds it for ROCm (the projects' build pages)."""
+
+
 def without_rocms_kernels(context: RuleContext, program: str) -> Fix:
     """The fix for a program without torch whose ROCm build has no kernels for the GPU."""
     by_variable = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
@@ -136,6 +143,10 @@ def without_rocms_kernels(context: RuleContext, program: str) -> Fix:
         f"Use the Vulkan build of {program}{by_variable}, which does not depend on ROCm's list of "
         "GPUs, or its build for the CPU"
     )
+    target = _board(context).target
+    if target and program in HIP_OPTIONS:
+        own_build = f"`cmake -B build -D{HIP_OPTIONS[program]}=ON -DGPU_TARGETS={target}`"
+        vulkan += f". Or compile {program} for this target, with ROCm's SDK: {own_build}"
     note = note_on_override(context)
     relative, version = RELATIVES.get(_board(context).target or "", ("", ""))
     if not note and relative and on(context, "linux"):
@@ -364,6 +375,8 @@ def intel(context: RuleContext) -> Fix:
 def apple(context: RuleContext) -> Fix:
     """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
     the device."""
+    for mismatch in events(context, "built-for-another-processor"):
+        return _for_its_processor(context, needs_arm=mismatch.values["needed"] == "arm64")
     if lacks := events(context, "mps-lacks"):
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
@@ -386,6 +399,21 @@ def apple(context: RuleContext) -> Fix:
         'Replace "cuda" in your code with "mps" or "cpu"',
         commands=(install,) if missing else (),
     )
+
+
+def _for_its_processor(context: RuleContext, *, needs_arm: bool) -> Fix:
+    """A new environment for Apple silicon, if torch's libraries are for Intel processors and Python
+    is not, or the reverse."""
+    fix = maker_stacks.native_python(context)
+    # Only a translated Python loads libraries for Intel processors on an Apple chip.
+    if not needs_arm:
+        return fix
+    why = (
+        "This Python runs as arm64, but torch's files in its environment are for Intel processors "
+        "(x86_64): a translated Python or terminal installed or copied them, so delete the "
+        "environment and work in a terminal without Rosetta (`uname -m` prints arm64)"
+    )
+    return replace(fix, text=f"{why}. {fix.text}")
 
 
 LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")

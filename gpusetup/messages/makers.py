@@ -144,6 +144,8 @@ ROWS = (
         "hiperrornobinaryforgpu",
         "hiperrorinvaliddevicefunction",
         "hsa_status_error_invalid_isa",
+        # "omits gfx1152; fails with invalid device function"
+        r"\bgfx\d{3,4}\b[^\n]{0,80}?\bfails? with invalid device function",
         # ollama: the ROCm that it brings has no library for the GPU.
         r"amdgpu is not supported \(supported types:\[[\w ]{0,300}\]\)\W{1,3}gpu_type=(?P<gfx>gfx\d{3,4}[a-f]?)",
         what="kernel",
@@ -237,6 +239,12 @@ ROWS = (
         "mps-lacks",
         r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
         "mps",
+    ),
+    # (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))
+    row(
+        "built-for-another-processor",
+        r"incompatible architecture \(have ['\"(]{0,2}(?P<built>x86_64|arm64)[^()]{0,16}?,? need ['\"(]{0,2}(?P<needed>x86_64|arm64)",
+        "incompatible architecture",
     ),
     IN_USE,
     # inference compute" library=rocm compute=gfx1102 available="15.8 GiB"

@@ -207,6 +207,12 @@ PATTERNS = (
     FieldPattern(fields.OS_FAMILY, "linux", r"\b(?:on|in|under|using|my) (?:(?!wsl|docker)\w+ )?linux\b(?! subsystem| kernel)", GUESS, value="linux"),
     # Messages about Apple's Metal backend.
     FieldPattern(fields.OS_FAMILY, "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
+    # The loader's message about a library for another processor.
+    FieldPattern(fields.OS_FAMILY, "mach-o", r"\bmach-o(?: file)?, but (?:is an|wrong)", USUAL, value="macos"),
+    # `mac os 14.6`, `macOS: 15.1`.
+    FieldPattern(fields.OS_FAMILY, ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
+    # `cpu: Intel` in a list of what a Mac has.
+    FieldPattern(fields.OS_MACHINE, "intel", r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d[\d.]{0,4}\W{1,6}(?:cpu|processor|chip)\W{1,3}Intel\b|\bIntel(?:-based)? Mac(?:Book)?\b", USUAL, value="x86_64"),
     # `MacBook`, `M2 Max`.
     FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
     # `macOS 10.15` and older ran on Intel's processors only.

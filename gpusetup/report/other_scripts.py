@@ -66,7 +66,7 @@ def _line_in_latin_letters(line: str) -> str:
     """A line with each known name in Latin letters, and a space for other letters."""
     for name, latin_name in LATIN_NAMES:
         line = re.sub(name, f" {latin_name} ", line)
-    # `M 2` was `М2` in Cyrillic letters.
+    # The letter M may have been Cyrillic, so a space now stands behind it.
     line = re.sub(r"\bM (?=[1-5]\b)", "M", OTHER_LETTERS.sub(" ", line))
     return re.sub(r"\b([Mm][1-5])(?=\W)", lambda chip: chip[1].upper(), line)
 
