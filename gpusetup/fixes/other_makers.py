@@ -378,7 +378,8 @@ def apple(context: RuleContext) -> Fix:
     for mismatch in events(context, "built-for-another-processor"):
         return _for_its_processor(context, needs_arm=mismatch.values["needed"] == "arm64")
     if lacks := events(context, "mps-lacks"):
-        message = " ".join(event.text or "" for event in lacks)
+        compiles = events(context, "torch-not-compiled-with-cuda")
+        message = " ".join(event.text or "" for event in (*lacks, *compiles))
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
         library = _library_that_computes(context)
@@ -442,6 +443,11 @@ ON_MPS = (
         "This macOS is new enough; torch says the same where its process does not reach Metal. Run "
         "it as the user who is logged in at the screen, and not in a virtual machine, a container "
         "or a sandbox. `system_profiler SPDisplaysDataType` must name Metal there",
+    ),
+    (
+        "BackendCompilerFailed",
+        "torch.compile in this torch writes code for CUDA only. Update torch, whose newer releases "
+        'compile for "mps", or run the model without torch.compile',
     ),
     (
         "(?i)'SparseMPS' backend",

@@ -140,7 +140,7 @@ ROWS = (
         "hip-kernel-missing",
         # One target, and none of a list, which a library was built for.
         r"HIP error: invalid device function(?:.{0,600}?(?<!\w,)(?<!\w, )(?<!\w' ')\b(?P<gfx>gfx\d{3,4}[a-f]?)\b(?!\W{1,5}gfx))?",
-        r"Cannot read \S{1,200}TensileLibrary(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
+        r"(?:Cannot read \S{1,200}TensileLibrary|TensileLibrary\S{0,24}:? Illegal seek)(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
         "hiperrornobinaryforgpu",
         "hiperrorinvaliddevicefunction",
         "hsa_status_error_invalid_isa",

@@ -131,3 +131,32 @@ def test_an_intel_mac_named_by_its_processor_gets_its_last_release() -> None:
     )
     assert answer.cause == "no-wheel-for-platform"
     assert "2.2.2" in shown(answer)
+
+
+def test_a_nightly_after_one_that_worked_is_at_fault_and_no_runtime() -> None:
+    answer = read_report(
+        "The wheel 2.9.0.dev20250617+xpu does not work on Windows.\nOSError: [WinError 126] The "
+        'specified module could not be found. Error loading "C:\\v\\site-packages\\torch\\lib\\'
+        'shm.dll" or one of its dependencies.\nThe last known wheel that worked is '
+        "`2.9.0.dev20250610+xpu`"
+    )
+    assert answer.cause == "torch-release-regressed"
+    assert "VCRedist" not in shown(answer)
+
+
+def test_tensile_files_that_cannot_be_read_lead_to_the_last_rocm_with_them() -> None:
+    answer = read_report(
+        "Nightly wheel 2.12.0.dev20260408+rocm7.2 crashes on gfx900 with rocBLAS "
+        '"TensileLibrary.dat: Illegal seek"'
+    )
+    assert answer.cause == "amd-gpu"
+    assert "whl/rocm6.3" in shown(answer)
+
+
+def test_torch_compile_on_a_mac_needs_a_newer_torch() -> None:
+    answer = read_report(
+        "torch.compile on my Macbook, torch.set_default_device('mps')\nBackendCompilerFailed: "
+        "debug_wrapper raised AssertionError: Torch not compiled with CUDA enabled\nCompile gives "
+        "an error about CUDA on the MPS device\nPyTorch version: 2.0.0\nOS: macOS 13.2.1 (arm64)"
+    )
+    assert "without torch.compile" in shown(answer)
