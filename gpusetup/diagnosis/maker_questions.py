@@ -67,11 +67,11 @@ def reading_of_intel(context: RuleContext) -> str:
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK
-    # The program may have a torch of its own, which is not the one that works.
-    if events(context, "gpu-unused"):
-        return alike.TORCHS_XPU
-    works = events(context, "backend-runs") or fails_while_it_runs(context)
-    return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
+    # Without a failure of its own, the program may have a torch that is not the one that works.
+    runs_and_fails = events(context, "backend-runs") and events(context, "program-failed")
+    if runs_and_fails or fails_while_it_runs(context):
+        return alike.KERNEL_OF_MAKER
+    return alike.TORCHS_XPU
 
 
 def for_the_maker(context: RuleContext, reading: str) -> str:

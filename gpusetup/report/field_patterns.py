@@ -68,7 +68,8 @@ HAS_NO_CUDA = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (
 """What a title says of CUDA before it names the torch that does not see it."""
 # `MacBook`, `M2 Max`, `on my Mac` (but not `on Mac and Linux`), `Apple Silicon Mac`.
 MAC = (
-    r"\b[Ii]?Mac[Bb]ook\b|\biMac\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)"
+    # With the ending of another language: "MacBooka", "MacBookiem".
+    r"\b[Ii]?Mac[Bb]ook(?:a|u|iem|em|en)?\b|\biMac\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)"
     r"|\bM[1-5] (?:Pro|Max|Ultra|Air|Mac|[Cc]hip|[Cc]pu)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:(?:with|on|mit|con|com|avec) )?(?:an? |chip )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b|\b[Aa]pple [Ss]ilicon [Mm]ac\b"
     # "auf meinem Mac", "sur mon Mac", "tengo un Mac", "no meu Mac"; "M1-Chip", "puce M1", "chip M2".
     r"|\b(?:[Mm]einem?|[Ee]inem|[Mm]on|[Mm]i|[Mm]eu|[Mm]io|[Uu]n|[Uu]m) Mac\b(?! (?:et|und|y|e|o|ou|oder) )|\bM[1-5]-Chip\b|\b(?:[Pp]uce|[Cc]hip)(?: Apple)? M[1-5]\b"

@@ -117,10 +117,10 @@ OTHER_MAKERS = (
     # `Intel Arc A770`, `arc b580`; torch's `dispatch key: XPU`.
     MakersGpu(
         "intel",
-        ("intel arc", "intel(r) arc", "arc(tm)", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
+        ("intel arc", "intel(r) arc", "arc(tm)", "arc 1", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
             rf"(?=[IiAa])(?<!, ){NOT_IN_A_LIST}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
-            r"|(?i:Intel(?:\(R\))? Arc(?:\(TM\))? (?:[AB]\d{3}\w?|1\d0[VT])\b)|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
+            r"|(?i:Intel(?:\(R\))? Arc(?:\(TM\))? [AB]\d{3}\w?\b|\b(?:Intel(?:\(R\))? )?Arc(?:\(TM\))? 1\d0[VT]\b)|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
         ),
     ),
     # `Apple M3 Max`.

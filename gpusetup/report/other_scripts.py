@@ -18,14 +18,16 @@ from gpusetup.report.facts import GUESS, Facts
 from gpusetup.report.field_claims import claims
 from gpusetup.report.field_patterns import MAC, FieldPattern
 
-# Chinese, Japanese, Korean and Cyrillic letters.
-OTHER_LETTERS = lazy(r"[\u0400-\u04ff\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+# Chinese, Japanese, Korean, Cyrillic, Hebrew, Arabic, Hindi and Thai letters.
+OTHER_LETTERS = lazy(
+    r"[\u0590-\u06ff\u0900-\u097f\u0e00-\u0e7f\u0400-\u04ff\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+"
+)
 LATIN_NAMES = (
-    (r"苹果|蘋果|アップル|애플|эпп?л\w{0,2}", "Apple"),
-    (r"マックブック|맥북 ?(?:프로|에어)?|макбук\w{0,2}", "MacBook"),
+    (r"苹果|蘋果|アップル|애플|эпп?л\w{0,2}|[أآ]بل", "Apple"),
+    (r"マックブック|맥북 ?(?:프로|에어)?|макбук\w{0,2}|ماك ?بوك|מקבוק|แมคบุ[๊ค]?ก?|मैकबुक", "MacBook"),
     (r"맥 ?미니|мак ?мини", "Mac mini"),
     (r"(?<![가-힣])맥(?= ?(?:에서|은|을|OS|스튜디오|M\d))|(?<!\w)маке?(?!\w)", "my Mac"),
-    (r"英特尔|英特爾|インテル|인텔|интел\w{0,2}", "Intel"),
+    (r"英特尔|英特爾|インテル|인텔|интел\w{0,2}|[إا]نتل", "Intel"),
     (r"锐炫|銳炫|아크(?= ?[AB]\d{3})|арк(?= ?[AB]\d{3})", "Arc"),
     (r"锐龙|銳龍|ライゼン|라이젠|райзен\w{0,2}", "Ryzen"),
     (r"镭龙|鐳龍|ラデオン|라데온|радеон\w{0,2}", "Radeon"),
@@ -37,7 +39,7 @@ LATIN_NAMES = (
         r"(?<=[Mm][Aa][Cc])(?<![和与及或跟/,][Mm][Aa][Cc]) ?(?:电脑|電腦|上|系统|系統|用户|で|の|에서)",
         "on my Mac",
     ),
-    (r"(?<=苹果|蘋果) ?(?:电脑|電腦|笔记本|笔电|系统)", "Mac"),
+    (r"(?<=苹果|蘋果) ?(?:电脑|電腦|笔记本|笔电|筆電|系统|系統)", "Mac"),
 )
 """Names as a pattern of other letters -> how they are written in Latin letters."""
 # A text that shows an NVIDIA GPU, or a second machine, says in its own words which of them failed.

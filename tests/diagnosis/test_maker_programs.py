@@ -73,6 +73,11 @@ UNUSED = (
         "Windows 11, Intel Arc 140V. The app falls back to CPU, gpu_type is null",
         "torch.xpu.is_available()",
     ),
+    (
+        "Core Ultra 7 258V (Arc 140V): torch.xpu.is_available() is True in my script, but "
+        "AnythingLLM keeps using the CPU only. Why?",
+        "torch.xpu.is_available()",
+    ),
     ("Radeon RX 7800 XT on Windows 11. The app does not use the GPU, only the CPU", "torch"),
 )
 
