@@ -6,7 +6,13 @@ from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
 from gpusetup.evidence import gpu_facts
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, says_nothing_else
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    has_nvidia,
+    in_container,
+    says_nothing_else,
+)
 from gpusetup.evidence.places import is_beside_torch, started_without_a_gpu
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
@@ -51,11 +57,18 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     torch."""
     if context.torch.backend == "cpu":
         return False
-    # If only the maker is named, or its driver works, the maker explains nothing.
-    is_open = gpu_facts.intels_driver_answers(context) or gpu_facts.only_the_maker_is_named(context)
-    if events(context, "foreign-gpu") and not is_open:
+    if events(context, "foreign-gpu") and not _maker_explains_nothing(context):
         return False
     return not is_beside_torch(context)
+
+
+def _maker_explains_nothing(context: RuleContext) -> bool:
+    """Whether a text names only the maker of the GPU, or shows that its driver works."""
+    # In WSL and in a container, the driver of the host or a device may be missing.
+    if context.os.wsl or in_container(context):
+        return False
+    driver_answers = gpu_facts.intels_driver_answers(context)
+    return bool(driver_answers or gpu_facts.only_the_maker_is_named(context))
 
 
 def _says_nothing_of_a_failure(context: RuleContext) -> bool:

@@ -67,11 +67,11 @@ def reading_of_intel(context: RuleContext) -> str:
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK
-    # Without a failure of its own, the program may have a torch that is not the one that works.
-    runs_and_fails = events(context, "backend-runs") and events(context, "program-failed")
-    if runs_and_fails or fails_while_it_runs(context):
-        return alike.KERNEL_OF_MAKER
-    return alike.TORCHS_XPU
+    # The program may have a torch of its own, which is not the one that works.
+    if events(context, "gpu-unused") and not fails_while_it_runs(context):
+        return alike.TORCHS_XPU
+    works = events(context, "backend-runs") or fails_while_it_runs(context)
+    return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
 
 
 def for_the_maker(context: RuleContext, reading: str) -> str:
@@ -82,7 +82,8 @@ def for_the_maker(context: RuleContext, reading: str) -> str:
         return reading
     program = program_of(context)
     if reading in OF_TORCH and program is not None and is_beside_torch(context):
-        reading = program.reading or reading
+        # A program without a command of its own has no torch to ask either.
+        reading = program.reading or alike.ON_THE_BUS
     # The server in a container writes to docker's log, and no journal has it.
     if reading in OLLAMAS and in_container(context) and not on(context, "windows"):
         return alike.OLLAMA_IN_DOCKER

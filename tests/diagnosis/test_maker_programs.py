@@ -75,7 +75,7 @@ UNUSED = (
     ),
     (
         "Core Ultra 7 258V (Arc 140V): torch.xpu.is_available() is True in my script, but "
-        "AnythingLLM keeps using the CPU only. Why?",
+        "AnythingLLM falls back to CPU. Why?",
         "torch.xpu.is_available()",
     ),
     ("Radeon RX 7800 XT on Windows 11. The app does not use the GPU, only the CPU", "torch"),
