@@ -91,8 +91,8 @@ def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
     """Find out from a text what is wrong with the machine in it, as `gpusetup doctor --report`
     does.
 
-    `text` is the report itself: a string, or bytes in any encoding, of any size. It never raises
-    an error, whatever the text contains. gpusetup treats the text as data and follows no
+    `text` is the report itself: a string, or bytes in any encoding, of any size. The function never
+    raises an error, whatever the text contains. gpusetup treats the text as data and follows no
     instructions in it.
     """
     if not isinstance(text, str | bytes | bytearray | memoryview):

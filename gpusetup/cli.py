@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _ended(words, out)
     except BrokenPipeError:
-        # The reader closed the pipe. Without this, Python would report the failed flush when it
-        # exits.
+        # The program that reads our output closed the pipe. Send the rest to the null device,
+        # because Python would otherwise report the failed flush when it exits.
         streams.drop(sys.stdout)
         return 0
     except streams.Unwritten as problem:

@@ -43,8 +43,8 @@ class BadInput(UsageError):
 
 
 class Blocked(GpuSetupError):
-    """Something outside gpusetup prevents the command, such as the network, the disk, permissions,
-    a missing environment or a lock."""
+    """Something outside gpusetup prevents the command, such as missing permissions, a full disk, a
+    missing environment or a lock."""
 
     exit_code = 3
 

@@ -23,11 +23,12 @@ MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-"""Byte order marks and their encodings. A mark comes before a shorter one with which it begins."""
+"""Byte order marks and their encodings. UTF-32's mark begins with UTF-16's, so the longer mark
+comes first."""
 PIPE_SECONDS = 10.0
 """The time limit in seconds for a pipe; a command like `<(uv export)` needs a second or two."""
 SAMPLE = 1 << 16
-"""How many bytes of a text are enough to detect its encoding."""
+"""How many bytes at the beginning of a text are used to detect its encoding."""
 
 
 def shipped(name: str | Path) -> bytes:
@@ -96,8 +97,8 @@ _PIPES: dict[tuple[int, int], bytes] = {}
 
 def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
     """Read everything from a pipe until the writer ends."""
-    # A pipe without a name has had its writer from the beginning. A named pipe may still get a
-    # writer, and until then it looks as if it had ended.
+    # Reading a named pipe that no program writes to yet looks like its end, so wait for a writer.
+    # An unnamed pipe has had its writer from the beginning.
     has_name = os.path.exists(os.path.realpath(path))  # noqa: PTH110
     deadline = time.monotonic() + PIPE_SECONDS
     data = b""
@@ -167,8 +168,8 @@ def is_folder(path: str | Path) -> bool:
 
 
 def is_endless(file: BinaryIO) -> bool:
-    """Whether an open file is a device that may never end, other than a terminal or the null
-    device."""
+    """Whether an open file is a device whose data may never end. A terminal and the null device are
+    not."""
     status = os.fstat(file.fileno())
     if stat.S_ISBLK(status.st_mode):
         return True
@@ -186,7 +187,8 @@ def is_empty_device(status: os.stat_result) -> bool:
 
 
 def at_once(path: str, flags: int) -> int:
-    """Open a path without waiting for another program to write into it (as a pipe would)."""
+    """Open a path without waiting. Without this, opening a named pipe waits until another program
+    opens it for writing."""
     # Windows has no such flag, and its files are never pipes.
     without_waiting = getattr(os, "O_NONBLOCK", 0)
     return os.open(path, flags | without_waiting)

@@ -18,7 +18,7 @@ from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import CHANGE_NOTHING_YET
 from gpusetup.model.finding import Fix, Severity, command_lines
 from gpusetup.model.shell import Lines
-from gpusetup.render.doctor import evidence_line, titled_alternatives, titled_look_ups
+from gpusetup.render.doctor import evidence_line, needs, titled_alternatives, titled_look_ups
 from gpusetup.render.screen import MARKS, Screen, marked
 from gpusetup.report.read import read_bytes
 
@@ -105,7 +105,7 @@ NOT_NVIDIAS = (
 )
 """What a finding about an AMD, Intel or Apple GPU means for the reader."""
 LAYER_MEANS = {
-    Layer.UNFINISHED: "Until that is finished, nothing else about this environment can be judged.",
+    Layer.UNFINISHED: "Until the installation is finished, doctor cannot judge the environment.",
     Layer.NO_GPU: "CUDA needs an NVIDIA GPU, so another PyTorch build for CUDA does not help.",
     Layer.PLATFORM: "Neither another version of pip nor another driver helps, because PyTorch "
     "publishes no wheel for the system.",
@@ -267,7 +267,7 @@ def _solution(case: Case, shown: Shown) -> Iterator[Block]:
 
 
 def _sentences(fix: Fix) -> Iterator[str]:
-    """What a fix says, sentence by sentence."""
+    """What a fix says and needs, sentence by sentence."""
     sentence = ""
     for part in re.split(r"(?<=[.!?)])\s+(?=[A-Z`(]|cu\d)", ended(_for_any_driver(fix))):
         sentence = f"{sentence} {part}".strip()
@@ -277,11 +277,8 @@ def _sentences(fix: Fix) -> Iterator[str]:
             sentence = ""
     if sentence:
         yield sentence
-    rights = "administrator rights" if fix.needs_root else ""
-    reboot = "a reboot" if fix.needs_reboot else ""
-    needed = " and ".join(need for need in (rights, reboot) if need)
-    if needed:
-        yield f"This needs {needed}."
+    if needed := needs(fix):
+        yield ended(needed.lstrip(". "))
 
 
 def _for_any_driver(fix: Fix) -> str:
@@ -425,7 +422,10 @@ def _other_messages(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     if not others:
         return
     yield Heading(2, "Other messages of the same problem")
-    yield Text("Check and fix these messages as above, unless a message has its own fix here.")
+    yield Text(
+        "The check and the fix above also apply to these messages, unless a message has its own "
+        "fix below."
+    )
     shown = Shown()
     for case in cases:
         shown.sentences.update(_sentences(case.fix))

@@ -111,7 +111,7 @@ function inFull(finding) {
 
 function needs(fix) {
   const words = [fix.needs_root && "administrator rights", fix.needs_reboot && "a reboot"].filter(Boolean);
-  return words.length ? ` (needs ${words.join(" and ")})` : "";
+  return words.length ? `. This fix needs ${words.join(" and ")}` : "";
 }
 
 function wayOut(fix) {

@@ -1,7 +1,7 @@
-"""Makers of GPUs: their names, the labels of torch's builds for them, their targets.
+"""Makers of GPUs: their names, the labels of torch's builds for their GPUs, and the GPUs' targets.
 
-Three sources tell who made a GPU, or for whose GPUs a build of torch is (`makers.py`). The first
-one that says something counts:
+Three sources tell who made a GPU, or for which maker's GPUs a build of torch is (`makers.py`). The
+first source that gives an answer counts:
 
 1. a device on the PCI bus: the vendor's id (`10de`), or its name in a listing;
 2. a GPU that a driver listed: a maker's word in its name (`Radeon`); without one it is NVIDIA's,

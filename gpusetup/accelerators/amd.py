@@ -12,21 +12,22 @@ BUILT_FOR = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101"),
     *("gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
 )
-"""What torch's ROCm wheels have kernels for: PYTORCH_ROCM_ARCH in .ci/docker/manywheel/build.sh of
-PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026; older wheels lack gfx1103."""
+"""The targets for which torch's ROCm wheels have kernels: PYTORCH_ROCM_ARCH in
+.ci/docker/manywheel/build.sh of PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026;
+older wheels lack gfx1103."""
 
 BUILT_FOR_TORCH = "2.13"
-"""The torch whose build script `BUILT_FOR` was read from."""
+"""The version of torch whose build script is the source of `BUILT_FOR`."""
 
 BUILT_FOR_ROCM = "7.2"
-"""The newest ROCm of that script."""
+"""The newest ROCm version in that script."""
 
 RELATIVES = {
     **dict.fromkeys(("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")),
     "gfx1103": ("gfx1100", "11.0.0"),
 }
-"""A target without kernels -> a target whose kernels it runs, and that target's name for the
-variable HSA_OVERRIDE_GFX_VERSION."""
+"""A target without kernels -> a related target whose kernels it can run, and the value of
+HSA_OVERRIDE_GFX_VERSION that selects these kernels."""
 
 FIRST_ROCM = {
     **dict.fromkeys(("gfx1101", "gfx1102"), "6.3"),
@@ -34,17 +35,20 @@ FIRST_ROCM = {
     **dict.fromkeys(("gfx950", "gfx1150", "gfx1151"), "7.0"),
     "gfx1103": "7.2",
 }
-"""A target -> the ROCm from which on torch's wheels have kernels for it (the same script, by its
-conditions on ROCM_VERSION, read in November 2026); the others were always there."""
+"""A target -> the first ROCm version for which torch's wheels have kernels for the target (from the
+conditions on ROCM_VERSION in the same script, read in November 2026). Targets that are not listed
+have always had kernels."""
 
 LAST_ROCM = dict.fromkeys(("gfx900", "gfx906"), "6.3")
-"""A target -> the last ROCm whose rocBLAS has files for it. torch's wheels for newer ones still
-have torch's own kernels, but every matrix product ends there with "Cannot read TensileLibrary.dat"
-(ROCm/ROCm issue 4625 for 6.4, pytorch/pytorch issue 179865 for the wheel of 7.2)."""
+"""A target -> the last ROCm version whose rocBLAS has files for the target. torch's wheels for
+newer versions still contain torch's own kernels, but every matrix product fails with "Cannot read
+TensileLibrary.dat" (ROCm/ROCm issue 4625 for 6.4, pytorch/pytorch issue 179865 for the wheel of
+7.2)."""
 
 DROPPED = {"gfx803": "Polaris", "gfx802": "Tonga", "gfx701": "Hawaii"}
-"""Targets that ROCm no longer supports (ROCm 4.5 was the last), and their generation: no override
-helps, because no target that is still built runs on them."""
+"""Targets that ROCm no longer supports (ROCm 4.5 was the last), and their generation.
+HSA_OVERRIDE_GFX_VERSION does not help them, because they cannot run the kernels of any target that
+is still built."""
 
 BOARDS = (
     (r"\bRX ?5[67]00|Radeon Pro W5700", "gfx1010"),
@@ -83,10 +87,10 @@ BOARDS = (
     (r"\bMI3(?:00|25)[AX]?\b", "gfx942"),
     (r"\bMI35[05]X\b", "gfx950"),
 )
-"""Boards, and processors by their graphics, and their targets: LLVM's User Guide for the AMDGPU
-Backend, table of processors; read again in November 2026 for RX 9060 and 9070, 890M, 860M and 8060S
-(LLVM pull requests 155577 and 163717). Processors: the table of extras in ROCm/TheRock's
-RELEASES.md."""
+"""A pattern for the name of a board or of a processor's graphics, and its target. Sources: LLVM's
+User Guide for the AMDGPU Backend, table of processors; read again in November 2026 for RX 9060 and
+9070, 890M, 860M and 8060S (LLVM pull requests 155577 and 163717). Processors: the table of extras
+in ROCm/TheRock's RELEASES.md."""
 
 
 INDEX_OF_AMD = "https://stable.repo.amd.com/rocm/whl-next/"
@@ -100,25 +104,29 @@ RADEON = (
     *("gfx1200", "gfx1201"),
 )
 AMD_INDEX_TARGETS = (*INSTINCT, *RADEON)
-"""The targets with kernels on AMD's index: the extras `device-gfx...` that ROCm/TheRock's
-RELEASES.md names (August 2026), as far as they are in a stable release: gfx900 and gfx906 are only
-in nightly ones (easydiffusion/torchruntime issue 34, LykosAI/StabilityMatrix pull request 1690)."""
+"""The targets with kernels on AMD's index: the extras `device-gfx...` in ROCm/TheRock's RELEASES.md
+(August 2026) that are in a stable release. gfx900 and gfx906 are left out, because only nightly
+releases have them (easydiffusion/torchruntime issue 34, LykosAI/StabilityMatrix pull request 1690).
+"""
 
 ALL_DEVICES = "device-all"
-"""The extra with the kernels for every target (about 10 GB: ultralytics pull request 24137)."""
+"""The extra that installs the kernels for every target (about 10 GB, according to ultralytics pull
+request 24137)."""
 
 WINDOWS_TARGETS = RADEON
-"""Those of them with wheels for Windows (ROCm/TheRock's SUPPORTED_GPUS.md): not Instinct."""
+"""The targets with wheels for Windows on AMD's index (ROCm/TheRock's SUPPORTED_GPUS.md): all except
+Instinct."""
 
 RELEASE_FOR_WINDOWS = (
     *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1152", "gfx1200", "gfx1201"),
 )
 """The targets of AMD's releases of PyTorch for Windows up to ROCm 7.2, which were not on an index
-(`2.9.1+rocm7.2.1`): Radeon RX 7000 and 9000 and Ryzen AI, by AMD's page "Windows support matrices
-by ROCm version" of Radeon and Ryzen. For older cards, only AMD's index has wheels."""
+(`2.9.1+rocm7.2.1`): Radeon RX 7000 and 9000 and Ryzen AI. Source: AMD's page "Windows support
+matrices by ROCm version" for Radeon and Ryzen. For older cards, only AMD's index has wheels."""
 
 LARGEST_VERSION = 999_999
-"""`gfx_target_version` has two digits each for minor and stepping, and at most two for major."""
+"""The largest possible `gfx_target_version`: two digits each for minor and stepping, and at most
+two for major."""
 
 
 def target_of_version(number: int) -> str | None:
@@ -155,7 +163,7 @@ def device_extras(targets: Iterable[str | None]) -> tuple[str, ...]:
 def has_kernels(target: str, rocm: str) -> bool | None:
     """Whether torch's wheels for a ROCm (`6.4`) have kernels for a target.
 
-    None for a ROCm that is newer than what was read.
+    None for a ROCm version that is newer than `BUILT_FOR_ROCM`.
 
     >>> has_kernels("gfx1100", "6.0"), has_kernels("gfx1201", "6.3"), has_kernels("gfx1031", "7.2")
     (True, False, False)
@@ -173,14 +181,14 @@ def has_kernels(target: str, rocm: str) -> bool | None:
 NAME_WITHOUT_LINE = re.compile(
     r"(?i)^(?=\d{4} ?(?:XT|GRE))|(?<=^AMD )(?=\d{4} ?(?:XT|GRE))|\bRadeon (?=\d{4})"
 )
-"""Where `RX` is missing in a name: `9060 XT`, `Radeon 7900 XTX`."""
+"""The places in a name where `RX` is missing: `9060 XT`, `Radeon 7900 XTX`."""
 TARGET = re.compile(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b")
 """`gfx90a`, `gfx1100`."""
 
 
 def gfx_of(name: str) -> str | None:
-    """The target that a GPU's name contains, or that of the board with this name; None if there is
-    neither.
+    """The target that a GPU's name contains, or the target of the board with this name; None if
+    neither is known.
 
     >>> gfx_of("AMD Radeon RX 5700 XT (gfx1010:xnack-)"), gfx_of("RX 6750 XT"), gfx_of("HIP error")
     ('gfx1010', 'gfx1031', None)

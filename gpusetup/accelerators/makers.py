@@ -1,4 +1,4 @@
-"""All makers, and how the maker of a GPU is found (see the package's docstring)."""
+"""All makers of GPUs, and the functions that find a GPU's maker (see the package's docstring)."""
 
 from __future__ import annotations
 
@@ -10,33 +10,37 @@ from gpusetup.model.machine import Gpu, PciDevice
 
 
 class Maker(Frozen):
-    """A maker of GPUs, with how its GPUs and torch's builds for them are recognised."""
+    """A maker of GPUs, with what is needed to recognise its GPUs and torch's builds for them."""
 
     id: str
-    """As in a snapshot: `nvidia`."""
+    """The maker's id in a snapshot: `nvidia`."""
     name: str
     judged: bool = False
-    """Whether its GPUs are judged; otherwise they are only seen."""
+    """Whether gpusetup judges the maker's GPUs (driver, kernels, fitting build). If not, it only
+    lists them."""
     pci: Text = None
-    """Its id on the PCI bus."""
+    """The maker's vendor id on the PCI bus."""
     listed: Text = None
-    """A pattern for its name in the lines of `lspci`."""
+    """A pattern for the maker's name in the output of `lspci`."""
     words: tuple[str, ...] = ()
-    """Words in the names of its GPUs that no other maker's GPUs have."""
+    """Words in the names of the maker's GPUs that no other maker uses."""
     models: Text = None
-    """A pattern for the names of its GPUs in a description."""
+    """A pattern for the names of the maker's GPUs in a description."""
     index: Text = None
-    """The index of torch's builds for it, which are not tested here."""
+    """The URL of the index with torch's builds for these GPUs. gpusetup does not test these builds.
+    """
     label: Text = None
-    """How the labels of its builds begin; None if torch's ordinary build works on it."""
+    """The beginning of the labels of torch's builds for these GPUs; None if torch's ordinary build
+    supports them."""
     label_form: Text = None
-    """A pattern for such a label."""
+    """A pattern for a complete build label, such as `cu124`."""
     device: str
-    """The name of its device in torch."""
+    """The name of these GPUs' device type in torch."""
     masks: tuple[str, ...] = ()
-    """Variables that hide its GPUs from programs."""
+    """Environment variables that hide these GPUs from programs."""
     noted: Text = None
-    """What to add if a machine has only its GPUs and another build is chosen."""
+    """The note that is added if a machine only has this maker's GPUs but a build for others is
+    chosen."""
 
 
 NVIDIA = Maker(
@@ -50,7 +54,7 @@ NVIDIA = Maker(
     device="cuda",
     masks=("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
 )
-"""The maker whose GPUs are judged."""
+"""The only maker whose GPUs gpusetup judges."""
 AMD = Maker(
     id="amd",
     name="AMD",
@@ -84,15 +88,15 @@ APPLE = Maker(
     words=("apple",),
     device="mps",
 )
-"""torch's ordinary build for macOS works on its GPU."""
+"""torch's ordinary build for macOS supports Apple's GPUs, so there is no label."""
 MAKERS = (NVIDIA, AMD, INTEL, APPLE)
 BY_ID = {maker.id: maker for maker in MAKERS}
 BY_PCI = {maker.pci: maker.id for maker in MAKERS if maker.pci}
 BY_WORD = {word: maker.id for maker in MAKERS for word in maker.words}
 LABELS = ("cpu", *(maker.label for maker in MAKERS if maker.label))
-"""How the labels of torch's builds begin."""
+"""The beginnings of the labels of torch's builds."""
 LABEL = "|".join(("cpu", *(maker.label_form for maker in MAKERS if maker.label_form)))
-"""Any of these labels, as a pattern without a group."""
+"""A pattern for any label of torch's builds, without a group."""
 
 
 def maker_of(backend: str | None) -> str | None:
@@ -134,7 +138,7 @@ def other_maker(name: str) -> str | None:
 
 
 def is_judged(maker: str | None) -> bool:
-    """Whether gpusetup can judge if torch works on the GPUs of a maker."""
+    """Whether gpusetup can judge whether torch works on a maker's GPUs."""
     row = BY_ID.get(maker or "")
     if row is None:
         return False
@@ -148,7 +152,7 @@ def is_seen_only(maker: str | None) -> bool:
     (True, False, False, False)
     """
     row = BY_ID.get(maker or "")
-    # A device on the bus may be of any maker, a network card's for example.
+    # A device on the PCI bus may come from any maker, for example that of a network card.
     if row is None:
         return False
     return not row.judged
@@ -171,14 +175,14 @@ def identified(gpu: Gpu) -> Gpu:
     >>> a10.maker, a10.target, identified(Gpu(name="AMD Instinct MI300X")).maker
     ('nvidia', 'sm_86', 'amd')
     """
-    # Only NVIDIA's driver is asked for GPUs, so a name without a maker is NVIDIA's.
+    # Only NVIDIA's driver is queried for GPUs, so a name without a maker's word is NVIDIA's.
     maker = gpu.maker or other_maker(gpu.name) or NVIDIA.id
     target = gpu.target
     if not target:
         target = None
         if maker == NVIDIA.id and gpu.compute_capability:
             target = gpu.compute_capability.sm
-    # Most GPUs are complete, and a copy of each would cost time.
+    # Most GPUs have these values already, so avoid the cost of a copy.
     if (maker, target) == (gpu.maker, gpu.target):
         return gpu
     return replace(gpu, maker=maker, target=target)

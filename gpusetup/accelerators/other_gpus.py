@@ -2,8 +2,8 @@
 
 Sources: AMD's boards as in `amd.py`; Intel's as in "Getting Started on Intel GPU" of PyTorch's
 documentation (hardware prerequisite, edition 2.15 of September 2026); Apple's chips are called M
-and a number, with or without Pro, Max or Ultra, and PyTorch's page on the MPS backend names no chip
-that it leaves out.
+and a number, with or without Pro, Max or Ultra. PyTorch's page on the MPS backend excludes none of
+them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, other_maker
 from gpusetup.model.machine import Gpu, MakerStack
 
 APPLE_CHIP = r"(?:apple\s+)?(m[1-9])(?:\s+(pro|max|ultra))?(?:\s+\d{1,3}\s?gi?b)?"
-"""The whole of a name, with or without the Mac's memory. NVIDIA's Tesla M10 to M60 have two digits;
-only the Tesla M4 has one."""
+"""A complete name of an Apple chip, with or without the Mac's memory. A single digit keeps out
+NVIDIA's Tesla M10 to M60; only the Tesla M4 also matches."""
 INTEL_WITH_XPU = re.compile(
     # Arc A and B, and the Core Ultra's Arc graphics: `Arc A770`, `A380M`, `B580`.
     r"\barc\b|\b[ab](?:3[18]0|5[78]0|770)m?\b"
@@ -27,9 +27,10 @@ INTEL_WITH_XPU = re.compile(
     # Data Center GPU Max: `Max 1550`.
     r"|\bmax\s?1[15][05]0\b|\bponte vecchio\b"
 )
-"""The GPUs that PyTorch's XPU builds are validated on."""
+"""The Intel GPUs on which PyTorch's XPU builds are validated."""
 INTEL_WITHOUT_XPU = re.compile(r"\b(?:uhd|hd graphics|iris)\b|\bcore ultra [3579] \d{3}[ukfs]?\b")
-"""Intel's older graphics, and processors without Arc graphics, which that list does not have."""
+"""Intel's older graphics, and processors without Arc graphics. PyTorch's list of validated hardware
+does not include them."""
 
 
 def maker_named(text: str) -> Maker | None:
@@ -71,7 +72,7 @@ def other_gpu(text: str, maker: Maker) -> Gpu:
 
 
 def has_xpu(name: str) -> bool:
-    """Whether PyTorch's XPU builds are made for a GPU of Intel.
+    """Whether PyTorch's XPU builds support an Intel GPU, judging by the GPU's name.
 
     >>> has_xpu("Arc A770"), has_xpu("Intel UHD Graphics 770")
     (True, False)
@@ -79,17 +80,18 @@ def has_xpu(name: str) -> bool:
     lower_name = name.lower()
     if INTEL_WITH_XPU.search(lower_name):
         return True
-    # A GPU that is neither listed nor one of the old ones is a new one.
+    # A GPU that is in neither list is probably new, so it counts as supported.
     return INTEL_WITHOUT_XPU.search(lower_name) is None
 
 
 SMALL_TARGETS = ("gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1152")
-"""The graphics of ordinary Ryzen processors: two to twelve compute units and shared memory."""
+"""The targets of the integrated graphics in ordinary Ryzen processors, with two to twelve compute
+units and shared memory."""
 
 
 def is_small(stack: MakerStack) -> bool:
-    """Whether all GPUs are integrated graphics of ordinary processors, which can compute but are
-    rarely worth it."""
+    """Whether all GPUs are integrated graphics of ordinary Ryzen processors, which are rarely worth
+    using for computing."""
     targets = {gpu.target for gpu in stack.gpus}
     return stack.maker == AMD.id and bool(targets) and targets <= {*SMALL_TARGETS}
 
@@ -97,7 +99,8 @@ def is_small(stack: MakerStack) -> bool:
 def has_a_build(stack: MakerStack) -> bool:
     """Whether torch has a build for any of the GPUs, as far as their targets are known.
 
-    The graphics of most processors have none: there the CPU build is the right one.
+    For the integrated graphics of most processors there is none, and the CPU build is the right
+    choice.
     """
     if stack.maker != AMD.id:
         return True

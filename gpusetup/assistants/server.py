@@ -1,7 +1,7 @@
 """The MCP server on stdin and stdout. This is the only module that imports `mcp`.
 
-Only the protocol is written to stdout; the transport sends everything else to stderr. Tools run in
-a thread, one at a time, so that the server can respond to the protocol meanwhile.
+Only protocol messages are written to stdout. The transport sends everything else to stderr. Tools
+run in a thread, one at a time, so that the server can respond to the protocol meanwhile.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _end(*_: object) -> None:
 
 async def _serve(python: str | None) -> None:
     """Serve the protocol; `python` is the environment that the user chose."""
-    # Two tools at the same time would query the driver twice.
+    # Only one tool runs at a time, because two would query the driver at the same time.
     single_call = anyio.CapacityLimiter(1)
 
     async def list_tools(_context: Any, _request: Any) -> types.ListToolsResult:
@@ -94,6 +94,7 @@ def _answer(name: str, values: dict[str, Any], python: str | None) -> tuple[str,
     except GpuSetupError as problem:
         answer, is_error = tools.error_of(problem), True
     except Exception as problem:
-        # A bug in gpusetup must not end the server either.
+        # Return an unexpected error as an answer too, because a bug in gpusetup must not end the
+        # server.
         answer, is_error = tools.error_of(own_fault(problem)), True
     return harmless_json(json.dumps(answer)), is_error

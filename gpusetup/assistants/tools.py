@@ -25,8 +25,8 @@ from gpusetup.redaction import redact, redact_answer, redact_document
 LIMIT = 24_000
 """The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
 STEPS = (200, 60, 25, 10, 4, 2)
-"""How many items of each list an answer keeps. The first number with which the answer fits is
-used."""
+"""How many items each list in an answer may have. If an answer is too long, the next smaller number
+is tried."""
 MOST_FIELDS = 40
 LONGEST_REPORT = 16 << 20
 LONGEST_WORD = 2000
@@ -92,7 +92,7 @@ def _property(option: Option) -> Values:
     description = option.help.replace("%%", "%")
     schema = text(description)
     if kind == "strings":
-        # A single text is accepted too, because models often forget the list.
+        # Accept a single text for a list of texts too, because models often forget the list.
         schema.update({"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS})
         return schema
     if kind != "string":
@@ -127,8 +127,7 @@ def _on_machine(command: str, values: Values, python: str | None) -> Values:
     It reads no path on this machine.
     """
     is_described = values.get("machine") or values.get("gpu_mem")
-    # For a plan, a GPU's name is a complete description. Other commands read the rest from this
-    # machine.
+    # A plan needs nothing but the GPU's name, while other commands read the rest from this machine.
     if command == "plan" and values.get("gpu"):
         is_described = True
     if not is_described:
@@ -190,7 +189,8 @@ def _without_reasons(resolution: Values) -> Values:
 def _resolve(values: Values, python: str | None) -> Values:
     """The build that fits a machine."""
     packages = _names(values.get("packages", ()))
-    # An assistant must not make this machine ask an index.
+    # Choose without an index (`offline`), because an assistant must not make this machine contact
+    # one.
     values = {**values, "packages": packages, "offline": True}
     answer = _on_machine("resolve", values, python)
     return answer if values.get("explain") else _without_reasons(answer)
@@ -320,8 +320,8 @@ def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
     arguments = {key: value for key, value in values.items() if value is not None}
     check(tool, arguments)
     answer = tool.answer(arguments, python)
-    # An answer must not contain names of people, home folders or secrets. An example machine has
-    # none.
+    # Redact the answer, because it must not contain names of people, home folders or secrets.
+    # Answers about an example machine contain none.
     quotes_nobody = "machine" in arguments or name in OWN_WORDS
     if not quotes_nobody:
         answer = dict(redact_answer(answer))
@@ -337,10 +337,11 @@ def error_of(problem: GpuSetupError) -> Values:
     return bounded(document)
 
 
-# --- an answer that fits ------------------------------------------------------------------------
+# --- shortening an answer -------------------------------------------------------------------------
 
 CHARACTERS_FOR_ITEM = 20
-"""How many characters a text may have for each item that a list may have."""
+"""A text may have this many characters for each item that a list may have, so both are shortened in
+the same steps."""
 
 
 def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
@@ -364,7 +365,7 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
 def _cut(value: Any, most_items: int) -> Any:
     """A plain value, with lists and texts shortened."""
     if isinstance(value, dict):
-        # An object with a field for each host or package can be as long as a list.
+        # Shorten objects too: one with a field for each host or package can be as long as a list.
         most_fields = max(most_items, MOST_FIELDS)
         fields = islice(value.items(), most_fields)
         return {key: _cut(inner, most_items) for key, inner in fields}

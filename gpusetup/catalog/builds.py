@@ -1,8 +1,9 @@
 """The dated table of torch builds, GPUs and drivers (`data/catalog.json`), with functions to query
 it.
 
-A build is a row for one torch, backend and platform. GPUs are found by name (`gpus.py`). The CUDA
-version of a driver and the oldest driver for a build follow from the driver's branch.
+Each build is a row, for one torch version, backend and platform. GPUs are found by name
+(`gpus.py`). The CUDA version of a driver and the oldest driver for a build follow from the driver's
+branch.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,8 +43,8 @@ from gpusetup.model.versions import Capability, cuda_of, parsed
 
 INDEX_ROOT = "https://download.pytorch.org/whl"
 WINDOWS_ABOVE = 9
-"""By how much the numbers of a branch's Windows drivers may exceed the branch: 581.29 belongs to
-branch 580."""
+"""A Windows driver's major number may be higher than its branch's by up to this much: 581.29
+belongs to branch 580."""
 
 Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
@@ -65,8 +66,8 @@ class Catalog(Frozen):
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...]
     companions: tuple[CompanionRelease, ...]
-    """The companions that work with more torch versions than the one with which they were
-    released."""
+    """The companion releases that work with several torch versions, not only with the one that they
+    were released with."""
     default_wheels: tuple[DefaultWheel, ...]
     compilers: tuple[Compiler, ...]
     older_releases: tuple[OlderRelease, ...]
@@ -79,8 +80,8 @@ class Catalog(Frozen):
     nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 
-    # Cached functions use a catalog as a key, and comparing thousands of rows would take longer
-    # than computing the result.
+    # Compare catalogs by identity: cached functions use a catalog as a key, and comparing thousands
+    # of rows would take longer than computing the result again.
     def __eq__(self, other: object) -> bool:
         return self is other
 
@@ -137,7 +138,7 @@ class Catalog(Frozen):
         """The first CUDA major version with minor-version compatibility."""
         majors = []
         for row in self.families:
-            # Other rows are for a single version.
+            # Rows with a minor version are for that version only.
             if row.cuda.isdigit():
                 majors.append(int(row.cuda))
         return min(majors)
@@ -148,8 +149,8 @@ class Catalog(Frozen):
         drivers = []
         for row in self.toolkits:
             driver = row.on(family)
-            # A patch release of a toolkit (12.4.1) came with a later driver, but the first one is
-            # enough.
+            # A toolkit's patch release (12.4.1) came with a later driver, but the driver of the
+            # first release (12.4.0) is enough.
             if driver and release(row.cuda) == release(cuda):
                 drivers.append(driver)
         return min(drivers, key=parsed, default=None)
@@ -177,7 +178,8 @@ class Catalog(Frozen):
         return True
 
     def never_serves(self, gpus: Iterable[Gpu]) -> bool:
-        """Whether all GPUs are older than every kernel that torch's wheels have ever contained."""
+        """Whether all GPUs are older than the oldest GPU for which torch's wheels ever contained
+        kernels."""
         oldest = min(row.oldest for row in self.older_kernels)
         are_older = []
         for gpu in gpus:
@@ -220,8 +222,8 @@ class Catalog(Frozen):
         return versions[name]
 
     def last_python(self, torch_version: str) -> str | None:
-        """The last Python version that a torch release supports. This is for releases older than
-        the table of builds."""
+        """The last Python version that a torch release supports, if the release is too old for the
+        table of builds."""
         for row in self.older_releases:
             if parsed(torch_version) < parsed(row.before):
                 return row.python
@@ -271,8 +273,8 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
 
 @lru_cache(maxsize=8)
 def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
-    """PyTorch's wheels by torch version, backend, system and machine. If there are two, the first
-    one counts."""
+    """Maps torch version, backend, system and machine to PyTorch's wheel. If a place has two
+    wheels, the first one is used."""
     wheels: dict[tuple[str, ...], TorchBuild] = {}
     for build in catalog.builds:
         if build.channel == "pytorch":
@@ -313,7 +315,7 @@ def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
         snapshot,
         torch=torch,
         driver=replace(driver, cuda=driver_cuda),
-        # An empty tuple (no GPUs) and None (unknown GPUs) stay as they are.
+        # Keep an empty tuple (no GPUs) and None (unknown GPUs) as they are.
         gpus=tuple(gpus) or snapshot.gpus,
         readings=tuple(readings),
     )
@@ -333,7 +335,7 @@ def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
     builds = _builds_of_torch(snapshot, catalog, public, torch.backend)
     if not builds:
         return torch
-    # A dict keeps the order in which the builds list their kernels.
+    # Use a dict instead of a set, to keep the order in which the builds list their kernels.
     kernels: dict[str, None] = {}
     for build in builds:
         kernels.update(dict.fromkeys((*build.kernels, *build.ptx)))

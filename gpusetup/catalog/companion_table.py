@@ -20,14 +20,14 @@ class Pair(Frozen):
     versions: str
     """The project's versions, as a specifier."""
     torch: str | None = None
-    """The torch versions, as a specifier; None if no torch is excluded."""
+    """The supported torch versions, as a specifier; None if all are supported."""
     cuda: str = ""
-    """The CUDA major versions that it is built for. `default` means the CUDA of torch on the
-    default index, `label` the one in the package's own version, and "" that it does not use CUDA
-    itself."""
+    """The CUDA major versions that these releases are built for. `default` means the CUDA version
+    of torch on the default index, `label` means the version in the release's own label, and ""
+    means that the package itself does not use CUDA."""
     wheels: str = ""
-    """Where to find the wheels of these releases, if not in the same place as the project's
-    others."""
+    """Where to find the wheels of these releases, if they are not in the same place as the
+    project's other wheels."""
     source: str = ""
 
 
@@ -40,14 +40,16 @@ class Project(Frozen):
     wheels: str
     """Where its wheels are: `index`, `torch index` or `release` page; `source` if there are
     none."""
+    wheels_page: str = ""
+    """The page with its wheels, if no index has them and its installer downloads from that page."""
     on_torch_index: bool = False
-    """Whether torch's own index has it too, built for the CUDA version of each folder."""
+    """Whether torch's own index also has the package, built for each CUDA version."""
     on: str
     """The platforms that have builds, such as `linux-x86_64 windows-x86_64`."""
     gpu: bool = False
     """Whether it is useless without an NVIDIA GPU."""
     python_only: bool = False
-    """Whether it also works, more slowly, if its compiled libraries cannot be loaded."""
+    """Whether the package also works without its compiled libraries, only more slowly."""
     capability: Capability | None = None
     """The oldest GPU that it supports, as a compute capability."""
     alternative: str = ""
@@ -66,8 +68,8 @@ class Project(Frozen):
     def way_out(self, build: TorchBuild, index: str = "") -> str:
         """What to use instead of this package with a build; `index` is the URL of PyTorch's index
         for the build's backend."""
-        # An entry for the system comes before one for the GPU, and that one before another CUDA
-        # version.
+        # An entry for the system takes precedence over the one for machines without a GPU, and that
+        # one over the one for another CUDA version.
         cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
         text = self.alternative
         for case in cases:
@@ -101,7 +103,7 @@ def companion_table() -> CompanionTable:
     return from_json(shipped(DATA), CompanionTable, what="the table of companions")
 
 
-# --- what it answers -----------------------------------------------------------------------------
+# --- looking up a release -------------------------------------------------------------------------
 
 
 def row_of(project: Project, version: str) -> Pair | None:
@@ -151,8 +153,8 @@ def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) ->
     if not torch_major:
         needs_cuda = built_for_default and bool(usual_major)
         return not needs_cuda or project.python_only
-    # The label in the release's own version states its CUDA version, so that a matching release can
-    # be chosen.
+    # With `label`, the label of each release states its CUDA version, so a matching release can be
+    # chosen.
     if row.cuda == "label":
         return True
     majors = [usual_major] if built_for_default else row.cuda.split()
@@ -161,14 +163,15 @@ def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) ->
 
 
 OPPOSITE = {"==": "!=", ">=": "<", "<=": ">", "<": ">=", ">": "<="}
-"""Maps an operator of a specifier to its opposite; `<=` is tried before `<`."""
+"""Maps an operator of a specifier to its opposite. `<=` comes before `<`, because the first
+operator that a specifier begins with is used."""
 
 
 def without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
     """Specifiers that exclude the releases of these rows.
 
-    The table is sorted from new to old. For releases in the middle, everything newer is excluded
-    too, unless everything older is.
+    The table is sorted from new to old. If the rows are in the middle of it, all newer releases are
+    excluded too, unless all older ones are already excluded.
 
     >>> torchao = companion_table().project("torchao")
     >>> without(torchao, torchao.rows[:2])

@@ -1,9 +1,9 @@
-"""Which torch version a torchvision or torchaudio needs, and which CUDA version that torch must
-have.
+"""Which torch version a torchvision or torchaudio needs, and for which CUDA version that torch must
+be built.
 
 Most releases work with the one torch that they were released with. Those built on torch's stable
-ABI also work with every later torch. They have their own row, with what their METADATA declares and
-which CUDA versions their own check accepts.
+ABI also work with every later torch. Each of these releases has a row, with the torch versions in
+its METADATA and the CUDA versions that it accepts when it is imported.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def serves_backend(
 ) -> bool | None:
     """Whether a companion works with a torch of this backend; None if that is unknown.
 
-    Without a label, the companion counts as the wheel that `platform` gets from the default index.
+    A companion without a label is assumed to be the default index's wheel for `platform`.
     """
     row = release_of(catalog, name, version)
     label = version.partition("+")[2]
@@ -69,7 +69,7 @@ def serves_backend(
     compared_by = row.cuda if row else "label"
     if row and not label:
         label = row.unlabelled.get(platform or "", "cpu")
-        # Without CUDA and a label, nothing shows which torch build the wheel belongs to.
+        # Without CUDA and without a label, nothing shows which torch build the wheel belongs to.
         if label == "cpu":
             label = ""
     elif label == "cpu" and name == "torchaudio" and compared_by != "label":
@@ -164,8 +164,8 @@ def default_backend(catalog: Catalog, version: str, family: str, machine: str) -
     >>> default_backend(rows(), "2.5.1+mine", "linux", "x86_64")
     """
     torch = parsed(version)
-    # PyPI accepts no labels, and torch publishes no pre-releases there. But on macOS every wheel is
-    # for the CPU, from whatever index.
+    # PyPI accepts no labels, and torch publishes no pre-releases there. But on macOS, wheels from
+    # every index have the backend `cpu`.
     is_never_on_pypi = torch.local or torch.is_prerelease
     if is_never_on_pypi and family != "macos":
         return None

@@ -30,7 +30,7 @@ class Generation(Frozen):
 
 
 class Switched(Frozen):
-    """GPUs that are also sold on boards with NVSwitch. A part of their name identifies them."""
+    """GPUs that are also sold on boards with NVSwitch, identified by a part of their name."""
 
     part: str
     count: int | None = None
@@ -42,12 +42,12 @@ class Integrated(Frozen):
 
     capability: Capability
     apart: bool = False
-    """Whether this GPU runs no kernels for other GPUs of its major version, and they run none of
-    its kernels."""
+    """Whether this GPU and other GPUs of its major version cannot run each other's kernels."""
     desktop_from: str | None = None
-    """The CUDA version from which on it does run kernels for other GPUs of its major version."""
+    """The CUDA version from which on this GPU can run kernels for other GPUs of its major version.
+    """
     was: Capability | None = None
-    """The former number of this compute capability."""
+    """The number that this compute capability had before it was renamed."""
 
 
 class JetPack(Frozen):
@@ -56,8 +56,8 @@ class JetPack(Frozen):
     l4t: str
     name: str
     cuda: str
-    """The newest CUDA version of its driver, whose version numbers differ from those of other
-    drivers."""
+    """The newest CUDA version that its driver supports. The driver's own version number does not
+    show that, because it differs from those of other drivers."""
     python: str
     wheels: str | None = None
     """The folder of NVIDIA's own wheels; None if torch's aarch64 wheels support its boards."""
@@ -87,7 +87,7 @@ class Undeclared(Frozen):
         return tuple(names)
 
     def below(self, cuda_major: str) -> str:
-        """The folder of the library in site-packages, for a CUDA major version."""
+        """The folder in site-packages that contains the library, for a CUDA major version."""
         folder = self.folders.get(cuda_major, self.folder)
         return folder.format(major=cuda_major)
 
@@ -185,7 +185,8 @@ def generation_of(device_id: str | None) -> Capability | None:
         number = int(device_id or "", 16)
     except ValueError:
         return None
-    # Newer NVIDIA GPUs have higher ids, and the rows begin with the newest generation.
+    # Newer NVIDIA GPUs have higher ids. The rows begin with the newest generation, so the first
+    # match is the right one.
     for row in facts(Generation):
         if number >= int(row.from_id, 16):
             return row.capability
@@ -215,7 +216,7 @@ def nvlinks_of(name: str) -> int:
 
 
 def extension(name: str) -> Extension:
-    """The row for a package. If the table does not contain the package, the row is empty."""
+    """The row for a package; an empty row if the table does not contain the package."""
     for row in facts(Extension):
         if row.name == name:
             return row

@@ -1,6 +1,6 @@
 """The format of `data/catalog.json`: groups of rows, each with a date, a certainty and sources.
 
-A release is a row with its platforms, and a platform is a row with its builds. Architectures are
+A release's row contains its platforms, and a platform's row contains its builds. Architectures are
 written as in torch's own builds. `scripts/refresh_catalog.py` writes the file.
 """
 
@@ -34,7 +34,7 @@ def read_catalog(raw: bytes) -> Catalog:
     document = from_json(raw, dict[str, Any], what="the catalog")
     tables: dict[str, Any] = {}
     for name, group in document.items():
-        # A group is a table with its date and sources; a plain text such as `as_of` is not.
+        # Only groups are tables with a date and sources. Skip plain texts such as `as_of`.
         if isinstance(group, dict):
             tables[name] = group["rows"]
 
@@ -69,7 +69,7 @@ def _build_rows(tables: Mapping[str, list[JsonRow]]) -> Iterator[JsonRow]:
 
     for build in tables["conda"]:
         release = releases.get(build["torch"], {})
-        # conda has other release dates, which are not needed.
+        # conda's release dates differ from PyTorch's and are not needed, so leave them out.
         yield {**release, **build, "released": None}
 
 
@@ -77,7 +77,7 @@ FIELDS = (
     "torch", "backend", "torchvision", "torchaudio", "released", "channel", "labelled",
     "glibc", "macos",
 )  # fmt: skip
-"""The fields of a row that a build has too, under the same name."""
+"""The fields of a row that a build also has, under the same names."""
 
 
 def _build(row: JsonRow, catalog: Catalog) -> TorchBuild:

@@ -27,7 +27,8 @@ SERIES_WORDS = frozenset({"geforce", "tesla", "quadro"})
 """Words that may be left out, unless they distinguish two GPUs (Quadro RTX 6000)."""
 
 LINES = frozenset({"gtx", "rtx"})
-"""Product lines that people confuse; the number alone identifies the card ("GTX 5090")."""
+"""Product lines that people confuse, for example in "GTX 5090". They may be wrong, because the
+number alone identifies the card."""
 
 SAME_WORD = {
     "mobile": "laptop",
@@ -52,10 +53,11 @@ PARTS = re.compile(
     r"|\d+(?=(?:ti|super|d)\b)"
     r"|[a-z0-9]+"
 )
-"""The words of a name in lower case. What people write as one word becomes two."""
+"""Matches the words of a name in lower case. A text that people write as one word, such as
+`rtx3080`, matches as two."""
 
 WRITTEN_CAPABILITY = re.compile(
-    # A number without a dot or prefix (`86`, `3090`) is a name.
+    # A number without a dot or prefix (`86`, `3090`) is a GPU's name and not a capability.
     r"(?!\d+$)"
     r"(?:sm|compute|cc|arch)?[\s_-]*"
     r"(\d{1,2}\.\d|\d{2,3})[af]?"
@@ -95,7 +97,7 @@ def tokens(name: str) -> frozenset[str]:
     words = set()
     for part in PARTS.findall(name.lower()):
         words.add(_word(part))
-    # Words without a meaning have become "".
+    # `_word` returns "" for a word without a meaning, so leave those out.
     words.discard("")
     return frozenset(words) - VENDOR_WORDS
 
@@ -138,8 +140,8 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """The error for a GPU from a maker that gpusetup does not judge here. It says which torch to
-    use."""
+    """The error for a GPU from another maker, if only NVIDIA GPUs can be judged. It says which
+    torch to use."""
     gfx = other_gpu(text, maker).target
     has_kernels = gfx in BUILT_FOR or gfx in RELATIVES
     if gfx and not has_kernels:
@@ -159,8 +161,8 @@ SAME_SIZE = 0.08
 fraction.
 
 Cards are sold with a round number and report less: an H20 with 96 GB reports 95 GiB, a T4 with 16
-GB 15 GiB, and a B200 with 192 GB has 180. The closest sizes of the same card, 11 and 12 GB, differ
-by 8.3 %.
+GB 15 GiB, and a B200 with 192 GB has 180. The two closest sizes in which a card is sold, 11 and 12
+GB, differ by 8.3 %, so they stay distinct.
 """
 MEMORY_KIND = re.compile(r"hbm\d\w?|gddr\d\w?")
 """The type of memory, which shops add to a name."""
@@ -180,8 +182,8 @@ def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...
     """The rows that contain all words. If there are none, the rows of the same card with the given
     memory size."""
     sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
-    # A memory size alone does not identify a card, and neither does a letter: `../../x` is not a
-    # TITAN X.
+    # Require a word other than a memory size or a single letter, because these do not identify a
+    # card: `../../x` is not a TITAN X.
     has_a_telling_word = any(len(word) > 1 for word in words - sizes)
     if not has_a_telling_word:
         return ()
@@ -194,7 +196,7 @@ def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...
     rows_of_card = _rows_holding(words - sizes, rows)
     rows_with_memory = [row for row in rows_of_card if row.memory_gb is not None]
     if not rows_with_memory:
-        # The card's memory is unknown, so the size in the text cannot be wrong.
+        # If the card's memory is unknown, accept every size in the text.
         return rows_of_card
     nearest = min(_distance(row, size) for row in rows_with_memory)
     if nearest > SAME_SIZE:
@@ -223,11 +225,12 @@ def memory_in(words: frozenset[str]) -> int | None:
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The rows whose name (or name in `nvidia-smi`) equals or contains all these words.
 
-    The strictest comparison that any row passes decides, so that `A10` does not match an `A10G`.
+    The comparisons are tried from strict to loose, and the first one that any row passes decides.
+    So `A10` does not match an `A10G`.
     """
     core = words - SERIES_WORDS
     core_without_line = core - LINES
-    # Words such as "GeForce RTX" do not identify a card.
+    # Return nothing for words such as "GeForce RTX", because they do not identify a card.
     if not core_without_line:
         return ()
     # Unlike GeForce and Tesla, Quadro distinguishes two GPUs (Quadro RTX 6000 and RTX 6000 Ada).

@@ -170,7 +170,8 @@ def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
     not work with it."""
     newest = catalog.releases[-1]
     accepted = newest.torchvision_needs
-    # Only a torchvision that accepts a range of torch versions works with a later one.
+    # A torchvision that does not accept a range of torch versions only works with its own torch,
+    # which is older.
     if accepted and torch in SpecifierSet(accepted):
         return newest.torchvision
     return None
@@ -182,8 +183,8 @@ def with_other_makers(
     """The table of builds for other makers' GPUs, extended with the builds in these names; and the
     new builds.
 
-    A torch is only added if the catalog knows its CPU build, because that build shows the Python
-    versions.
+    A torch version is only added if the catalog has its CPU build, from which the Python versions
+    are taken.
     """
     platforms_by_torch = {row.torch: dict(row.seen) for row in catalog.other_makers}
     new_places: set[Place] = set()
@@ -208,7 +209,7 @@ def with_other_makers(
 
 def _is_for_another_maker(wheel: NamedWheel) -> bool:
     """Whether a wheel is for GPUs from AMD or Intel."""
-    # A wheel may have any label, such as `+local`.
+    # A wheel may have any label, such as `+local`, so accept only those of known makers.
     if not re.fullmatch(LABEL, wheel.label):
         return False
     maker = maker_of(wheel.label)
@@ -218,8 +219,8 @@ def _is_for_another_maker(wheel: NamedWheel) -> bool:
 def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
     """The most similar build on a platform, from which the missing facts are taken.
 
-    It is the newest build for the same backend, otherwise for the same CUDA major version,
-    otherwise for the highest CUDA version.
+    This is the newest build for the same backend. If there is none, it is the newest one for the
+    same CUDA major version, otherwise the one for the highest CUDA version.
     """
     cuda = cuda_of(backend)
     candidates = []

@@ -14,7 +14,8 @@ JETPACKS = facts(JetPack)
 """All JetPack releases, oldest first."""
 FIRST_OF_THOR = next(row for row in JETPACKS if row.torch_for)
 UNIFIED = next(row for row in JETPACKS if len(row.torch_for) > 1)
-"""The first release in which Orin runs the ordinary wheels too; older boards cannot install it."""
+"""The first release in which Orin also runs torch's ordinary aarch64 wheels. Boards older than Orin
+cannot install this release."""
 BOARDS = frozenset(row.capability for row in facts(Integrated))
 """The GPUs that are part of a Jetson's chip."""
 
@@ -54,7 +55,8 @@ def jetpack_of(board: str | None) -> JetPack | None:
 
 
 def board_of(machine: Snapshot) -> str | None:
-    """The text which shows that a machine is a Jetson: its release, its model, or its only GPU."""
+    """The text which shows that a machine is a Jetson: its L4T release, its model, or the name of
+    its only GPU."""
     if machine.os.jetson:
         return machine.os.jetson
     gpus = machine.gpus or ()
@@ -76,7 +78,8 @@ def is_board_gpu(gpu: Gpu) -> bool:
 
 
 BOARD_WORD = re.compile(r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b")
-"""Words for a Jetson's chip; `nvgpu` is the driver, which nvidia-smi prints there as the name."""
+"""Words that name a Jetson's chip. `nvgpu` is among them, because nvidia-smi prints this driver's
+name as the GPU's name on a Jetson."""
 
 
 @lru_cache(maxsize=1024)
@@ -93,7 +96,8 @@ def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | N
 
 
 def undeclared(library: str) -> Undeclared | None:
-    """The row of a missing library that torch's wheels for Jetson need but do not declare.
+    """The row for a library that NVIDIA's wheels for Jetson need but do not declare; None if the
+    missing library is not such a one.
 
     >>> undeclared("libcudss.so.0").by_pip("12"), undeclared("libcublas.so.12")
     (('nvidia-cudss-cu12',), None)

@@ -102,8 +102,8 @@ def compiles_for(
 
 
 def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
-    """The code in a build that a GPU would run, such as `sm_86` or `compute_120`; None if there is
-    none."""
+    """The kernel or PTX in a build that a GPU would run, such as `sm_86` or `compute_120`; None if
+    the build has none for it."""
     all_codes = build.kernels + build.ptx
     cuda = build.cuda
     return served_by_codes(all_codes, gpu, cuda, driver_cuda)

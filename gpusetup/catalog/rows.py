@@ -17,7 +17,8 @@ class TorchRelease(Frozen):
     released: str
     torchvision: str | None = None
     torchvision_needs: str | None = None
-    """The torch versions that this torchvision accepts, if they are a range, such as `>=2.14.0`."""
+    """The torch versions that this torchvision accepts, if they are a range such as `>=2.14.0`;
+    otherwise None."""
     torchaudio: str | None = None
 
 
@@ -52,7 +53,8 @@ class Retired(Frozen):
 
 
 class FirstDriver(Frozen):
-    """The first driver that supports an architecture, or a product that needs a later one.
+    """The first driver that supports an architecture, or a product that needs a later driver than
+    its architecture.
 
     A bare branch (`570`) means every driver of that branch, on Windows too.
     """
@@ -150,10 +152,11 @@ class CompanionRelease(Frozen):
     torch: str
     """The torch versions that it supports, such as `>=2.11.0`."""
     cuda: Literal["label", "major", "release"] = "label"
-    """What must match torch: the whole label, the CUDA major version, or its major and minor
-    version."""
+    """What must match between this release and torch: the whole label, the CUDA major version, or
+    the CUDA major and minor version."""
     built_with: str | None = None
-    """The torch for whose platforms and backends it was built; None if no index was read."""
+    """The torch version whose platforms and backends this release was built for; None if no index
+    was read."""
     seen: Mapping[str, str] = {}
     """Maps each platform whose index was read to the backends that list this release: `cpu cu130
     cu132`."""

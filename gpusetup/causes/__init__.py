@@ -1,1 +1,1 @@
-"""The records of causes: one record for each cause."""
+"""One record for each cause that doctor knows."""

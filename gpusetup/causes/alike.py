@@ -47,7 +47,8 @@ NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
 BLOCKING_RUN = f"export CUDA_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
-"""With this variable the traceback shows the call that failed, and therefore the package."""
+"""With this variable, the traceback shows the call that failed and thus the package that made the
+call."""
 WHICH_LIBCUDA = "ldconfig -p | grep libcuda"
 DOCKER_CONTEXT = "docker context ls"
 WHICH_TORCH = (
@@ -143,7 +144,8 @@ ROCM_STARTS = (
 IN_THE_JOB = (
     "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L; scontrol show job $SLURM_JOB_ID | grep TRES"
 )
-"""Shows, inside the job, whether the scheduler assigned a GPU and whether a variable hides it."""
+"""Run inside the job: shows whether the scheduler assigned a GPU and whether a variable hides the
+GPU."""
 
 SETTLES: dict[str, tuple[str, ...]] = {
     LIST_GPUS: ("gpus",),
@@ -157,5 +159,5 @@ SETTLES: dict[str, tuple[str, ...]] = {
     "conda list torch": (),
     "findmnt -O noexec": ("executable stack",),
 }
-"""A command -> what in a text makes the command unnecessary. `program` means that a program's own
-message states the reason."""
+"""A command -> the content of a text that makes the command unnecessary. `program` means that a
+program's own message already states the reason."""

@@ -1,5 +1,5 @@
-"""Packages that do not fit the installed torch: torchvision, NumPy, MKL, Triton, guarded
-versions."""
+"""Packages that do not fit the installed torch: torchvision, NumPy, MKL, Triton, and packages that
+check their versions."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ CAUSES = (
         proven_by="The package's known requirements or its build label do not fit torch's version",
         not_when="torchvision and torchaudio have their own findings: torchvision-mismatch and "
         "torchaudio-mismatch",
-        # Source: data/companions.json: each row has its own.
+        # Source: each row in data/companions.json names its own.
     ),
     Cause(
         "numpy-abi-mismatch",

@@ -1,4 +1,4 @@
-"""What container engines report when they cannot pass a GPU on."""
+"""Errors that container engines report when they cannot give a container a GPU."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ REPOSITORY = {
     "rhel": BY_DNF,
     "suse": BY_ZYPPER,
 }
-"""Distribution -> how it gets NVIDIA's repository (the toolkit's own guide, November 2026); Arch
-has the package itself."""
+"""A distribution -> the commands that add NVIDIA's repository (from the toolkit's guide, November
+2026). Arch's own repositories have the package."""
 
 
 def toolkit_commands(context: RuleContext) -> Lines:
@@ -73,7 +73,7 @@ def toolkit_commands(context: RuleContext) -> Lines:
 
 ENGINES = {"cri-o": "crio", "crio": "crio", "containerd": "containerd", "docker": "docker"}
 """An engine's name as people write it -> its name for `nvidia-ctk` and systemd. k3s, rke2 and
-microk8s find the runtime themselves when they start."""
+microk8s are not included because they find the runtime themselves when they start."""
 
 
 def node_engine(context: RuleContext) -> str | None:
@@ -119,7 +119,8 @@ CONFIGURED = {
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
-    """Install NVIDIA's container toolkit for the engine; if the engine is unknown, ask for it."""
+    """Install NVIDIA's container toolkit for the engine. If the engine is unknown, the fix only
+    says which information is needed."""
     if unread := needs.unread_engine(context):
         return Fix(text=text, needs=unread, needs_root=True)
     return Fix(

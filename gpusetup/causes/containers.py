@@ -1,4 +1,4 @@
-"""The boundary around the process: containers, and variables that hide GPUs."""
+"""Causes at the boundary around the process: containers, and variables that hide GPUs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LOSES = (
 LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{1,3} ?|one |two )*(?:while|time|minutes?|hours?|days?|weeks?|h)\b|(?:one|a|the next) day (?:after|later)|randomly|sporadically|daemon-reload|over time|eventually)"
 
 NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
-"""Words that speak against a container that lost its GPU while it ran: then another event was the
-reason."""
+"""Words that show that the container did not simply lose its GPU while it was running, because
+another event was the reason."""
 
 DOCKER = Fix(
     text="Add `--gpus all` to your `docker run` (this command tests it with a plain image). The "
@@ -64,7 +64,7 @@ START_WITH_GPU = {
     "none": DOCKER,
     "docker": DOCKER,
 }
-"""Kind of container -> how to start it with a GPU; the commands are for the host."""
+"""A kind of container -> how to start it with a GPU. The commands must be run on the host."""
 
 
 def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
@@ -75,8 +75,8 @@ def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
 
 
 def _was_there_before(context: RuleContext) -> bool:
-    """Whether the container had a GPU at first. A text must say so; on a probed machine NVML's
-    error proves it."""
+    """Whether the container had a GPU when it started. In a text, the author must say so; on a
+    probed machine, NVML's error proves it."""
     if not is_report(context):
         return True
     losses = events(context, "container-nvml-lost")
@@ -141,8 +141,8 @@ CAUSES = (
         ),
         no_command="only you know the container's name and how it was started.",
         title="This container has no access to its GPU (NVML: Unknown Error)",
-        means="A `systemctl daemon-reload` on the host resets a container's access to GPUs that "
-        "systemd does not know.",
+        means="A `systemctl daemon-reload` on the host takes away a container's access to GPUs "
+        "that systemd does not know about.",
         text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). "
         "To prevent this, pass the devices to the container by name or by CDI. Or let docker use "
         'the cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '

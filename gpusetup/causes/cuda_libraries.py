@@ -22,11 +22,12 @@ from gpusetup.model.versions import parsed
 LACKING = "cuda-lib-missing"
 
 RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
-"""The name of a CUDA runtime file with its version; `11.0` stands for every CUDA 11."""
+"""The file name of the CUDA runtime, with its version. A zero after the dot is not matched, because
+`11.0` is the file's version for every CUDA 11."""
 
 
 def _named(context: RuleContext) -> str:
-    """The names of the missing libraries, in one line."""
+    """The names of the missing libraries, separated by spaces."""
     names = [event.values.get("library", "") for event in events(context, LACKING)]
     return " ".join(names)
 
@@ -34,8 +35,8 @@ def _named(context: RuleContext) -> str:
 def _is_anothers(context: RuleContext) -> bool:
     """Whether a program or package other than torch needs the library.
 
-    It is so if torch works, another program fails, the failing file belongs to another package, or
-    the library is of another CUDA version.
+    This is the case if torch works, if another program fails, if the failing file belongs to
+    another package, or if the library is from another CUDA version.
     """
     torch = context.torch
     program = context.snapshot.failing.program or "torch"
@@ -50,8 +51,8 @@ def _is_anothers(context: RuleContext) -> bool:
 
 
 OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
-"""Libraries whose number is the CUDA version. The numbers of cuDNN, cuFFT and cuSPARSE are their
-own."""
+"""Libraries whose version number is the CUDA version. cuDNN, cuFFT and cuSPARSE have their own
+numbers."""
 
 
 def _torch_brings_it(context: RuleContext) -> bool:
@@ -62,11 +63,11 @@ def _torch_brings_it(context: RuleContext) -> bool:
 
 
 def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
-    """Install torch with the libraries of its wheel; in a new environment if torch itself lacks
-    them.
+    """Install torch with the libraries that its wheel requires; in a new environment if torch
+    itself lacks these libraries.
 
-    The same release over itself changes nothing: its libraries are separate packages
-    (`nvidia-…`), which lie in another folder than torch, or were not installed with it.
+    Installing the same release again would change nothing: the libraries are separate packages
+    (`nvidia-…`) that are in a different folder from torch or were not installed with torch.
     """
     if not events(context, "torch-loads-libraries") or failing_package(context) not in (
         "",
@@ -110,9 +111,10 @@ def _of_a_jetson(context: RuleContext) -> Lines:
 
 
 def _torch_needs_cudnn_9(context: RuleContext) -> bool:
-    """Whether the installed torch brings cuDNN 9, so that another program asks for cuDNN 8.
+    """Whether the installed torch includes cuDNN 9, so a missing cuDNN 8 must be needed by another
+    program.
 
-    An unknown version counts as new enough.
+    An unknown version of torch counts as new enough.
     """
     torch = context.torch.version
     if not torch:
@@ -130,7 +132,7 @@ WHISPER = r"(?:whisper|ctranslate2)"
 LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
 OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
-"""A Linux library of bitsandbytes in a Windows folder."""
+"""Messages about one of bitsandbytes' Linux libraries in a Windows folder."""
 
 CAUSES = (
     Cause(

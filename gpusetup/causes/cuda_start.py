@@ -1,4 +1,4 @@
-"""CUDA does not start, or not with every GPU: the errors of the driver API."""
+"""Errors of the driver API: CUDA does not start, or does not start on every GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ WITH_COMPUTE = Fix(
 
 
 def _compute_libraries(context: RuleContext, text: str) -> Fix:
-    """Install the driver's libraries that CUDA needs, if only its other libraries are installed."""
+    """Install the driver's libraries for CUDA, on a machine where only the driver's other libraries
+    are installed."""
     if in_container(context):
         return WITH_COMPUTE
     if on(context, "windows") or context.os.wsl:
@@ -65,7 +66,7 @@ FABRIC_PACKAGE = {
     "debian": BY_APT,
     "rhel": "sudo dnf install -y nvidia-fabric-manager-{version}",
 }
-"""Distribution -> the package of the Fabric Manager of one driver version."""
+"""A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
 def _without_stubs(context: RuleContext) -> Lines:
@@ -77,14 +78,15 @@ def _is_of_another_driver(path: str, version: str | None) -> bool:
     """Whether a libcuda file's name contains the version of a driver that is not the loaded one."""
     if not version or ".so." not in path:
         return False
-    # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is a driver's file.
+    # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
+    # driver version.
     names_a_driver = path[-1:].isdigit() and path.count(".") > 2
     return names_a_driver and not path.endswith(version)
 
 
 def drivers_own(context: RuleContext) -> Lines:
-    """Remove what is loaded instead of the driver's libcuda: a cuda-compat folder or an outdated
-    copy."""
+    """The commands that remove the file that is loaded instead of the driver's libcuda: one in a
+    cuda-compat folder, or an outdated copy."""
     compat_folder = context.snapshot.container.cuda_compat_path
     if compat_folder:
         return without_folder(context, compat_folder)
@@ -96,7 +98,8 @@ def drivers_own(context: RuleContext) -> Lines:
 
 
 def without_folder(context: RuleContext, folder: str) -> Lines:
-    """Remove a folder from LD_LIBRARY_PATH, or from the loader's configuration."""
+    """The commands that remove a folder from LD_LIBRARY_PATH, or from the loader's configuration if
+    LD_LIBRARY_PATH does not contain the folder."""
     library_path = context.snapshot.environment.get("LD_LIBRARY_PATH") or ""
     if on(context, "windows") or not is_a_path(folder):
         return ()

@@ -1,4 +1,5 @@
-"""The driver is missing or too old, or its kernel module is not loaded, built or signed."""
+"""Causes in which the driver is missing or too old, or its kernel module is not loaded, built or
+signed."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def serves_every_torch(context: RuleContext) -> bool:
     """Whether the driver is new enough for the CUDA of every build in the catalog."""
     cudas_of_builds = [parsed(build.cuda or "0") for build in context.catalog.builds]
     cuda_of_driver = parsed(context.driver.cuda or "0")
-    # A driver also runs later minor versions of its major CUDA version.
+    # A driver also supports later minor versions of its major CUDA version.
     newest_major = max(cuda.major for cuda in cudas_of_builds)
     return cuda_of_driver.major >= newest_major
 

@@ -1,5 +1,5 @@
-"""A driver that is loaded but has parts of two versions, does not support this GPU, or does not
-respond."""
+"""Causes in which the driver is loaded but has parts of two versions, does not support this GPU, or
+does not respond."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gpusetup.model.versions import parsed
 def image_brings_the_library(context: RuleContext) -> bool:
     """Whether a text about an image shows a library that is newer than the host's driver.
 
-    On a host, an update also leaves a newer library than the loaded module, but a restart fixes
-    that and the text names no image.
+    On a host, an update can also leave a library that is newer than the loaded module. In that
+    case, a restart helps, and the text names no image.
     """
     library, host = context.driver.library_version, context.driver.version
     if not (library and host and events(context, "image-named")):
@@ -47,7 +47,7 @@ CAUSES = (
         "ended it",
         not_when="If the driver responds within the time limit (--timeout), it is only slow, and "
         "the cause is driver-slow",
-        # Source: gpusetup asks in children with a time limit.
+        # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
         explains=(
             "gpu-does-not-answer",

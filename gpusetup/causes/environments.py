@@ -1,4 +1,4 @@
-"""The Python environment: its pip, who manages it, and what hides its packages."""
+"""Causes in the Python environment: its pip, its manager, and files that hide its packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gpusetup.model.shell import Lines
 
 
 def _for_the_target(context: RuleContext) -> Lines:
-    """Set the variable that tells conda the CUDA of a host whose driver it cannot query."""
+    """The command that sets CONDA_OVERRIDE_CUDA. It tells conda the CUDA version of a host whose
+    driver conda cannot query."""
     missing = events(context, "conda-cuda-virtual-missing")[0]
     version_needed = re.search(r"\d+(\.\d+)?", missing.values.get("needed", ""))
     usual_cuda = context.driver.cuda or "12"
@@ -23,20 +24,21 @@ def _for_the_target(context: RuleContext) -> Lines:
 
 
 def _add_pip(context: RuleContext) -> Lines:
-    """The command that installs pip with uv, which needs no pip itself."""
+    """The command that installs pip with uv, because uv itself does not need pip."""
     python = paste.python(context)
     add = paste.command(context, "uv", "pip", "install", "--python", python, "pip")
     return (add,)
 
 
 def _into_new_environment(context: RuleContext) -> Lines:
-    """The command that installs torch into a new environment, which the system does not manage."""
+    """The command that installs torch into a new environment, because the system manages the
+    current one."""
     return (paste.into_new_environment(context),)
 
 
 def _does_no_harm(context: RuleContext) -> bool:
-    """Whether the file may be harmless, because torch can be imported and nothing in the text
-    failed because of the file."""
+    """Whether the file that hides a module may be harmless: on this probed machine, torch can be
+    imported, and the hidden module is not torch itself."""
     if is_report(context) or context.torch.import_error:
         return False
     shadowed = [event.values.get("module", "") for event in events(context, "module-shadowed")]
@@ -54,7 +56,8 @@ NAMES = (
     " types typing unittest urllib uuid warnings weakref xml zipfile"
 )
 STDLIB = "(?:" + "|".join(sorted(NAMES.split(), key=len, reverse=True)) + ")"
-"""Modules that torch's import needs: a file of that name in the working folder hides them."""
+"""Modules that torch's import needs. A file with such a name in the working folder hides the real
+module."""
 
 CAUSES = (
     Cause(

@@ -1,4 +1,5 @@
-"""Building extensions: a compiler is missing, too new or too old, or the GPU was left out."""
+"""Causes for failed builds of extensions: a compiler is missing, too new or too old, or the build
+left out the GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ BESIDE = (
 WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
 
 BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps?|tells?|says?|gives?|gave|shows?|the|this|an?|me|error|following|fails?|failed|with|still|returns?|reports?|raises?|throws?|see|saw|saying|that|command|message))"
-"""Words that a person writes between a command and the command's output."""
+"""Words that a person writes between a quoted command and its output."""
 
 COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
 """The name of a C++ compiler in a build's output."""
@@ -141,8 +142,9 @@ CAUSES = (
         """,
                 "no module named",
             ),
-            # pip and uv build a checkout apart from the environment. A program that runs after the
-            # installation may lack torch for another reason.
+            # pip and uv build a checkout in isolation from the environment, so that the build does
+            # not see torch. A program that runs after the installation may lack torch for another
+            # reason.
             says(
                 r"(?:pip3?|uv(?: pip)?) (?:install|sync)(?: -{1,2}[\w-]+){0,4} (?:-e )?\.[\w/\[\]-]{0,40}\W[^\0]{0,600}?No module named ['\"]?torch['\"]?(?![\w.])",
                 unless=r"--no-build-isolation|python3? \S{1,60}\.py",

@@ -22,7 +22,7 @@ BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
 BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_extensions"
 
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
-"""The first parts of the names of torch's own modules."""
+"""The top-level names of torch's own modules; "" if no module is named."""
 
 HOPPER = 9
 """The major compute capability of the GPUs for which FlashAttention-3 is written."""
@@ -56,8 +56,8 @@ def capabilities(context: RuleContext) -> list[Capability]:
 
 
 def kernel_messages(context: RuleContext) -> Events:
-    """Messages that a kernel for the GPU is missing, in words and as error numbers of both CUDA
-    APIs."""
+    """Events that say that a kernel for the GPU is missing, in words or as error numbers of the two
+    CUDA APIs."""
     in_words = events(context, "no-kernel-image")
     in_numbers = cuda_errors(context, 8, 48, 98, 209)
     return (*in_words, *in_numbers)
@@ -74,7 +74,7 @@ def extension_of(messages: Events) -> str | None:
 
 
 def only_python_differs(context: RuleContext) -> bool:
-    """Whether an extension was built for the running versions of everything except Python."""
+    """Whether an extension was built for the running torch but for another Python."""
     for event in events(context, "extension-abi-mismatch"):
         values = event.values
         built_python, python = values.get("built_python", ""), values.get("python", "")
@@ -88,11 +88,11 @@ def only_python_differs(context: RuleContext) -> bool:
 
 
 OF_HOPPER = r"[/\\]hopper[/\\]|\bfa3[FB]@|capability == \(9, 0\)|flash_fwd_launch_template"
-"""What only FlashAttention-3 prints."""
+"""Words that only FlashAttention-3 prints."""
 
 
 def chose_kernels_of_hopper(context: RuleContext) -> bool:
-    """Whether a kernel of FlashAttention-3 failed on a GPU that is not Hopper's."""
+    """Whether a kernel of FlashAttention-3 failed on a GPU that is not a Hopper GPU."""
     for gpu in gpus(context):
         if gpu.compute_capability and gpu.compute_capability.major == HOPPER:
             return False

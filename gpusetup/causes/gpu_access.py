@@ -1,4 +1,4 @@
-"""Whether a process may use a GPU: device nodes, MIG, compute modes, licences."""
+"""Causes that keep a process from using a GPU: device nodes, MIG, compute modes, licences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ HIDES = "CUDA_VISIBLE_DEVICES"
 
 
 def _chosen(context: RuleContext) -> Lines:
-    """The line that selects the first MIG instance whose name is safe to use in a command."""
+    """The command that selects the first MIG instance. Instances whose name is not safe to use in a
+    command are skipped."""
     for gpu in gpus(context):
         for instance in gpu.mig_instances:
             if is_an_identifier(instance):

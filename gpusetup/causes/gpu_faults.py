@@ -15,7 +15,8 @@ BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 
 def _status(number: str, name: str) -> MessageRow:
-    """The last digits of the status code with which a call to the GPU's firmware failed."""
+    """A message row for failed calls to the GPU's firmware that end with this status code. `number`
+    has the code's last hexadecimal digits."""
     pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
     return says(pattern, status=name)
 
@@ -36,7 +37,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who} {have} fallen off the PCI bus",
         plain="The GPU no longer responds on the PCI bus",
-        means="A power fault, heat, a loose card or power saving of the PCIe link can cause this.",
+        means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
+        "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
         proven_by="The kernel logs Xid 79, or the driver reports `GPU is lost`",

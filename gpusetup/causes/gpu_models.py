@@ -1,4 +1,5 @@
-"""Properties of the GPU model: another maker's, too old for a feature, or one of several kinds."""
+"""Causes that depend on the GPU model: it is from another maker, too old for a feature, or one of
+several different models."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def _is_new(context: RuleContext) -> bool:
 
 
 def _rocm_works(context: RuleContext) -> bool:
-    """Whether torch's ROCm build sees the GPU, so that the fault lies elsewhere."""
+    """Whether torch's ROCm build can use the GPU, so the fault lies elsewhere."""
     is_rocm = (context.torch.backend or "").startswith("rocm")
     if not is_rocm or not context.torch.cuda_available:
         return False
@@ -46,15 +47,17 @@ def _lacks_the_kernels(context: RuleContext) -> bool:
 
 
 def hip_kernel_is_missing(context: RuleContext) -> str:
-    """HIP found no kernel for the GPU."""
+    """The fact that HIP found no kernel for the GPU, as a sentence; "" if the events do not show
+    it."""
     return "HIP finds no kernel" if events(context, "hip-kernel-missing") else ""
 
 
 def _rocm_finds_no_gpu(context: RuleContext) -> bool:
-    """Whether a ROCm build is installed and finds no GPU, so that the build is not at fault."""
+    """Whether torch is a ROCm build that finds no GPU, so the wrong build is not the cause."""
     is_rocm = (context.torch.backend or "").startswith("rocm")
     finds_none = bool(events(context, "no-hip-gpus")) or context.torch.cuda_available is False
-    # Only a ROCm build asks HIP for its devices; a missing library can be another program's.
+    # Only a ROCm build asks HIP for devices, so HIP's answer proves such a build. A missing library
+    # does not, because another program may need it.
     hip_answers = any(
         event.values.get("why") != "driver" for event in events(context, "no-hip-gpus")
     )
@@ -62,7 +65,7 @@ def _rocm_finds_no_gpu(context: RuleContext) -> bool:
 
 
 def _xpu_lost_its_device(context: RuleContext) -> bool:
-    """Whether Intel's GPU was in use when its driver lost it."""
+    """Whether an Intel GPU was in use when its driver lost the device."""
     return any(event.values.get("why") == "lost" for event in events(context, "no-xpu"))
 
 
@@ -81,7 +84,7 @@ def _xpu_works(context: RuleContext) -> bool:
 BEFORE_VOLTA = (
     r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
 )
-"""GPUs below compute capability 7.0, by their names."""
+"""The names of GPUs below compute capability 7.0."""
 
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM|VPS|droplet|box|instance|system|Mac)"
@@ -281,7 +284,7 @@ CAUSES = (
             "`rocminfo | grep -i gfx` prints the GPU's target (gfx…)."
         ),
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
-        title="The GPU is from AMD: torch's ROCm builds use it, its CUDA builds do not",
+        title="This is an AMD GPU: torch's ROCm builds can use it, but its CUDA builds cannot",
         means="PyTorch publishes ROCm builds for Linux. AMD publishes more, also for Windows.",
         text="If ROCm supports the GPU, install torch's ROCm build",
         proven_by="All GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
@@ -356,7 +359,7 @@ CAUSES = (
     Cause(
         "intel-gpu",
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
-        title="The GPU is from Intel: torch's XPU build uses it, its CUDA builds do not",
+        title="This is an Intel GPU: torch's XPU build can use it, but its CUDA builds cannot",
         means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build, and use the device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",

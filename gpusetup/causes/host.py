@@ -17,7 +17,7 @@ from gpusetup.model.shell import Lines
 from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
-"""Other places that can be full: shared memory, and the disk to which a program writes its
+"""Words for other places that can be full: shared memory, or the disk to which a program writes its
 checkpoints."""
 
 
@@ -43,7 +43,7 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
 
 
 def making_room(context: RuleContext) -> Lines:
-    """The command that frees the installer's cache."""
+    """The command that empties the installer's cache."""
     if "uv" in (context.installer, context.snapshot.failing.program):
         return (paste.command(context, "uv", "cache", "clean"),)
     if context.snapshot.python.has_pip is False:

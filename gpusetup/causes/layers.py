@@ -14,8 +14,8 @@ from gpusetup.model.finding import Stage
 
 
 class Layer(enum.IntEnum):
-    """The layer that a cause belongs to. If two causes explain nothing of each other, the one in
-    the lower layer is the root."""
+    """The layer that a cause belongs to. If neither of two causes explains the other, the cause in
+    the lower layer is the root cause."""
 
     UNFINISHED = enum.auto()
     """An interrupted installation. Nothing else about the environment can be judged before it is
@@ -39,7 +39,8 @@ class Layer(enum.IntEnum):
     LIBRARIES = enum.auto()
     RUNNING = enum.auto()
     LOSSES = enum.auto()
-    """Warnings that can be the root cause: everything works, but more slowly than it could."""
+    """Warnings that are the root cause if nothing else is wrong: everything works, but more slowly
+    than it could."""
 
 
 NO_DEVICE = (
@@ -93,7 +94,7 @@ NO_TORCH = (
     "torch-half-installed",
     "torch-import-failed",
 )
-"""Findings that a failed installation leaves behind."""
+"""Findings that a failed installation can cause."""
 
 UNINSTALLABLE = (
     "torch-missing",
@@ -105,7 +106,7 @@ UNINSTALLABLE = (
     "python-no-wheel",
     "download-hash-mismatch",
 )
-"""Errors with which a later step of an installation ends after an earlier step failed."""
+"""Errors in a later step of an installation that only follow from an earlier failed step."""
 
 NEED_A_GPU = (
     "program-sees-no-gpu",
@@ -138,8 +139,8 @@ STAGES: dict[Layer, Stage] = {
     Layer.LIBRARIES: "import",
     **dict.fromkeys((Layer.HARDWARE, Layer.RUNNING, Layer.LOSSES), "running"),
 }
-"""A layer -> the stage at which its causes usually make a program fail. For the other layers it is
-the program's start."""
+"""A layer -> the stage at which its causes usually make a program fail. For layers that are not
+listed, this is the program's start."""
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: (

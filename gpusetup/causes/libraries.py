@@ -20,8 +20,8 @@ ANOTHER_CUDA = "cuda|cudnn|nccl"
 
 
 def _without_others(context: RuleContext) -> Lines:
-    """Remove the folders of other CUDA versions from the loader's path. If the text names the
-    folders, remove exactly those."""
+    """The commands that remove folders with other CUDA libraries from the loader's path: exactly
+    the folders that the events name, or else all that look like CUDA folders."""
     folders: dict[str, None] = {}
     for conflict in events(context, "foreign-library", "ld-library-path-conflict"):
         folder = conflict.values.get("folder")
@@ -32,7 +32,7 @@ def _without_others(context: RuleContext) -> Lines:
 
 
 def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
-    """Install the wheels that `pip check` names in the versions that torch requires."""
+    """Install the exact versions that torch requires of the wheels that `pip check` reports."""
     wheels_and_versions = []
     for replaced in events(context, "wheel-replaced"):
         wheel, version = replaced.values.get("wheel"), replaced.values.get("required")
@@ -44,7 +44,8 @@ def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
 
 
 def _does_no_harm(context: RuleContext) -> bool:
-    """Whether the folder may be harmless, because the loader may search it last or not at all."""
+    """Whether the folder may be harmless: torch can be imported, and no message shows a conflict.
+    The loader may search the folder last or not at all."""
     return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
 
 

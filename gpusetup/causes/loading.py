@@ -17,7 +17,8 @@ from gpusetup.model.finding import Fix
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
-    """Put the folder of the library, if a listing shows it, first in the loader's search path."""
+    """The commands that put the library's folder first in the loader's search path, if a listing
+    shows the folder."""
     variable = "PATH" if context.os.family == "windows" else "LD_LIBRARY_PATH"
     for path in listed_files(context):
         folder = re.sub(r"[/\\][^/\\]+$", "", path)
@@ -100,7 +101,7 @@ CAUSES = (
                 means="Programs load DLLs from the folder of python.exe before those of Windows. "
                 "A copied DLL is never updated, so DLLs built with a newer compiler do not start "
                 "with it.",
-                # Python's own installer puts vcruntime140.dll there, and no msvcp140.dll.
+                # Python's own installer puts vcruntime140.dll in this folder, but not msvcp140.dll.
                 text="Keep torch, CUDA and Python's own vcruntime140.dll. Rename the "
                 "msvcp140*.dll that were copied into the folder named above, so that Windows "
                 "loads its own, and install the current Visual C++ runtime (x64) from Microsoft. "

@@ -1,4 +1,4 @@
-"""What keeps torch from using an AMD, Intel or Apple GPU."""
+"""Causes that keep torch from using an AMD, Intel or Apple GPU."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CAUSES = (
         by_check=True,
         explains=("amd-gpu", "intel-gpu"),
         check=CheckCommand(
-            command="ls /dev/kfd /dev/dri",
+            command="ls /dev/kfd /dev/dri  # in the container",
             prints="ls: cannot access '/dev/kfd': No such file or directory",
         ),
     ),

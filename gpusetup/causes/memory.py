@@ -10,7 +10,7 @@ from gpusetup.messages.row import says
 
 
 def _on_a_jetson(context: RuleContext) -> bool:
-    """Whether the board, or the allocator that ran out of memory, is a Jetson's."""
+    """Whether the machine is a Jetson, or the message comes from the allocator for Jetsons."""
     if context.os.jetson:
         return True
     engines = [event.values.get("engine") for event in events(context, "out-of-memory")]
@@ -22,7 +22,7 @@ WITHOUT_CUDA = (
     "precision (bfloat16, float16), gradient checkpointing, LoRA, and last a smaller model. To "
     "infer, use smaller inputs or a quantized model. End other programs on the GPU"
 )
-"""The steps for GPUs of other makers and Macs, without what needs CUDA."""
+"""The steps for GPUs from other makers and for Macs, which leave out everything that needs CUDA."""
 
 A_GPU = r"(?:\b|(?<=\d[x×]))(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
 MEMORY_OF_IT = (

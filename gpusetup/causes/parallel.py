@@ -1,4 +1,4 @@
-"""Several processes on several GPUs, and NCCL."""
+"""Causes in runs with several processes on several GPUs, including NCCL's errors."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ CAUSES = (
         ),
         says=(
             "peer access is not supported",
-            # In `lspci -vvv`: the bridge redirects requests between two cards to the root complex.
+            # A line of `lspci -vvv` that shows that a bridge redirects requests between two cards
+            # to the root complex.
             says(r"ACSCtl:\s*SrcValid\+[^\n]*ReqRedir\+", "acsctl", why="acs"),
             r"(?:doesn't|does not) support faster communication broadband via P2P",
             r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",

@@ -33,28 +33,28 @@ def programs_own(context: RuleContext, text: str) -> Fix:
 
 
 def is_all(context: RuleContext) -> bool:
-    """Whether the text shows no reason why the GPU support was not loaded."""
+    """Whether this is all the text shows, without a reason why the GPU support was not loaded."""
     return not events(
         context, "cuda-lib-missing", "extension-abi-mismatch", "driver-too-old", "cuda-error"
     )
 
 
 def _has_a_gpu(context: RuleContext) -> bool:
-    """Whether a program that runs without torch looks for a GPU, on a machine that may have one."""
+    """Whether a program without torch looks for a GPU on a machine that may have an NVIDIA GPU."""
     looks_for_one = events(context, "program-sees-no-gpu") or is_beside_torch(context)
     may_have_one = has_nvidia(context) is not False
     return bool(looks_for_one) and may_have_one
 
 
 def _holds_no_memory(context: RuleContext) -> bool:
-    """Whether nothing in the text shows that the program occupies GPU memory, because then it uses
-    the GPU."""
+    """Whether nothing in the text shows that the program occupies GPU memory. A program that does
+    is using the GPU."""
     return not any("holds" in event.values for event in events(context, "gpu-starved"))
 
 
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
-    """Whether no other finding explains it: no CPU build, no other maker's GPU, no program without
-    torch."""
+    """Whether no other finding explains why the program runs on the CPU: torch is not a CPU build,
+    the GPU is not from another maker, and the program uses torch."""
     if context.torch.backend == "cpu":
         return False
     if events(context, "foreign-gpu") and not _maker_explains_nothing(context):
@@ -252,7 +252,7 @@ CAUSES = (
                 r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"
             ),
             says("cudaexecutionprovider not available", program="onnxruntime"),
-            # onnxruntime's list of providers, without a provider for a GPU.
+            # onnxruntime's list of providers, in which no provider is for a GPU.
             says(
                 r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]",
                 program="onnxruntime",

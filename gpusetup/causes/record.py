@@ -26,10 +26,10 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
 
 RECORDS: dict[str, Cause] = {}
-"""Every record of the files that are loaded, by its id."""
+"""The id of a cause -> its record, for all files that have been imported."""
 
 UNORDERED = max(Layer) + 1
-"""The layer of causes that are never the root: it comes after every other layer."""
+"""The place of causes that are never the root cause: after every layer."""
 
 
 Words = tuple[str, ...]
@@ -38,7 +38,7 @@ Question = Callable[[Any], bool]
 
 
 class Message(Frozen):
-    """The texts and the fix of a cause, or of one case of it."""
+    """The texts and the fix for a cause, or for a special case of the cause."""
 
     title: str = ""
     """The title. It may contain placeholders for values of the event (`{library} is missing`) and
@@ -46,7 +46,7 @@ class Message(Frozen):
     plain: str = ""
     """The title to use if the event lacks a value that the title needs."""
     means: str = ""
-    """Why it happens and what it does, in a sentence or two."""
+    """Why the problem happens and what it does, in a sentence or two."""
     text: str = ""
     """What to do."""
     commands: Words | Callable[[Any], Lines] = ()
@@ -64,7 +64,7 @@ class Message(Frozen):
     way: Callable[[Any, str], Fix] | None = None
     """A function that returns the whole fix, for fixes whose text also depends on the machine."""
     only: Severity | None = None
-    """The severity, if it differs from the record's."""
+    """The severity, if it differs from the severity of the cause's record."""
     where: tuple[Question, ...] = ()
     """Conditions that must all hold before the finding is made, or before the case applies."""
     having: Mapping[str, str] = {}
@@ -82,9 +82,9 @@ class Likelier(Frozen):
     because: str
     """What makes the cause likely: a clause that doctor prints after the symptom's own words."""
     text: str = ""
-    """What to do, if the symptom's own fix belongs to another cause,"""
+    """What to do instead, if the symptom's own fix is not right for this cause."""
     way: Callable[[Any], Fix] | None = None
-    """or a function that returns the fix for this machine."""
+    """A function that returns the fix, if the fix depends on the machine."""
 
 
 class Refutation(Frozen, kw_only=False):
@@ -96,7 +96,7 @@ class Refutation(Frozen, kw_only=False):
     """The id of the cause that the message means instead; "" if the text does not show which one.
     """
     asks: str = ""
-    """The command whose output helps to find the remaining cause."""
+    """The command whose output helps to find the cause that remains."""
 
 
 class CheckCommand(Frozen, kw_only=False):
@@ -118,7 +118,7 @@ class Cause(Message, kw_only=False):
     severity: Severity = Severity.ERROR
     """The highest severity that the finding can have."""
     not_when: str = ""
-    """What looks similar but is a different finding, or no problem."""
+    """A situation that looks similar but is a different finding or not a problem."""
     check: CheckCommand | None = None
     """How to check for the cause without gpusetup; None if only `gpusetup doctor` shows it."""
     no_command: str = ""
@@ -162,7 +162,7 @@ class Cause(Message, kw_only=False):
     """The rank among the failures of programs, which are the answer if no error is found: the
     lowest rank above 0 comes first. 0 means that this is not such a failure."""
     symptom: bool = False
-    """Whether the finding shows only what happened and not why, so that the real cause is another
+    """Whether the finding only shows what happened and not why, so the real cause is a different
     one."""
     beside_torch: str = ""
     """The fix for a program that does not use torch, if the program's usual fix does not help."""
@@ -173,7 +173,7 @@ class Cause(Message, kw_only=False):
     """Severities with which this finding must be fixed before torch is changed, whatever its layer
     is."""
     impossible: tuple[Question, ...] = ()
-    """Conditions under which it cannot be the cause, even if a message looks like it."""
+    """Conditions under which this cannot be the cause, even if a message looks like it."""
     kind_of: str = ""
     """The id of the more general cause that doctor reports as `cause` for a text; "" if this cause
     stands for itself."""
@@ -191,7 +191,8 @@ class Cause(Message, kw_only=False):
 
     @property
     def place(self) -> tuple[Layer, int] | None:
-        """Its layer and its rank in that layer; None for a cause that is never the root."""
+        """The cause's layer and its rank in that layer; None for a cause that is never the root
+        cause."""
         return PLACES.get(self.id)
 
     @property

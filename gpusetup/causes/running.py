@@ -15,7 +15,8 @@ AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)
 
 
 def _older_cuda(context: RuleContext, _text: str) -> Fix:
-    """Use a build of the package for a CUDA that this driver supports, or update the driver."""
+    """Use a build of the package for a CUDA version that this driver supports, or update the
+    driver."""
     cuda = context.driver.cuda
     older_cuda = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
     newer_driver = drivers.driver_fix(context, "Update the driver")

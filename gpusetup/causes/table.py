@@ -48,5 +48,5 @@ FACTS = (
     *trainers.ROWS,
     *people.IN_PROSE_AND_LOGS,
 )
-"""Messages that prove a fact but are not enough for a cause."""
+"""Messages that prove a fact but not a cause."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

@@ -1,4 +1,5 @@
-"""The CUDA toolkit that builds an extension is missing, or is for another CUDA."""
+"""Causes in which the CUDA toolkit for building an extension is missing or has another CUDA version
+than torch."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from gpusetup.model.versions import parsed
 
 
 def one_cuda(context: RuleContext, text: str) -> Fix:
-    """Install the toolkit of torch's CUDA if its compiler supports the GPU, otherwise the first one
-    that does."""
+    """Install the CUDA toolkit with torch's CUDA version if its compiler supports the GPU,
+    otherwise the first version that does."""
     rejected = _values(context, "jit-arch-rejected")
     mismatch = _values(context, "cuda-toolkit-mismatch-extension-build")
     values = {**rejected, **mismatch}
@@ -34,7 +35,7 @@ def one_cuda(context: RuleContext, text: str) -> Fix:
 
 
 def _values(context: RuleContext, kind: str) -> Mapping[str, str]:
-    """Maps names to values, for all events of this kind; a later event replaces the values of an
+    """The values of all events of this kind in one mapping. A later event replaces the values of an
     earlier one."""
     values: dict[str, str] = {}
     for event in events(context, kind):
@@ -43,7 +44,8 @@ def _values(context: RuleContext, kind: str) -> Mapping[str, str]:
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
-    """Install the toolkit of torch's CUDA; if that is not known, ask torch for it."""
+    """Install the CUDA toolkit with torch's CUDA version. If that is unknown, the fix shows the
+    command that prints it."""
     cuda = cuda_needed(context.torch) or ""
     major_and_minor = ".".join(cuda.split(".")[:2])
     commands = toolkit_commands(context, major_and_minor)
@@ -60,7 +62,7 @@ ASKED_OF_TORCH = (
     *("cuda-unavailable", "torch-not-compiled-with-cuda", "torch-missing", "smi-sees-it"),
     *("no-nvidia-driver", "smi-not-found", "launcher-deprecated"),
 )
-"""Events of a text in which somebody asks why torch finds no GPU: no build is among them."""
+"""Kinds of events in a text that asks why torch finds no GPU. None of them comes from a build."""
 
 
 def _nothing_was_built(context: RuleContext) -> bool:
@@ -72,13 +74,14 @@ def _nothing_was_built(context: RuleContext) -> bool:
     missing = events(context, "cuda-toolkit-missing")
     only_a_shell = all(event.values.get("who") == "shell" for event in missing)
     is_a_build = context.snapshot.failing.stage == "build"
-    # Any other error message may come from a build.
+    # Any other error in the text may come from a build.
     nothing_else_failed = says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH)
     return only_a_shell and not is_a_build and nothing_else_failed
 
 
 def _torch_was_asked(context: RuleContext) -> bool:
-    """Whether nothing was built and the text is about torch: it shows torch or torch's answer."""
+    """Whether nothing was built and the text is about torch, because it shows torch's version or
+    one of torch's answers."""
     if not _nothing_was_built(context):
         return False
     torch = context.torch
@@ -103,8 +106,8 @@ def _by_conda(context: RuleContext) -> bool:
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:
-    """The commands that install the toolkit of one CUDA and set the variable by which a build finds
-    it."""
+    """The commands that install the toolkit of one CUDA version and set the variable that tells
+    builds where it is."""
     if not is_a_version(minor):
         return ()
     if _by_conda(context):
@@ -120,7 +123,7 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
 
 
 def toolkit_lines(context: RuleContext) -> Lines:
-    """The lines that tell a build where the listed toolkit is."""
+    """The commands that tell a build where the toolkit is that a listing shows."""
     if home := facts.listed_toolkit(context):
         binaries = paste.prepending(context, "PATH", f"{home}/bin")
         return (paste.setting(context, "CUDA_HOME", home), binaries)

@@ -1,4 +1,5 @@
-"""torch itself is missing, broken, installed twice, or elsewhere."""
+"""Causes in torch itself: it is missing, broken, installed twice, or installed in another
+environment."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 
 def _fails_by_a_dll(context: RuleContext) -> bool:
-    """Whether Windows reports that a DLL is missing (error 126 or 127) or that a DLL did not start
-    (1114)."""
+    """Whether Windows reports that a DLL or one of its functions is missing (error 126 or 127) or
+    that a DLL did not start (1114)."""
     message = context.torch.import_error or ""
     return bool(re.search(r"WinError (?:126|127|1114)\b|DLL load failed", message))
 
 
 def _recover(context: RuleContext) -> Lines:
-    """The command that completes an interrupted installation, in the target or in an unfinished
-    environment."""
+    """The command that completes an interrupted installation, in the target environment or in a
+    half-created one."""
     for event in events(context, "install-unfinished"):
         if "half_made" in event.values:
             prefix = event.values["prefix"]
@@ -54,24 +55,25 @@ def _install(context: RuleContext, _text: str) -> Fix:
 def _reinstall(context: RuleContext, _text: str) -> Fix:
     """Remove every torch, then install it once.
 
-    Without the removal an installer takes leftover files for an installed torch, and the files that
-    conda installed hide those that pip installed.
+    Without the removal, an installer would mistake leftover files for an installed torch, and files
+    from conda would hide files from pip.
     """
     remove_commands: list[Line] = []
     conda_version, _ = conda_and_pip(context)
     if conda_version:
         remove_commands.append(_remove_with_conda(context))
     removed_by_pip = ["torch"]
-    # Where conda and pip are mixed, torch's companions are mixed too.
+    # If conda and pip both installed torch, they may both have installed its companions too.
     if conda_version or events(context, "mixed-conda-pip"):
         removed_by_pip += COMPANIONS
     remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
     pip_versions = set()
     for package in packages(context, "torch"):
-        # pip does not uninstall what conda installed.
+        # pip does not uninstall packages that conda installed.
         if package.installer not in CONDA:
             pip_versions.add(package.version)
-    # pip removes one copy each time. If no copy is listed, its files may still be there.
+    # pip removes one copy at a time. Run it once even if no copy is listed, because files may be
+    # left over.
     times = max(1, len(pip_versions))
     remove_commands += [remove_with_pip] * times
 
@@ -100,7 +102,7 @@ def _remove_with_conda(context: RuleContext) -> Line:
     names += sorted(packages_of_conda.intersection(COMPANIONS))
     prefix = machine.conda.prefix or machine.python.prefix
     environment = ("--prefix", prefix) if prefix else ()
-    # --force leaves the packages in place that depend on torch.
+    # With --force, conda does not remove the packages that depend on torch.
     return paste.command(context, "conda", "remove", "--yes", *environment, "--force", *names)
 
 
@@ -116,7 +118,8 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
 
 
 HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
-"""Findings that appear if a package of the environment is used with a torch from outside it."""
+"""Findings that appear if a package in the environment is used with a torch from outside the
+environment."""
 
 AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
 
@@ -298,8 +301,8 @@ CAUSES = (
         " GPU.",
         text="What to do depends on the reason. If the build has no CUDA "
         "(`torch.version.cuda` is `None`), run `gpusetup install`. If the driver is missing or too "
-        "old, install or update it. If torch says `No CUDA GPUs are available`, the container has no GPU, or "
-        "CUDA_VISIBLE_DEVICES hides it",
+        "old, install or update it. If torch says `No CUDA GPUs are available`, either "
+        "CUDA_VISIBLE_DEVICES hides the GPU or, in a container, the container was given none",
         proven_by="torch.cuda.is_available() returns False",
         symptom=True,
         stage="start",

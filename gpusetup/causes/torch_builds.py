@@ -1,4 +1,5 @@
-"""Builds of torch that cannot use the machine's GPU: a CPU build, or another maker's."""
+"""Builds of torch that cannot use the machine's GPU: a CPU build, or a build for another maker's
+GPUs."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ INDEX = "https://download.pytorch.org/whl"
 
 
 def is_a_label(backend: str) -> bool:
-    """Whether PyTorch has an index for a backend, which its label names: cpu, cu128, rocm6.4."""
+    """Whether a backend has the form of a build label, such as cpu, cu128 or rocm6.4. PyTorch has
+    an index for each label."""
     return re.fullmatch(LABEL, backend) is not None
 
 

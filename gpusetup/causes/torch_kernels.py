@@ -21,12 +21,14 @@ NOT_BUILT_FOR = (
 
 
 def _other_wheel(context: RuleContext, _text: str) -> Fix:
-    """Install a torch that supports the GPU; if there is none, what can be done without it."""
+    """Install a torch that supports the GPU. If there is none, the fix is what can be done without
+    one."""
     build = paste.chosen_build(context)
     if build:
         can_use_gpu = build.backend != "cpu"
     else:
-        # There is no wheel, but advice on another Python or system, or the board's own torch.
+        # There is no wheel for this machine. The advice is another Python or system, or the board's
+        # own torch.
         can_use_gpu = bool(context.choice.advice or board_of(context.snapshot))
     if can_use_gpu:
         return paste.another_torch(context)
@@ -46,8 +48,8 @@ NO_NEWER = (
 )
 
 OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)
-"""torch itself fails although it has the kernels, so neither an extension nor the build is the
-cause."""
+"""The condition that torch itself fails although it has kernels for the GPU, so neither an
+extension nor the build is the cause."""
 
 CAUSES = (
     Cause(

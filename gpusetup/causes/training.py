@@ -1,4 +1,5 @@
-"""A training that uses the GPU but goes wrong: its loss diverges, or it is not faster."""
+"""Causes in a training that uses the GPU but goes wrong: its loss diverges, or mixed precision does
+not make it faster."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
 
 FIRST_WITH_TENSOR_CORES = Capability(7, 0)
-"""Volta (NVIDIA, CUDA C++ Programming Guide, Compute Capabilities)."""
+"""The compute capability of Volta, the first generation with tensor cores (CUDA C++ Programming
+Guide, Compute Capabilities)."""
 
 
 def _has_no_tensor_cores(gpu: Gpu) -> bool:
@@ -30,7 +32,7 @@ def _has_no_tensor_cores(gpu: Gpu) -> bool:
 
 
 def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
-    """Whether GPUs are known, and none of them has tensor cores."""
+    """Whether the GPUs are known and none of them has tensor cores."""
     listed_gpus = gpus(context)
     return bool(listed_gpus) and all(_has_no_tensor_cores(gpu) for gpu in listed_gpus)
 
@@ -44,7 +46,7 @@ FIRST_WITH_BFLOAT16 = Capability(8, 0)
 
 
 def _has_no_bfloat16(context: RuleContext) -> bool:
-    """Whether every GPU that the text names is older than bfloat16."""
+    """Whether every GPU that the text names is too old to support bfloat16."""
     capabilities = [gpu.compute_capability for gpu in gpus(context)]
     known = [capability for capability in capabilities if capability]
     return bool(known) and max(known) < FIRST_WITH_BFLOAT16
@@ -82,7 +84,7 @@ CAUSES = (
         text="Let gpusetup watch the training for a minute: it then names the cause",
         proven_by="nvidia-smi shows a program that computes and a utilisation below 50 %",
         not_when="If no program computes, the GPU is idle, which is normal",
-        # Source: the marks of readings/gpu_use.py.
+        # Source: the limits in readings/gpu_use.py.
         by_check=True,
         stage="running",
         commands=("gpusetup monitor -- python train.py",),

@@ -21,7 +21,7 @@ NETWORK_WAYS = {
     "timeout": "The connection is slow: allow more time (PIP_DEFAULT_TIMEOUT=120, "
     "UV_HTTP_TIMEOUT=300), or use a mirror",
 }
-"""The way a connection failed -> what to check."""
+"""How a connection failed -> what to check."""
 
 ANY_NETWORK = "Check the network, the proxy and this machine's clock, and try again"
 
@@ -53,8 +53,8 @@ def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
     """Create an environment with a Python for which torch has wheels, and install torch there."""
     python = good_python(context)
     installed_python = context.snapshot.python.version or ""
-    # For a release that is installed, uv would use the installed Python again, which has no wheels
-    # (a 32-bit one, for example). So it is asked for the next release.
+    # If this release is already installed, uv would use the installed Python again, for which there
+    # are no wheels (a 32-bit Python, for example). So request the next release.
     if installed_python.startswith(f"{python}."):
         release = parsed(python)
         python = f"{release.major}.{release.minor + 1}"
@@ -63,7 +63,7 @@ def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
 
 
 REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
-"""A distribution with its version range in uv's form: `torch>=2.0.1,<=2.4.1`."""
+"""A distribution with its version range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
 
 
 def way_without_wheels(context: RuleContext) -> str:

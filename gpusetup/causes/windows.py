@@ -1,4 +1,4 @@
-"""Windows: DLLs, the page file, long paths; WSL and its driver from Windows."""
+"""Causes on Windows (DLLs, the page file, long paths) and in WSL, whose driver is Windows' own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gpusetup.model.shell import Lines, lines
 
 
 def _is_not_told(context: RuleContext) -> bool:
-    """Whether the missing DLL does not belong to an extension that another finding explains
-    already."""
+    """Whether a DLL is missing that no other finding explains. An extension for another torch also
+    fails with a missing DLL."""
     explained_files: set[str] = set()
     for mismatch in events(context, "extension-abi-mismatch", "torchaudio-mismatch"):
         explained_files.update(mismatch.values.values())
@@ -28,7 +28,7 @@ def _is_not_told(context: RuleContext) -> bool:
 
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
-"""The words with which a text reports how a program ended."""
+"""Words before a program's exit status."""
 
 LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
 
@@ -43,18 +43,20 @@ REMOVAL = {
     "fedora": lines("sudo dnf remove -y 'akmod-nvidia*' 'kmod-nvidia*' 'xorg-x11-drv-nvidia*'"),
     "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
 }
-"""Distribution -> the command that removes the driver's packages but keeps CUDA and the container
+"""A distribution -> the command that removes the driver's packages but keeps CUDA and the container
 tools."""
 
 
 def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
-    """What to do in WSL in place of the driver modules, device nodes and restarts of Linux."""
+    """The fix in WSL: update the driver in Windows. It replaces Linux's steps (driver modules,
+    device nodes, restart)."""
     return Fix(
         text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
         "update WSL and start it again (this closes open programs in WSL). Do not install a "
         "Linux driver inside WSL",
         commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
-        # On this machine `wsl_linux_driver` sees such a driver; a text may not show it.
+        # Only a text needs this advice. On a probed machine, `wsl_linux_driver` detects such a
+        # driver.
         alternatives=paste.other(
             "if a Linux driver is installed inside WSL, remove it, because it hides the Windows "
             "driver",
@@ -68,7 +70,8 @@ def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") 
 
 
 def _removal(context: RuleContext) -> Lines:
-    """The command that removes a Linux driver from WSL; Ubuntu is assumed if nothing is known."""
+    """The command that removes a Linux driver from WSL; Ubuntu is assumed if the distribution is
+    unknown."""
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
@@ -78,7 +81,7 @@ def _has_a_linux_driver(context: RuleContext) -> bool:
 
 
 def _runtime_was_tried(context: RuleContext) -> bool:
-    """Whether the text says that the Visual C++ runtime was installed, and did not help."""
+    """Whether the text says that the Visual C++ runtime was installed but did not help."""
     tried = events(context, "remedy-tried")
     return any(event.values.get("what") == "vc-runtime" for event in tried)
 
@@ -106,7 +109,7 @@ START_IN_WSL = Message(
     "update the NVIDIA driver in Windows. With several GPUs, try one (`CUDA_VISIBLE_DEVICES=0`)",
     commands=("wsl.exe --update", "wsl.exe --shutdown"),
 )
-"""CUDA's "out of memory" at its start, in WSL."""
+"""The message for an "out of memory" error when CUDA starts in WSL."""
 
 CAUSES = (
     Cause(
@@ -178,7 +181,7 @@ CAUSES = (
                 windows=(),
                 look=(alike.TORCHS_CUDA,),
             ),
-            # This is a probed machine, on which torch's files were read without importing torch.
+            # On a probed machine, torch's files were read without importing torch.
             Message(
                 having={"searched": ""},
                 only=Severity.WARNING,
@@ -329,7 +332,8 @@ CAUSES = (
                 ),
             ),
             Message(
-                # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
+                # In WSL 1, the kernel is called 4.4.0 with the Windows build number. WSL 2 never
+                # has such an old kernel.
                 where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),
                 title="This is WSL 1, which has no GPU",
                 text="In PowerShell, convert the distribution to WSL 2 with `wsl --set-version "

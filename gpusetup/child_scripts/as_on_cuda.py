@@ -20,7 +20,7 @@ def dropout() -> None:
 
     On CUDA, flash and memory-efficient attention keep only the state of the random numbers. On the
     CPU, dropout would make torch fall back to the form of attention that keeps every pair, so we
-    set it to 0 there.
+    set the dropout of attention to 0 there.
     """
     functional: Any = nn.functional
     dropout_on_cpu = functional.dropout

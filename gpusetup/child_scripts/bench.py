@@ -56,7 +56,7 @@ def run_devices(request: Answer) -> Answer:
 # --- one request after the other, so that torch is imported once ---------------------------------
 
 LEFT_BYTES = 64 << 20
-"""How many bytes a request may leave behind in a process that takes the next one: cuBLAS keeps
+"""How many bytes a request may leave behind in a process that takes the next request: cuBLAS keeps
 workspaces of up to 32 MiB. More than this belongs to the user's code, and would distort the next
 size."""
 
@@ -188,7 +188,8 @@ class Fork:
 
 
 def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
-    """Runs in a fork: prints an answer per request; the last one says that the fork ends."""
+    """Runs in a fork. It prints an answer for each request, and the last answer says that the fork
+    ends."""
     first_bytes = None
     for line in requests:
         request = json.loads(line)
@@ -197,7 +198,7 @@ def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
         # Compare every later size with the memory before the first one.
         first_bytes = first_bytes or imported_bytes
         ran = answer["status"] == "ok"
-        # The compiler keeps what it has compiled in memory.
+        # The compiler does not free the memory of compiled code.
         is_sound = ran and not request.get("compile")
         answer["spent"] = not is_sound or not release_host_memory(first_bytes)
         answer_line = json.dumps(answer).encode() + b"\n"
@@ -246,7 +247,7 @@ def answer_request(request: Answer) -> Answer:
 def serve() -> None:
     """Answer each line of stdin, on streams that no other code can read or write."""
     requests = os.fdopen(os.dup(0), "rb")
-    # The user's code may read from stdin; it gets nothing.
+    # If the user's code reads from stdin, it gets an empty input.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     driver_answers.separate_output(to=2)

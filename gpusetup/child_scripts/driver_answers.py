@@ -43,7 +43,7 @@ def separate_output(to: int | None = None) -> None:
 def say(line: Answer) -> None:
     """Write one line immediately, without a buffer."""
     text = json.dumps(line, separators=(",", ":"))
-    # Write it with one call, so that two threads never mix their lines.
+    # Write the line with one call, so that two threads never mix their lines.
     whole_line = text + "\n"
     os.write(OUTPUT["descriptor"], whole_line.encode())
 
@@ -101,7 +101,7 @@ def read_device(
     identity_groups = [(field,) for field in fields[:IDENTITY_FIELDS]]
     other_fields = fields[IDENTITY_FIELDS:]
     groups = [*identity_groups, other_fields]
-    # Without a handle, nothing can be read.
+    # Nothing can be read without a handle.
     if problems:
         groups = []
     answer: Answer = {"index": index}

@@ -202,8 +202,8 @@ def leave_group(dist: Any, device: str, failed: bool) -> None:
     with contextlib.suppress(Exception):
         dist.destroy_process_group()
     with contextlib.suppress(AttributeError):
-        # After a failed start, this count stays raised. Reset it, because the names by which ranks
-        # find each other contain it.
+        # After a failed start, torch's count of groups is too high. Reset it, because it is part of
+        # the names by which ranks find each other.
         dist.distributed_c10d._world.group_count = 0
 
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """NVML's level -> where the PCIe paths of two GPUs meet. At level 0 both are on the same board."""
 SWITCH = 2
-"""The device type of an NVSwitch at the other end of an NVLink; a switch reaches every GPU."""
+"""The device type of an NVSwitch at the other end of an NVLink. A switch reaches every GPU."""
 MOST_GPUS = 16
 """With more GPUs than this, asking for all pairs would take too long."""
 

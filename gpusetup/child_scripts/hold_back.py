@@ -37,7 +37,7 @@ def hold_back() -> None:
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     given_up_bits = 0
     for capability in GIVEN_UP:
-        # Processes that this one starts cannot get it back either.
+        # Processes that this one starts cannot get the capability back either.
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
         given_up_bits |= 1 << capability
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
@@ -53,7 +53,7 @@ def hold_back() -> None:
 
 
 NOT_FOUND = 127
-"""The exit code of a shell if the program does not exist."""
+"""The exit code that a shell returns if a program does not exist."""
 
 
 def main() -> None:

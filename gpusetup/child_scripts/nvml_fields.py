@@ -29,7 +29,7 @@ THROTTLE_REASONS = (
     *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"),
     "display_clock_setting",
 )
-"""The names of the bits, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
+"""The names of the throttle reasons' bits, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
 RECOVERY = {
     0: "none",
     1: "gpu_reset",
@@ -44,8 +44,8 @@ RECOVERY = {
 GET_RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, available from driver 565 on."""
 
-# Shift in the health mask, and the fault's name (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*). Each has
-# two bits: 0 not supported, 1 true, 2 false.
+# For each fault, its shift in the health mask and its name (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*).
+# A fault has two bits: 0 not supported, 1 true, 2 false.
 FABRIC_FAULTS = (
     (0, "bandwidth_degraded"),
     (2, "route_recovery"),
@@ -158,7 +158,7 @@ def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
     answers = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
     values = []
     for answer in answers:
-        # Each field has its own error, so keep the other fields.
+        # Each field has its own error, so keep the fields that have none.
         if answer.nvmlReturn != 0:
             continue
         member = NUMBER_TYPES.get(answer.valueType, "ullVal")
@@ -181,7 +181,8 @@ def fabric(nvml: Any, handle: Any) -> Any:
 
 
 def fabric_status(nvml: Any, handle: Any) -> str | None:
-    """The result of the registration; None if it is not finished, or if there is no fabric."""
+    """The result of the registration; None if the registration is not finished or there is no
+    fabric."""
     info = fabric(nvml, handle)
     if info.state != FABRIC_COMPLETED:
         return None
@@ -201,11 +202,11 @@ def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
         return None
     faults = []
     for shift, name in FABRIC_FAULTS:
-        # Two bits: 0 not supported, 1 true, 2 false.
+        # Each fault has two bits: 0 not supported, 1 true, 2 false.
         value = mask >> shift & 3
         if value == 1:
             faults.append(name)
-    # The four bits above them contain a misconfiguration.
+    # The four bits above the faults contain the number of a misconfiguration.
     configuration = CONFIGURATIONS.get(mask >> 8 & 0xF)
     if configuration:
         faults.append(configuration)
@@ -226,8 +227,8 @@ def nvlinks(nvml: Any, handle: Any) -> list[bool]:
 
 
 def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
-    """The processes that compute or draw on the GPU, those with the most memory first; names are
-    without folders."""
+    """The processes that compute or draw on the GPU, those with the most memory first. Their names
+    do not contain folders."""
     rows: Dict[int, Dict[str, Any]] = {}
     for kind, call in (
         ("C", nvml.nvmlDeviceGetComputeRunningProcesses),
@@ -243,17 +244,18 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
         for process in running:
             pid = process.pid
             earlier_row = rows.get(pid, {"kind": kind})
-            # On Windows most programs are in both lists.
+            # On Windows, most programs are in both lists: they compute and draw.
             is_one_kind = earlier_row["kind"] == kind
             rows[pid] = {
                 "pid": pid,
                 "kind": kind if is_one_kind else "C+G",
                 "memory_bytes": memory_of_process(process),
             }
-    heaviest = list(rows.values())[:MOST_PROCESSES]
+    heaviest_first = sorted(rows.values(), key=lambda row: -(row["memory_bytes"] or 0))
+    heaviest = heaviest_first[:MOST_PROCESSES]
     for row in heaviest:
         row["name"] = program_name(nvml, row["pid"])
-    return sorted(heaviest, key=lambda row: -(row["memory_bytes"] or 0))
+    return heaviest
 
 
 def memory_of_process(process: Any) -> int | None:
@@ -391,8 +393,9 @@ COUNTERS = (
     ("nvlink_rx_bytes_per_second", 139, EVERY_LINK, 1024),
     ("nvlink_tx_bytes_per_second", 138, EVERY_LINK, 1024),
 )
-"""Name of the field, NVML's field id, its scope, and bytes per unit (NVML_FI_DEV_PCIE_COUNT_*:
-bytes; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB; a scope with all bits set means all links)."""
+"""For each counter: the name of the field, NVML's field id, its scope, and bytes per unit (bytes
+for NVML_FI_DEV_PCIE_COUNT_*, KiB for NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*). A scope with all bits
+set means all links."""
 
 
 def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:

@@ -106,7 +106,7 @@ def call_code(library: Any, name: str, *arguments: Any) -> int:
     """Announce a call, then make it and return its result."""
     function = getattr(library, name)
     step = dict(CURRENT, step=name)
-    # Announce it first, because the call may never return.
+    # Announce the call first, because it may never return.
     say(step)
     code = function(*arguments)
     return int(code)

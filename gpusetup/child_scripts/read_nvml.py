@@ -129,7 +129,7 @@ class Announced:
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
-        # The GPU that is being read; None while the system is.
+        # The GPU that is being read; None while fields of the whole system are read.
         self.gpu: int | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -142,7 +142,7 @@ class Announced:
             step: Answer = {"step": name}
             if self.gpu is not None:
                 step["gpu"] = self.gpu
-            # Print it before the call, which may never return.
+            # Print the step before the call, because the call may never return.
             say(step)
             return value(*arguments)
 

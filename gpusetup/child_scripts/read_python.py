@@ -47,7 +47,7 @@ def facts() -> Dict[str, Any]:
 
 def is_free_threaded() -> bool:
     """Whether this Python runs without the global interpreter lock."""
-    # Windows has no ABI flags, but shows it in the version.
+    # Python on Windows has no ABI flags, so look in the version text too.
     flags = getattr(sys, "abiflags", "")
     return "t" in flags or "free-threading" in sys.version
 

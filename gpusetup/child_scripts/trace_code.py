@@ -38,8 +38,8 @@ aten: Any = torch.ops.aten
 
 
 class TouchesGpu(BaseException):
-    """The code asked for a device that a trace does not have. It is not an `Exception`, so that the
-    user's code does not catch it."""
+    """The code requested a device that a trace does not have. This class is not an `Exception`, so
+    that the user's code does not catch it."""
 
 
 class NoNetwork(OSError):
@@ -60,7 +60,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """The keys of the storages of weights, gradients and optimizer states."""
         self.total = self.states = 0
         self.values_read = 0
-        """How many times a value was made up, because the code asked for one."""
+        """How many times a value was made up because the code read one."""
         self.peaks: Dict[str, int] = {}
         """Phase -> the most bytes at any moment."""
         self.transient: Dict[str, int] = {}
@@ -77,12 +77,13 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self.count(None)
 
     def count(self, value: Any, workspace: int = 0) -> None:
-        """Count every new tensor in `value`, and `workspace` bytes that existed only meanwhile."""
+        """Count every new tensor in `value`, and `workspace` bytes that were in use only while the
+        operator ran."""
         for tensor in tensors_in(value):
             self.key_of(tensor)
         phase = self.phase
         all_bytes = self.total + workspace
-        # Everything but weights, gradients and optimizer states.
+        # Count everything except weights, gradients and optimizer states.
         transient_bytes = all_bytes - self.states
         self.peaks[phase] = max(self.peaks[phase], all_bytes)
         self.transient[phase] = max(self.transient[phase], transient_bytes)
@@ -122,13 +123,13 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             return NotImplemented  # torch calls us again for the wrapped tensors
         refuse_other_device(kwargs.get("device"))
         value = None
-        # `.item()` asks for the number in a tensor that has no values.
+        # `.item()` reads the number in a tensor, but fake tensors have no values.
         if func is aten._local_scalar_dense.default:
             value = self.value_of(args[0])
         result = func(*args, **kwargs) if value is None else value
         workspace = 0
-        # The kernels copy gradient and input into their own layout. (oneDNN copies both, as the
-        # allocator's events show; cuDNN does the same if it computes in another order.)
+        # The kernels copy gradient and input into a layout of their own. (oneDNN copies both, as
+        # the allocator's events show. cuDNN does the same if it computes in another order.)
         if func is aten.convolution_backward.default:
             gradient, input = args[:2]
             workspace = gradient.nbytes + input.nbytes
@@ -138,11 +139,11 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def value_of(self, tensor: Any) -> Any:
-        """1.0 for a floating-point number, such as a loss for the log. Otherwise None, with two
-        exceptions, because we make up no other values.
+        """Returns 1.0 for a floating-point number, for example a loss that is logged, and None for
+        other values, because we do not make those up. There are two exceptions.
 
         A DataLoader gets 0 for its seed and for every index. Transformers' code for masks, which
-        asks whether the batch has no padding, gets True.
+        checks whether the batch has no padding, gets True.
         """
         if getattr(tensor, "constant", None) is not None:
             return None
@@ -167,7 +168,7 @@ def refuse_other_device(device: Any) -> None:
     """Raise TouchesGpu for a device other than the CPU or `meta`. None means the default device."""
     if device is None:
         return
-    # Tensors on `meta` have no values, but a trace computes none, so they are allowed.
+    # Tensors on `meta` are allowed: they have no values, and a trace needs none.
     if torch.device(device).type not in ("cpu", "meta"):
         raise TouchesGpu("it asks for the device `%s`" % (device,))
 
@@ -318,8 +319,8 @@ def trace_step_at(
 
 
 def gathered_bytes(model: Any) -> int:
-    """With sharding, the bytes of gathered weights on a GPU at one time: two blocks, and everything
-    outside of blocks."""
+    """The bytes of gathered weights on a sharded model's GPU at one time: two blocks, and
+    everything outside of blocks."""
     block_sizes = [size_of(block.parameters()) for block in steps.blocks(model)]
     all_bytes = size_of(model.parameters())
     outside_bytes = all_bytes - sum(block_sizes)
@@ -379,7 +380,8 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
 # --- the program ---------------------------------------------------------------------------------
 
 CONNECTING = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.connect": 1}
-"""Audit event -> the index of its address argument (if that is a string, it is a local socket)."""
+"""Audit event -> the index of its address argument (an address that is a string belongs to a local
+socket)."""
 
 
 def refuse_connections(event: str, arguments: Any) -> None:

@@ -1,8 +1,8 @@
 """One training step as a trainer runs it, on fake or on real tensors.
 
-What a user's function may return, how its model is called, which parts are checkpointed, and the
-phases of the step. `trace_code.py` runs it on fake tensors; a test that compares with real memory
-(tests/plan/real_steps.py) runs it on real ones. Python 3.8 syntax.
+This file defines what a user's function may return, how its model is called, which parts are
+checkpointed, and the phases of the step. `trace_code.py` runs it on fake tensors; a test that
+compares with real memory (tests/plan/real_steps.py) runs it on real ones. Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def function_named(code: str) -> Callable[..., Any]:
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as problem:
-        # If another module is missing, which the user's module imports, the error is theirs.
+        # If the module that is missing is one that the user's module imports, the mistake is in the
+        # user's code.
         is_this_one = (module + ".").startswith("%s." % problem.name)
         if is_this_one:
             raise NoSuchFunction("there is no `%s`" % module_text) from problem
@@ -174,15 +175,15 @@ def tensors(value: Any) -> List[torch.Tensor]:
     map_leaves(value, leaves.append)
     found_tensors = []
     for leaf in leaves:
-        # The nest may also contain names and numbers.
+        # Nested containers may also contain names and numbers.
         if isinstance(leaf, torch.Tensor):
             found_tensors.append(leaf)
     return found_tensors
 
 
 def resized(value: Any, batch: int) -> Any:
-    """The same nest, with the batch size changed: every tensor with one row per sample gets `batch`
-    rows, by repeating its own."""
+    """The same nested containers with another batch size: every tensor with one row per sample gets
+    `batch` rows, by repeating its own rows."""
     # A tensor without dimensions is a number.
     long_tensors = [tensor for tensor in tensors(value) if tensor.dim()]
     if not long_tensors:
@@ -302,8 +303,8 @@ def length_of(data: Any) -> Optional[int]:
 
 
 def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple[Any, Any]:
-    """Calls the model, and returns its output and the loss. If the batch is a pair, it is (inputs,
-    target); if it is a dict, it contains the model's keyword arguments."""
+    """Calls the model, and returns its output and the loss. A batch that is a pair contains
+    (inputs, target). A batch that is a dict contains the model's keyword arguments."""
     is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
     inputs = batch[0] if is_pair else batch
     target = batch[1] if is_pair else batch
@@ -397,7 +398,7 @@ def is_block(module: nn.Module) -> bool:
     """Whether a module has parameters and submodules, so that it is a block, not a single layer."""
     first_parameter = next(module.parameters(), None)
     first_part = next(module.children(), None)
-    # Compare both with None: `if` on a parameter would look at its value.
+    # Compare both with None, because `if` on a parameter would read its value.
     return first_parameter is not None and first_part is not None
 
 

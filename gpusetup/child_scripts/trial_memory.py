@@ -25,7 +25,8 @@ def process_memory(name: str) -> Optional[int]:
 
 
 def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
-    """Whether another step would show nothing new.
+    """Whether the last two steps had nearly the same peak, so that another step would show nothing
+    new.
 
     >>> is_steady([{"forward": 1000}, {"forward": 1001}]), is_steady([{"forward": 900}])
     (True, False)
@@ -165,7 +166,7 @@ def limit_address_space(limit: int) -> None:
 
 
 def device_of(request: Dict[str, Any]) -> str:
-    """The requested device; if none was requested, the GPU if there is one."""
+    """The requested device. If none was requested, the GPU or, if there is none, the CPU."""
     wanted_device = str(request.get("device") or "auto")
     if wanted_device.startswith("cuda:"):
         torch.cuda.set_device(wanted_device)  # memory and time are measured on the current device

@@ -145,7 +145,7 @@ class SettingTrial:
         began = time.perf_counter()
         for _ in range(count):
             self.step()
-        # The device may not have finished yet.
+        # Wait, because the device may not have finished yet.
         self.memory.finish()
         seconds = time.perf_counter() - began
         return seconds / count
@@ -295,8 +295,8 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     half_range = (highest_peak - min(peaks)) / 2
     ordered = sorted(seconds)
     middle = ordered[len(ordered) // 2]
-    # With four times or more, use the middle half, because a disturbance of the machine affects
-    # only a few steps.
+    # If there are four times or more, leave out the fastest and the slowest quarter, because a
+    # disturbance of the machine affects only a few steps.
     quarter = len(ordered) // 4
     slow_end = ordered[-1 - quarter]
     fast_end = ordered[quarter]

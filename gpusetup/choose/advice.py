@@ -13,12 +13,13 @@ from gpusetup.model.versions import parsed
 
 
 class PossibleChange(Frozen):
-    """One possible change to the host or the request, with the question as it would be after that
-    change."""
+    """A possible change to the host or the request, with the build question that results from
+    it."""
 
     kind: Literal["driver", "python", "torch", "backend"]
     to: str | None
-    """The value to change to; None if it depends on the build that then fits."""
+    """The new value, such as a driver version; None if the value depends on the build that fits
+    after the change."""
     question: BuildQuestion
 
     @property
@@ -73,8 +74,8 @@ def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
             host,
             driver=driver,
             driver_cuda=catalog.driver_cuda(driver),
-            # The assumed driver and the CUDA version that cuda-compat supports belong to the old
-            # driver.
+            # The driver that was assumed, and the CUDA version that cuda-compat adds, no longer
+            # apply to the new driver.
             trusts_cuda=False,
             assumed_driver=None,
         )
@@ -84,8 +85,8 @@ def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
         other_host = replace(host, python=python, python_bits=64)
         changed = replace(question, host=other_host)
         yield PossibleChange(kind="python", to=python, question=changed)
-    # The requested torch version may name its backend (`2.5.1+cu124`). The change to any torch
-    # version must keep that backend.
+    # The requested torch version may name its backend (`2.5.1+cu124`). If any torch version is
+    # allowed instead, that backend must stay.
     any_torch = replace(wish, torch=None, backend=question.backend)
     changed = replace(question, wish=any_torch)
     yield PossibleChange(kind="torch", to=None, question=changed)

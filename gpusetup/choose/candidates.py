@@ -35,7 +35,7 @@ requested. Otherwise there would be too many to try."""
 
 
 class PackageQuestion(Frozen):
-    """A question: which of these packages and torch builds work together on this host?"""
+    """The question which torch builds and package versions work together on a host."""
 
     wish: Wish
     host: Host
@@ -73,13 +73,14 @@ def candidates(
     fitting = []
     for build in fitting_builds(builds):
         is_old = parsed(build.torch) < parsed(OLDEST)
-        # Otherwise an index would be asked about dozens of old torch versions in vain.
+        # Old torch versions are left out, because an index would be asked about dozens of them in
+        # vain.
         if is_old and not takes_old_torch(question):
             continue
         if why_none_fits(companions, build) is None:
             fitting.append(build)
     best = preference(builds)
-    # The second sort keeps the order of the first for equal torch versions.
+    # Python's sort is stable, so builds of the same torch version keep the order of the first sort.
     fitting.sort(key=lambda build: (build != prefer, best(build)))
     fitting.sort(key=lambda build: parsed(build.torch), reverse=True)
     return tuple(fitting)
@@ -130,7 +131,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     driver = f" (driver {version})" if version else ""
     reason = why_none_fits(question.companions, newest)
     lines = (
-        f"No matching set loads here: {reason}",
+        f"No set of releases works here: {reason}",
         f"the newest torch that fits here{driver} is {newest.torch} ({newest.backend})",
     )
     return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(["nothing was changed", *steps]))
@@ -145,7 +146,7 @@ def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -
     is_in_vain = why_not_on_gpus(project, build, host) is not None
     can_be_built = not is_in_vain and not any(map(project.has_wheels, project.rows))
     if can_be_built:
-        yield f"to compile {project.name} for your torch, run `{how_to_build(project.name)}`"
+        yield way_to_build(project)
     for text in alternative.split("; "):
         yield f"alternative to {project.name}: {text}"
 
@@ -169,7 +170,8 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
 
 
 class PackageSet(Frozen):
-    """Packages that work together with a build, and the reasons why some of them are not newer."""
+    """A build with the packages that work with it, and the reasons why some packages are not
+    newer."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
@@ -178,18 +180,22 @@ class PackageSet(Frozen):
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The set with the newest torch that works with every package. It comes from the companion
-    table, without asking an index."""
+    """The set with the newest torch that works with every package, according to the companion table
+    alone. No index is asked."""
     table = companion_table()
     build = builds_to_try(question)[0]
-    notes = [f"offline: from the table of companions of {table.as_of} alone"]
+    notes = [
+        f"offline: these versions come only from gpusetup's table of companions of {table.as_of}"
+    ]
     notes += notes_on_other_wheels(question.companions, newest_alone(question) or build)
     unknown = []
     for name in question.companions.names:
         if table.project(name) is None:
             unknown.append(name)
     if unknown:
-        notes.append(f"offline nothing is known of {' and '.join(unknown)}")
+        notes.append(
+            f"offline: gpusetup's table of companions does not have {' and '.join(unknown)}"
+        )
     torch = JointPackage(
         name="torch",
         version=labelled("torch", build.torch, build),
@@ -222,8 +228,8 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The versions of a package that the companion table allows with a build. If the table sets no
-    limit, the specifier is empty."""
+    """The versions of a package that the companion table allows with a build. The specifier is
+    empty if the table sets no limit."""
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):
@@ -232,6 +238,18 @@ def limits_by_table(question: PackageQuestion, project: Project, build: TorchBui
         excludes = row.torch or row.cuda
         return SpecifierSet(row.versions if excludes else "")
     return SpecifierSet()
+
+
+def way_to_build(project: Project) -> str:
+    """The advice that builds a package for the installed torch, or downloads a wheel that no index
+    has."""
+    command = how_to_build(project.name)
+    if project.wheels_page:
+        return (
+            f"wheels for some torch versions are at {project.wheels_page}: `{command}` downloads "
+            "the one that matches your torch, or compiles it if there is none"
+        )
+    return f"to compile {project.name} for your torch, run `{command}`"
 
 
 def how_to_build(name: str) -> str:

@@ -32,9 +32,10 @@ Action = Literal[
     "nothing",
 ]
 """What happens to torch. "kept": it stays. "again": the same build is installed again, because
-files are missing. "same-version", "nearest-newer", "newest" and "upgrade": it is replaced by that
-rule. "first": torch was not installed. "refused": the new build would be for another maker's GPUs
-or for the CPU, without a request for that. "nothing": no build fits."""
+files are missing. "same-version", "nearest-newer", "newest" and "upgrade": it is replaced, and the
+word names the rule by which the new build was chosen. "first": torch was not installed. "refused":
+the new build would be for another maker's GPUs or for the CPU, without a request for that.
+"nothing": no build fits."""
 
 
 class Choice(Frozen):
@@ -42,8 +43,8 @@ class Choice(Frozen):
 
     build: TorchBuild | None = None
     """The build in the environment afterwards. If no build fits, it is None, and `advice` names the
-    change that would help most. If the change is refused, it is the build that you would get by
-    naming its backend."""
+    change that would help most. If the change is refused, it is the build that the user would get
+    by requesting its backend by name."""
     action: Action = "nothing"
     reason: Text = None
     """Why this torch is installed or kept, in one sentence."""
@@ -64,13 +65,15 @@ class Choice(Frozen):
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
     conda: TorchBuild | None = None
-    """The build from conda's channels for the same question; its torch may be older."""
+    """The best build from conda's channels for the same request and host; its torch may be older.
+    """
     installed: TorchBuild | None = None
     """The installed torch as a build; None if torch is not installed."""
     newest: Choice | None = None
     """The newest build that fits, which `install --upgrade` would install."""
     wish: Wish = Wish()
-    """The request that this choice answers. For a report, it is the request that could be met."""
+    """The request that this choice answers. For a report that shows several requests, it is the
+    first one that could be met."""
     index_root: Text = None
     """The root URL of a mirror, which commands and files use instead of torch's own index."""
     catalog_as_of: str = ""
@@ -91,7 +94,7 @@ class Choice(Frozen):
     def moves(self) -> bool:
         """Whether torch is installed for the first time, replaced, or installed again."""
         stays = ("kept", "refused", "nothing")
-        # "again" counts too, because it reinstalls the same build to restore its missing files.
+        # "again" is included, because torch is reinstalled to restore its missing files.
         return self.action not in stays
 
     def limits_torch(self, torch: str) -> bool:
@@ -125,8 +128,8 @@ def crosses(installed: str | None, chosen: str | None) -> bool:
     (True, False)
     """
     maker, new_maker = maker_of(installed), maker_of(chosen)
-    # It is unknown whose GPUs the installed torch is for, but a CPU build certainly supports none
-    # of them.
+    # It is unknown which maker's GPUs the installed torch supports, but a CPU build certainly
+    # supports none.
     if installed == UNREAD:
         return new_maker is None
     # A CPU build supports no maker's GPUs, so none can lose support.

@@ -8,8 +8,8 @@ The first of these cases that applies decides:
     3. only packages are named, and torch is installed: it stays, whether it works or not;
     4. otherwise the smallest change to the installed torch, or the newest build that fits.
 
-If packages are requested, that torch is only the first one to be tried. The index or the companion
-table decides which torch works with the packages.
+If packages are requested, the torch from these rules is only the first one to be tried. The index
+or the companion table decides which torch works with the packages.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     """Choose the torch build for a host, what happens to the installed torch, and the packages that
     work with it.
 
-    `index` is asked for the requested packages. Without an index, the installer chooses them or, if
-    `wish.offline` is set, the companion table does. Raises Unsatisfiable if no set of packages fits
-    this host.
+    `index` is asked which versions of the requested packages work with torch. Without an index, the
+    installer chooses the versions, or the companion table does if `wish.offline` is set. Raises
+    Unsatisfiable if no set of packages fits this host.
     """
     choice = choose_with_packages(wish, host, catalog, index)
     build = choice.build
@@ -59,7 +59,8 @@ def choose_with_packages(
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:
         raise Unsatisfiable(
-            f"Packages are chosen together with torch for NVIDIA GPUs only, not for {maker.name}'s",
+            "gpusetup chooses packages together with torch only for NVIDIA GPUs, not for "
+            f"{maker.name} GPUs",
             hint="leave out the packages to see torch's build, and install them after it",
         )
     if maker:
@@ -70,7 +71,7 @@ def choose_with_packages(
     question = PackageQuestion(wish=wish, host=host, catalog=catalog)
     if wish.offline:
         return with_packages(choice, set_by_table(question), question)
-    # A nightly build or a vendor's build is known only from its installed files, so no index is
+    # A nightly or a vendor's build is not in the catalog (it has no `pythons`), so no index is
     # known to have it.
     is_on_an_index = choice.moves or choice.build is None or bool(choice.build.pythons)
     if index is None or not is_on_an_index:
@@ -79,7 +80,7 @@ def choose_with_packages(
     chosen = set_by_index(
         question,
         index,
-        # In an environment with torch, the search starts with that build, otherwise with the
+        # If torch is installed, the search starts with the installed build, otherwise with the
         # newest.
         prefer=choice.build if choice.installed else None,
         # An installed torch that works is replaced only if the packages would otherwise be years
@@ -125,7 +126,8 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
     if stays and is_same_build(choice, chosen):
         return choice
     exact = wish.exactly(chosen.build)
-    # Name the backend too, unless that would give up the GPUs of the installed torch's maker.
+    # Request the backend too, unless torch would then no longer support the GPUs that it supports
+    # now.
     installed = choice.installed
     if installed is not None and crosses(installed.backend, chosen.build.backend):
         exact = replace(exact, backend=wish.backend)

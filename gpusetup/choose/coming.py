@@ -1,5 +1,5 @@
-"""What an installer should install: torch's packages, other packages and packages that change with
-torch. Also names what must not change."""
+"""What an installer should install (torch and its companions, other packages, and packages that
+change with torch), and what must not change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Coming(Frozen):
     @property
     def is_nothing(self) -> bool:
         """Whether nothing needs to be installed."""
-        # Followers and pinned packages are by themselves no reason to install anything.
+        # `followers` and `pinned` do not count: without a new torch or another package there is
+        # nothing to install.
         wanted = (*self.family, *self.packages, *self.on_torch_index)
         return not wanted
 

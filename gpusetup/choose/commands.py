@@ -48,8 +48,8 @@ class InstallerOptions(Frozen):
         """The packages to install other than torch, torchvision and torchaudio."""
         others = []
         for package in self.packages:
-            # A word with a version is not the name of a companion; torch and its companions are
-            # listed by their bare names.
+            # torch and its companions are listed by name only, so an entry with a version is
+            # another package.
             if package not in FAMILY:
                 others.append(package)
         return tuple(others)
@@ -84,9 +84,9 @@ def carries_label(build: TorchBuild, package: str) -> bool:
     """Whether the version of this package's wheel certainly ends in `+<backend>`."""
     if not build.labelled:
         return False
-    # On aarch64, companions had no label for years, but do now. Without a label the requirement
-    # matches both kinds. The step therefore reinstalls, so that an installed CPU build does not
-    # count as satisfied.
+    # On aarch64, older companions have no label and newer ones do. A requirement without a label
+    # matches both. So this package is reinstalled, because otherwise an installed CPU build would
+    # satisfy the requirement.
     return package == "torch" or build.machine == "x86_64"
 
 
@@ -127,7 +127,7 @@ def build_companions(choice: Choice, options: InstallerOptions) -> Words:
     if build is None:
         return ()
     family = build.family(options.packages)
-    # Companions depend on numpy, torch does not.
+    # torch itself is not a companion.
     family.pop("torch", None)
     return tuple(family)
 
@@ -189,7 +189,8 @@ def _steps(
             title=f"{', '.join(exact)} and what they need, from torch's own index",
             argv=(*install, *from_torch_index, *exact),
         )
-        # All of torch's dependencies are installed by then.
+        # The first step also installs torch's dependencies. So the second step is only needed for
+        # other packages.
         is_all = not options.beside_torch
         rest_step = Step(title="the rest from your default index", argv=everything)
         return (whole_family,) if is_all else (whole_family, rest_step)
@@ -276,9 +277,9 @@ def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
         return ()
     python = f"python={version}" if version else "python"
     if version and version.endswith("t"):
-        # On conda-forge, the free-threaded Python has this name.
+        # On conda-forge, the free-threaded Python is a separate package.
         python = f"python-freethreading={version.rstrip('t')}"
-    # With both kinds of channels, Python and torch's dependencies come from conda-forge.
+    # Python comes from conda-forge, whichever channel torch comes from.
     source = ("--override-channels", "--channel", "conda-forge")
     create = ("conda", "create", "--name", name, *source, python)
     return (
@@ -331,7 +332,7 @@ def tool_command(
     """The uv command that installs a tool together with torch from its own index; None if no
     package is given.
 
-    torch is pinned together with the tool, so that `uv tool upgrade` keeps it.
+    torch is installed with an exact version, so that `uv tool upgrade` does not replace it.
 
     >>> " ".join(tool_command(["whisperx==3.4"], "2.15.0", "cu130", None) or ())
     'uv tool install --torch-backend cu130 --with torch==2.15.0 whisperx==3.4'
@@ -349,5 +350,5 @@ def tool_command(
 
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
-"""Maps an installer to the function that returns its steps. These are pure functions, so that the
-shown commands are the ones that are run."""
+"""Maps an installer to the function that returns its steps. These are pure functions, so the
+commands that are shown are also those that are run."""

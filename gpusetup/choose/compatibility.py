@@ -1,8 +1,8 @@
 """Decides which packages work with a torch build, according to the companion table and the catalog.
 Pure functions.
 
-doctor, resolve and install use this module. A reason says what is wrong and which source says so;
-None means that nothing is known against the pair.
+doctor, resolve and install use this module. The functions `why_...` return the reason why a package
+does not work with a build, with its source. They return None if no reason is known.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 
 
 class CompanionQuestion(Frozen):
-    """The requirements that should work together with torch, the host, and how to use the companion
-    table."""
+    """The required packages and the host to judge them for, and how far the companion table
+    applies."""
 
     words: tuple[str, ...]
     host: HostFacts
@@ -49,8 +49,8 @@ class CompanionQuestion(Frozen):
     torch themselves."""
 
     takes_torch_index: bool = True
-    """Whether packages that torch's own index has for each CUDA version are installed from there.
-    """
+    """Whether packages that torch's own index has for each CUDA version are installed from that
+    index."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class CompanionQuestion(Frozen):
         return tuple(filter(None, projects))
 
 
-# --- packages beside a build ----------------------------------------------------------------------
+# --- packages together with a build ---------------------------------------------------------------
 
 
 def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | None:
@@ -112,8 +112,8 @@ def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, .
     the general ones."""
     rows = rows_of_exact_release(companions, project)
     if not rows and not companions.only_table:
-        # Leave out a row for a single release that was built differently, because it does not apply
-        # to other releases.
+        # Leave out rows about a single release that was built differently, because such a row does
+        # not apply to other releases.
         for row in project.rows:
             if not EXACT.fullmatch(row.versions):
                 rows.append(row)
@@ -147,7 +147,7 @@ def why_row_differs(
     releases = f"{project.name} {versions}"
     if companions.only_table and not project.has_wheels(row):
         # If an index is asked, it reports a missing wheel itself.
-        return f"{releases} has no wheel on an index ({row.source})"
+        return f"no index has a wheel of {releases} ({row.source})"
     usual = usual_major(companions.catalog, build)
     is_for_each_cuda = companions.takes_torch_index and is_from_torch_index(project, build, usual)
     if not is_for_each_cuda and not has_cuda(project, row, build.cuda_major, usual):
@@ -198,7 +198,8 @@ def why_release_differs(
     row = row_of(project, version)
     if row is None:
         return None
-    # The reason names this one release, not all versions in its row.
+    # With this version in the row, the reason names only this release and not all versions in the
+    # row.
     release_row = replace(row, versions=f"=={version}")
     return why_row_differs(companions, project, release_row, build)
 
@@ -249,7 +250,8 @@ def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
     """Whether this torch works with this version of numpy."""
     needs_numpy_1 = numpy_beside(torch, catalog) is not None
     is_numpy_1 = parsed(numpy).major < 2
-    # numpy 2 changed its C interface, but what was built for numpy 2 also runs with numpy 1.
+    # numpy 2 changed its C interface, but a torch that was built for numpy 2 also runs with numpy
+    # 1.
     return is_numpy_1 or not needs_numpy_1
 
 
@@ -291,7 +293,7 @@ def limits_of_table(
     return tuple(limits)
 
 
-# --- what is installed beside a build that comes --------------------------------------------------
+# --- notes on installed packages ------------------------------------------------------------------
 
 
 def companions_of_another(
@@ -307,7 +309,7 @@ def companions_of_another(
         if package is None:
             continue
         fits = serves_torch(catalog, name, package.version, torch)
-        # If the backend is unknown, nothing can be said about the companion.
+        # If the backend of torch or of the companion is unknown, the two cannot be compared.
         is_known = backend is not None and backend != UNREAD
         if is_known and fits is not False:
             # A conda package is not the default index's wheel, whose CUDA version follows from the
@@ -338,7 +340,7 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
             fate = f"without a release for {new_torch} it stays"
         yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
     yield from notes_on_companions(machine, build, catalog)
-    # Packages that declare the torch that they need were named above.
+    # Skip packages that declare which torch they need, because the notes above already name them.
     declared = {package.name for package in dependent_packages}
     packages = installed_packages(machine)
     for name in sorted(COMPILED & packages.keys() - declared):

@@ -1,8 +1,8 @@
 """The conditions under which a build fits a host, and the choice of the best build that fits.
 
-A constraint (`why_...`) returns the reason against a build, with what the build needs and what the
-host has, or None if it has no objection. An unknown fact never excludes a build. A build fits if no
-constraint objects, for every visible GPU.
+A constraint (`why_...`) returns a reason against a build, which names what the build needs and what
+the host has. It returns None if the build meets the constraint. An unknown fact never excludes a
+build. A build fits if it meets all constraints, for every visible GPU.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     if cuda is None or not is_known:
         return None
     serves = driver_serves_cuda(cuda, question)
-    # With cuda-compat and on a Jetson the driver's number does not say which CUDA it supports, so
-    # its reported CUDA version decides.
+    # With cuda-compat and on a Jetson, the driver's version number does not tell which CUDA version
+    # it supports. So the CUDA version that it reports decides.
     if host.trusts_cuda and host.driver_cuda:
         if serves:
             return None
@@ -167,18 +167,20 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     if build.cuda is None:
         return None
     host = question.host
-    gpus_without_kernels = []
+    # A dictionary keeps the order and names several GPUs of one kind only once.
+    gpus_without_kernels: dict[str, None] = {}
     for gpu in host.gpus:
         capability = gpu.compute_capability
-        # The build may support a GPU that is not in the catalog; a note says so.
+        # It is unknown whether the build supports a GPU that is not in the catalog, so do not
+        # reject the build. A note tells the user.
         if capability is None:
             continue
         if not served_by(build, capability, host.driver_cuda):
-            gpus_without_kernels.append(f"{gpu.name} ({capability})")
+            gpus_without_kernels[f"{gpu.name} ({capability})"] = None
     if not gpus_without_kernels:
         return None
     codes = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(gpus_without_kernels)}: it carries {codes}"
+    return f"has no kernel for {', '.join(gpus_without_kernels)}, only for {codes}"
 
 
 def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -186,10 +188,11 @@ def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None
     requested; otherwise None."""
     if build.cuda is None or question.host.presence != "none":
         return None
-    # An image is often built on a host that lacks the GPU for which it is meant.
+    # A requested backend is accepted, because images are often built on a host without the GPU on
+    # which they will run.
     if question.backend == build.backend:
         return None
-    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
+    return "needs an NVIDIA GPU, found none; `--backend NAME` chooses it anyway"
 
 
 def why_gpu_stays_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -204,7 +207,7 @@ def why_gpu_stays_unused(build: TorchBuild, question: BuildQuestion) -> str | No
     unused = ""
     if host.gpus:
         unused = f" and would not use {host.gpus[0].name}"
-    return f"is a CPU build{unused}; `--backend cpu` asks for it"
+    return f"is a CPU build{unused}; `--backend cpu` chooses it"
 
 
 ASKED: tuple[Constraint, ...] = (why_torch_differs, why_backend_differs)

@@ -43,7 +43,8 @@ class Description(Frozen):
         """Whether driver, GPUs, system and Python are all described, so that gpusetup need not read
         the driver."""
         parts = (self.driver, self.os, self.python)
-        # In that case nothing waits for the driver, and no Python is looked for.
+        # All of these parts are given, so gpusetup neither waits for a driver nor searches for a
+        # Python.
         return None not in parts and bool(self.gpus)
 
 
@@ -112,7 +113,7 @@ def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without the container and without anything that the driver reported."""
+    """The snapshot without everything that the driver reported, and without the container."""
     return replace(
         snapshot,
         driver=Driver(),
@@ -209,8 +210,8 @@ def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
     """The snapshot of this environment on another host, which has the named GPUs and driver."""
-    # Variables that hide GPUs, and errors of our own queries to this driver, do not apply to the
-    # other host.
+    # Drop variables that hide GPUs, and errors of our own queries to this machine's driver, because
+    # they do not apply to the other host.
     environment = {
         name: value for name, value in snapshot.environment.items() if name not in NVIDIA.masks
     }

@@ -25,7 +25,7 @@ def answer_of(
 ) -> ResolveAnswer:
     """The public document of a choice, with the commands for each installer.
 
-    `packages` are torch and the packages that come along with it. `conda_name` names a new
+    `packages` are torch and the packages to install together with it. `conda_name` names a new
     environment for conda's commands.
     """
     build = choice.build

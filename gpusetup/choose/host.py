@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
 CHANNELS = (*WHEELS, *CONDA_CHANNELS)
-"""The channels, best first: of the same torch, the build from the earlier channel is taken."""
+"""The channels in order of preference. If several channels have the same torch, the build from the
+first of them is used."""
 Presence = Literal["some", "none", "unknown"]
 
 
@@ -106,8 +107,8 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     """A question: which torch build meets this request on this host? Requested packages are left
     out."""
     return BuildQuestion(
-        # Other requested packages do not affect the result, and would make equal questions differ
-        # in the cache.
+        # Leave out the other requested packages: they do not affect the result, and questions that
+        # differ only in them would be cached separately.
         wish=wish.of_torch_alone,
         host=host.facts,
         catalog=catalog,
@@ -120,7 +121,7 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     """The machine as a host; if a report requests another Python, the host has that one."""
     version = machine.wanted.python
-    # An old document asks for an old Python together with its old torch, so neither is followed.
+    # A report may quote an old document. Its Python belongs to its old torch, so ignore both.
     if version and not is_a_step_back(machine):
         python = replace(machine.python, version=version)
         machine = replace(machine, python=python)
@@ -129,8 +130,8 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
 
 
 LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
-"""Events which show that the installed torch lacks kernels for the GPU. The older torch of an old
-document would lack them too."""
+"""Events which show that the installed torch lacks kernels for the GPU. The older torch that an old
+document requests would lack them too."""
 
 
 def is_a_step_back(machine: Snapshot) -> bool:
@@ -142,7 +143,7 @@ def is_a_step_back(machine: Snapshot) -> bool:
     lacks_kernels = not kinds.isdisjoint(LACKS_KERNELS)
     installed = (machine.torch.version or "").partition("+")[0]
     pin = machine.wanted.torch or ""
-    # Only an exact version shows for which release a document was written.
+    # Only an exact version (`==`) shows which release a document was written for.
     if not (lacks_kernels and installed and pin.startswith("==")):
         return False
     pinned = pin.removeprefix("==").removesuffix(".*")

@@ -84,8 +84,8 @@ def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
     backend = backend_read(torch)
     if backend:
         return backend
-    # A report does not show the whole environment, so no backend is concluded from it. With conda
-    # or on a Jetson, torch does not come from the default index.
+    # Only a torch from the default index has that index's backend. With conda or on a Jetson, torch
+    # comes from elsewhere, and a report may not show where it came from.
     is_from_elsewhere = os.jetson or torch.installer == "conda"
     if is_from_elsewhere or machine.origin == "report":
         return UNREAD
@@ -105,8 +105,8 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     if not torch.version or torch.installed is False:
         return None
     backend = installed_backend(machine, catalog)
-    # If a report does not show which torch is installed, the choice follows what the report asks
-    # for.
+    # If a report does not show the backend of the installed torch, return no build. Then the build
+    # is chosen according to what the report asks for.
     if backend == UNREAD and machine.origin == "report":
         return None
     row = catalog.row_of(torch.version, backend, host.family, host.architecture)
@@ -137,7 +137,8 @@ def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchB
     """A build made from the facts read from an installation, for a torch that is not in the
     catalog."""
     host = question.host
-    # A conda torch has no label, so the catalog's row of its release names the companions.
+    # A torch from conda has no label, so take its companions from the catalog's row for its
+    # release.
     release = question.catalog.release_of(torch.version or "")
     of_conda = release if torch.installer == "conda" else None
     return TorchBuild(
@@ -164,7 +165,8 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
     maker = maker_of(build.backend)
     has_codes = bool(build.kernels or build.ptx)
     covers = not has_codes or why_kernels_lack_a_gpu(build, question) is None
-    # In this case the driver works, but the build may still lack kernels for the GPU.
+    # If torch printed that CUDA is available, the driver works, but the build may still lack
+    # kernels for the GPU.
     if machine.torch.cuda_available:
         return covers
     if build.backend == UNREAD:
@@ -208,7 +210,7 @@ def is_of_conda(machine: Snapshot) -> bool:
     return installer == "conda"
 
 
-# --- what stands on torch -------------------------------------------------------------------------
+# --- packages that need a certain torch -----------------------------------------------------------
 
 
 class Dependent(Frozen):
@@ -231,7 +233,7 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
         need = None if name in FAMILY else broken_requirement(package, new_versions, machine)
         if need is None:
             continue
-        # An index need not have a package that was installed from a folder or by conda.
+        # A package that was installed from a folder or by conda may not exist on any index.
         is_on_an_index = not package.direct and package.installer not in ("conda", "develop")
         broken.append(
             Dependent(
@@ -271,7 +273,8 @@ def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
 def broken_requirement(
     package: Package, new_versions: Mapping[str, str], machine: Snapshot
 ) -> str | None:
-    """The first requirement of a package that the new versions do not meet; None if all are met."""
+    """The first of a package's requirements that the new versions do not meet; None if they meet
+    all."""
     for text in package.requires:
         name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
         version = new_versions.get(normalised(name[1])) if name else None

@@ -1,11 +1,12 @@
 """The newest build that fits a host, and the reasons against the others.
 
-Every constraint must hold for every visible GPU. The newest torch wins. Among its builds, the
-highest CUDA version up to the driver's own is taken. If there is none, it is the highest of the
-same major version, which the driver also supports. If the driver is unknown, the newest torch for
-the second-newest CUDA major version is taken, with its lowest CUDA version, because most drivers
-support that. A CPU build is only chosen if it was requested, on macOS, or if a source reported that
-the machine has no NVIDIA GPU at all (a note says so). So a GPU is never silently left unused.
+Every constraint must hold for every visible GPU. The newest torch wins. Among its builds, the one
+with the highest CUDA version up to the driver's own is chosen. If there is none, it is the build
+with the highest CUDA version of the same major version, which the driver also supports. If the
+driver is unknown, it is the newest torch for the second-newest CUDA major version, and of its
+builds the one with the lowest CUDA version, because most drivers support that version. A CPU build
+is only chosen if it was requested, on macOS, or if a source reported that the machine has no NVIDIA
+GPU at all (a note says so). So a GPU is never silently left unused.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     chosen = fitting[0] if fitting else None
-    # The build from conda's channels is added to a wheel's choice, but not the other way round.
+    # A choice of a wheel also contains the best conda build. A choice of a conda build contains no
+    # wheel.
     by_conda = None
     if question.channels == WHEELS:
         by_conda = pick(question.by_conda())
@@ -85,7 +87,8 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
 
 
 def fallbacks_of(fitting: list[TorchBuild]) -> tuple[Fallback, ...]:
-    """The other CUDA builds of the best torch, to use if the best build is not available."""
+    """The other CUDA builds of the chosen torch version, for an index that lacks the chosen
+    build."""
     fallbacks = []
     for build in fitting[1:]:
         is_same_torch = build.torch == fitting[0].torch
@@ -137,7 +140,8 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
     """The error that no build fits, with the reasons and the change that would help."""
     reasons = []
     for rejection in choice.rejections:
-        # Builds that were not requested need no reason.
+        # Leave out builds that the request itself excludes, because the user knows why those do not
+        # fit.
         if rejection.reason.startswith("is not the "):
             continue
         reasons.append(f"{rejection.torch} {rejection.backend}: {rejection.reason}")

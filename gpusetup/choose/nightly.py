@@ -69,8 +69,8 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
 
 
 def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable[str]) -> Choice:
-    """The newest release for a backend that has nightly builds. The nightly build is assumed to run
-    wherever this release does.
+    """The newest release that fits and whose backend has nightly builds. The nightly build for that
+    backend is assumed to run wherever this release does.
 
     If the requested backend has no release yet, the choice has no build. Raises Unsatisfiable if
     the requested backend has no nightly builds, or if no release for such a backend fits the
@@ -89,7 +89,8 @@ def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable
     any_version = replace(wish, torch=None)
     question = question_of(any_version, host, releases_of_these_backends)
     choice = newest_fitting(question, host.machine)
-    # A backend may have nightly builds before its first release: then there is nothing to compare.
+    # A backend may have nightly builds before its first release. Then there is no release to judge
+    # by.
     has_release = any(row.backend == wish.backend for row in catalog.builds)
     is_new_backend = is_named and not has_release
     if choice.build is None and not is_new_backend:

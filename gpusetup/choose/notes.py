@@ -183,11 +183,12 @@ def on_jetson(question: BuildQuestion) -> Iterator[str]:
         releases = (jetpack,) if jetpack else JETPACKS
         # If two rows are for the same JetPack, the later one has the newer wheels.
         addresses = {row.name: row.wheels for row in releases if row.wheels}
-        wheels = "".join(f"; {name}: {address}" for name, address in addresses.items())
+        places = [f"{address} (for {name})" for name, address in addresses.items()]
+        wheels = ": " + " and ".join(places) if places else ""
         yield (
-            f"a Jetson runs torch's own aarch64 wheels from {UNIFIED.name} (CUDA {UNIFIED.cuda}) "
-            f"on, Thor from {FIRST_OF_THOR.name}: before that use the wheels that NVIDIA builds "
-            f"for its JetPack{wheels}. `gpusetup doctor` prints the commands for this Python"
+            f"torch's own aarch64 wheels need {UNIFIED.name} (CUDA {UNIFIED.cuda}) or newer on a "
+            f"Jetson, or {FIRST_OF_THOR.name} on a Thor. For an older JetPack, use the wheels that "
+            f"NVIDIA builds for it{wheels}. `gpusetup doctor` prints the commands for this Python"
         )
 
 

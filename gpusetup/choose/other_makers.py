@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpusetup.accelerators.amd import (
     ALL_DEVICES,
-    AMD_INDEX_TARGETS,
     BUILT_FOR,
     BUILT_FOR_ROCM,
     BUILT_FOR_TORCH,
@@ -102,7 +101,12 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
     facts = host.facts
     platform = f"{facts.family}-{facts.architecture}"
     gpus = tuple(gpu for gpu in gpus_of_makers(host.machine) if gpu.maker == maker.id)
-    rows = (*builds_for(catalog, maker, platform), *amds_builds(catalog, gpus, platform))
+    pytorchs_rows = builds_for(catalog, maker, platform)
+    amds_rows = amds_builds(catalog, gpus, platform)
+    rows = (*pytorchs_rows, *amds_rows)
+    if any(needs_override(gpu) for gpu in gpus):
+        # AMD's own kernels for the target need no variable that AMD does not support.
+        rows = (*amds_rows, *pytorchs_rows)
     problems = tuple(filter(None, (why_no_build(gpu, maker, rows) for gpu in gpus)))
     if problems or not rows:
         builds = f"no {NAME_OF_BUILDS[maker.id]} build of torch is known"
@@ -110,6 +114,7 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
         nowhere = f"{builds} for {place}: {platforms_of(catalog, maker)}"
         if maker is AMD:
             nowhere += f", and AMD's own index lists none for {', '.join(g.name for g in gpus)}"
+        nowhere += f". {CPU_WORKS}"
         return Choice(notes=problems or (nowhere,), wish=wish, catalog_as_of=catalog.as_of)
     reasons_of = [(row, why_not(row, question, gpus)) for row in rows]
     fitting = [row for row, reasons in reasons_of if not reasons]
@@ -134,6 +139,12 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
     )
 
 
+def needs_override(gpu: Gpu) -> bool:
+    """Whether PyTorch's wheels have no kernels for a GPU's target, but for a related target, so
+    that they only run there with HSA_OVERRIDE_GFX_VERSION."""
+    return gpu.target in RELATIVES and gpu.target not in BUILT_FOR
+
+
 def page_of(build: TorchBuild) -> str:
     """The URL of the index page that has a build."""
     return build.index or index_url(build.backend)
@@ -142,7 +153,8 @@ def page_of(build: TorchBuild) -> str:
 def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """The reasons against a build: the request, the system and the GPUs; empty if it fits."""
     reasons = [constraint(row, question) for constraint in CONSTRAINTS]
-    # The extras of AMD's builds install the kernels for exactly these GPUs.
+    # Builds on AMD's own index always have the kernels, because their extras install those for
+    # exactly these GPUs.
     if row.index is None:
         reasons += [why_no_kernels(row, gpu) for gpu in gpus]
     return tuple(filter(None, reasons))
@@ -159,8 +171,8 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
         target = gpu.target
     rocm = row.backend.removeprefix("rocm")
     serves = has_kernels(target, rocm)
-    # If this ROCm version is newer than those that were read, assume that earlier targets are still
-    # supported, but no others.
+    # No kernel list was read for this newer ROCm version, so assume that it still supports the
+    # targets of earlier versions, but no others.
     if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
         return None
     if target in LAST_ROCM and serves is False:
@@ -203,8 +215,8 @@ def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple
     and on Windows they are the only ones.
     """
     targets = [gpu.target for gpu in gpus]
-    # On a machine without a GPU, such as a build server, only the kernels for all targets can be
-    # right.
+    # On a machine without a GPU, such as a build server, the GPU that will run torch is unknown, so
+    # install the kernels for all targets.
     extras = device_extras(targets) if targets else (ALL_DEVICES,)
     family, _, machine = platform.partition("-")
     # For Windows, AMD only publishes wheels for Radeon and Ryzen, not for Instinct.
@@ -283,7 +295,9 @@ def notes_of(
             yield "it needs AMD's current Adrenalin driver"
     elif maker is AMD:
         for gpu in gpus:
-            yield note_on_target(gpu, catalog)
+            # The variable only matters to a build that lacks the target's kernels.
+            if build is not None or not needs_override(gpu):
+                yield note_on_target(gpu)
         sent_back = any(gpu.target in LAST_ROCM for gpu in gpus)
         if build and not sent_back and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
             yield f"we did not check whether torch {build.torch} has the same kernels"
@@ -294,7 +308,7 @@ def notes_of(
     )
 
 
-def note_on_target(gpu: Gpu, catalog: Catalog) -> str:
+def note_on_target(gpu: Gpu) -> str:
     """A note on whether torch's ROCm wheels have kernels for this AMD GPU."""
     name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
     if gpu.target is None:
@@ -310,14 +324,7 @@ def note_on_target(gpu: Gpu, catalog: Catalog) -> str:
     if gpu.target not in RELATIVES:
         return f"no ROCm wheel of PyTorch's is known to have kernels for {name}"
     target, version = RELATIVES[gpu.target]
-    note = (
+    return (
         f"none of PyTorch's wheels has kernels for {name}. Those for {target} run there with "
         f"HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
     )
-    if gpu.target in AMD_INDEX_TARGETS and catalog.amd_index:
-        backend = f"rocm{catalog.amd_index[-1].rocm}"
-        note += (
-            f". AMD's own wheels have kernels for {gpu.target} and need no such variable: to use "
-            f"them, add `--backend {backend}`"
-        )
-    return note

@@ -1,7 +1,8 @@
 """Chooses torch together with packages that need it, by asking an index.
 
-The index is asked with each torch that fits, the newest first. The companion table rules out what
-an index cannot know. Pure apart from the index, which the caller passes in.
+The index is asked with each torch that fits, the newest first. The companion table rules out
+combinations that an index accepts although they do not work. Pure apart from the index, which the
+caller passes in.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gpusetup.choose.candidates import (
     how_to_build,
     labelled,
     newest_alone,
+    way_to_build,
 )
 from gpusetup.choose.compatibility import (
     names_on_torch_index,
@@ -69,7 +71,7 @@ def set_by_index(
     )
 
 
-# --- what is taken -------------------------------------------------------------------------------
+# --- the best set ---------------------------------------------------------------------------------
 
 
 def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Candidate:
@@ -195,7 +197,7 @@ def builds_in_order(
     if prefer and why_none_fits(companions, prefer) is None:
         yield prefer
     if prefer and behind_days:
-        # The next newer torch changes the environment least.
+        # Try the nearest newer torch first, because it changes the environment least.
         nearest_first = reversed(candidates(search.question))
         for build in nearest_first:
             if parsed(build.torch) > parsed(prefer.torch):
@@ -266,6 +268,8 @@ def hint_for_one(search: Search, build: TorchBuild) -> str:
     project = companion_table().project(name)
     if project is None:
         return f"{hint}; check the spelling"
+    if project.wheels_page:
+        hint = way_to_build(project)
     # Use the user's mirror, so that the command can be pasted.
     torch_index = index_url(build.backend, search.index.torch_root)
     return f"{hint}; or instead: {project.way_out(build, torch_index)}"
@@ -310,8 +314,8 @@ def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
 def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) -> str:
     """The reason why the set does not have the newest torch: a package that does not work
     with it."""
-    # If the set has nothing from torch's own index, then it is the default index's releases that do
-    # not work with the newest torch.
+    # If no package of the set comes from torch's own index, judge the packages by their releases on
+    # the default index.
     has_torch_index = bool(chosen.on_torch_index)
     companions = replace(search.question.companions, takes_torch_index=has_torch_index)
     reason = why_none_fits(companions, newest)
@@ -321,7 +325,8 @@ def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) 
     if reason is None:
         words = exact_words(search, chosen)
         reason = search.ask(newest, tuple(words.values())).reason
-    # In this case the newest torch works with other releases of the packages, one of which is old.
+    # Without a reason, the newest torch works with other releases of these packages, at least one
+    # of which is older.
     return reason or f"torch {newest.torch} goes with other releases of them"
 
 
@@ -333,7 +338,7 @@ def why_not_newest(search: Search, chosen: Candidate, name: str) -> str:
     if reason is None:
         words = {**exact_words(search, chosen), name: f"{name}=={version}"}
         reason = search.ask(build, tuple(words.values())).reason
-    # In this case the newest release works with other releases of the other packages.
+    # Without a reason, the newest release works with other releases of the other packages.
     return reason or f"{name} {version} goes with other releases"
 
 
@@ -344,8 +349,8 @@ def notes_on_sources(search: Search, chosen: Candidate) -> Iterator[str]:
             continue
         version = chosen.version(name)
         command = how_to_build(name)
-        # A user who needs the newer release must build it, because gpusetup never builds a package
-        # unasked.
+        # gpusetup never builds a package unasked, so the note tells the user how to build the newer
+        # release.
         yield (
             f"{name} {source.version} is newer than {version} and exists only as source: "
             f"`{command}` builds it"

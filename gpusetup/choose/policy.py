@@ -161,16 +161,16 @@ def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed torch works on this host. Also true if its backend was requested by
-    name and cannot be judged here."""
-    # A user who requests the CPU build accepts that GPUs stay unused.
+    """Whether the installed torch works on this host. Also true if the user requested its backend
+    by name and gpusetup cannot judge that backend on this host."""
+    # A user who requests the CPU build accepts that the GPUs are not used.
     if question.backend == "cpu":
         return True
     maker = maker_of(installed.backend)
     is_judged = question.host.presence == "some" and not is_seen_only(maker)
     is_named = question.backend == installed.backend
-    # If its backend was requested by name, a build for absent GPUs, or for GPUs that gpusetup
-    # cannot judge, counts as good.
+    # The GPUs for this backend are absent, or gpusetup cannot judge them, so trust a user who
+    # requests the backend by name.
     if is_named and not is_judged:
         return True
     return serves(installed, machine, question)
@@ -217,7 +217,8 @@ def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> C
     """The choice of the same version for a backend that fits, otherwise of the nearest newer
     version, otherwise of the newest that fits.
 
-    The choice's `conda` is found by the same rule among the builds of conda's channels.
+    The field `conda` of the choice is set by the same rule, applied to the builds of conda's
+    channels.
     """
     version = public(torch)
     build = nearest(version, question)
@@ -262,7 +263,7 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     without_gpu = build.cuda is None and question.host.presence == "none"
     if choice.action == "first" and without_gpu:
         return (
-            f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
+            f"{build.backend}, because no NVIDIA GPU was found here; for an image for another host "
             "name it: `--gpu NAME --driver VERSION`, or `--backend cu...`"
         )
     if installed is None:

@@ -39,8 +39,8 @@ class Candidate(Frozen):
     on_torch_index: tuple[str, ...] = ()
     """The packages, besides torch and its companions, that come from torch's own index."""
     days_behind: Mapping[str, int] = {}
-    """For each package that may have any version and is not at its newest release: how many days it
-    is behind."""
+    """Maps each package that may have any version and is behind its newest release to the number of
+    days between the two."""
 
     @property
     def most_days_behind(self) -> int:
@@ -102,7 +102,8 @@ class Search:
             answer = self.index.set_beside(from_torch_index)
             if not answer.reason:
                 return self._candidate(build, answer, on_torch_index)
-        # A mirror may only have torch itself. Then the packages come from the default index.
+        # A mirror may have only torch itself, so try again with the packages from the default
+        # index.
         answer = self.index.set_beside(replace(exact, limits=self.limits(build)))
         return self._candidate(build, answer, ())
 
@@ -111,8 +112,8 @@ class Search:
         None if none does.
 
         One question covers all torch versions between the oldest and the newest, with only those
-        limits that all the builds share. So if none is found, none of the builds works. If one is
-        found, it still has to be asked about by itself.
+        limits that all the builds share. So if the index finds no solution, none of the builds
+        works. If it finds one, that torch version must still be tried in a question about it alone.
         """
         versions = sorted((build.torch for build in builds), key=parsed)
         span = SetQuestion(
@@ -160,8 +161,8 @@ class Search:
         """The packages for this build that come from torch's own index, whether they were requested
         or are dependencies."""
         catalog = self.question.catalog
-        # What the packages depend on only matters if torch's CUDA version is not the default
-        # index's.
+        # Dependencies only matter if torch's CUDA version differs from the default index's. Check
+        # that first, because the names of the dependencies must be asked from the index.
         if not names_on_torch_index(self.known_names, build, catalog):
             return ()
         names = (*self.question.companions.names, *self.brought_by_others)

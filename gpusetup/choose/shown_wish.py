@@ -52,7 +52,7 @@ def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
         return False
     torch = (wish.torch or "").removeprefix("==")
     builds = {(row.torch, row.backend) for row in catalog.builds}
-    # If that build exists, the fault lies elsewhere.
+    # If the requested build exists, the index refused it for another reason.
     return (torch, wish.backend) not in builds
 
 
@@ -92,7 +92,7 @@ def cuda_shown(machine: Snapshot) -> str | None:
     extension failed and no torch is shown; otherwise None."""
     if machine.wanted.cuda:
         return machine.wanted.cuda
-    # If a torch is shown, its CUDA version decides.
+    # If the report shows a torch, extensions must be built for that torch's CUDA version.
     if machine.torch.version:
         return None
     kinds = {event.kind for event in machine.events}
@@ -106,7 +106,7 @@ def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
     torch = machine.wanted.torch
     is_report = machine.origin == "report"
     if is_report and torch is None:
-        # If a report shows a failing environment, the author wants that environment to work.
+        # The author of a report usually wants the installed torch version to work.
         torch = installed_release(machine)
         torch = torch or torch_of_companion(machine, catalog)
     backend = shown_backend(machine, catalog)
@@ -196,12 +196,12 @@ def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
 def shown_installer(machine: Snapshot) -> str:
     """The installer whose commands are shown: `uv`, `pip` or `conda`.
 
-    This is the installer that installed torch. If it is unknown, it is the one that created the
-    environment, otherwise one that is available.
+    It is the installer that installed torch; if that is unknown, the one that created the
+    environment; failing that, any that is available.
     """
     manager, torch = machine.python.manager, machine.torch
     installed_by = (torch.installer or "").lower()
-    # `uv sync` removes what pip installed.
+    # In a uv project, show uv's commands, because `uv sync` removes what pip installed.
     if manager == "uv project" and installed_by != "conda":
         return "uv"
     if installed_by in ("uv", "pip", "conda"):

@@ -16,8 +16,8 @@ LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
 
 
 class Beside(NamedTuple):
-    """The facts that decide which packages work with a build. Builds with equal facts get the same
-    answer."""
+    """The facts that decide which packages work with a build. The index gives the same answer for
+    two builds if these facts are equal."""
 
     torch: str
     limits: tuple[str, ...]
@@ -33,8 +33,8 @@ class Tries:
         self.builds = tuple(builds)
         self.answered: set[Beside] = set()
         self.promising: set[tuple[str, tuple[str, ...]]] = set()
-        """Torch versions and requirements that may work together, because a question about several
-        torch versions at once found a solution."""
+        """Pairs of a torch version and requirements that may work together: the index solved a
+        question about several torch versions with this version."""
 
     def beside(self, build: TorchBuild) -> Beside:
         """The facts that decide which packages work with this build."""
@@ -74,22 +74,23 @@ class Tries:
                 self.answered.update(map(self.beside, builds))
                 return True
             self.promising.add((torch, words))
-            # uv tries the newest torch first, so the newer ones most likely do not work.
+            # uv tries the newest torch first, so the versions newer than its answer most likely do
+            # not work.
             builds = tuple(other for other in builds if parsed(other.torch) > parsed(torch))
             if parsed(build.torch) <= parsed(torch):
                 return False
         return False
 
     def alike(self, build: TorchBuild) -> tuple[TorchBuild, ...]:
-        """The builds of one backend, including this one, that can be asked about in a single
-        question."""
+        """The builds, `build` among them, that share one backend and that a single question can
+        cover."""
         beside = self.beside(build)
         by_backend: dict[str, dict[Beside, TorchBuild]] = {}
         for other in self.builds:
             of_other = self.beside(other)
             is_open = of_other not in self.answered
-            # The question also contains the packages from torch's own index, so they must be the
-            # same.
+            # One question names the packages from torch's own index for all its builds, so these
+            # packages must be the same.
             if is_open and of_other.on_torch_index == beside.on_torch_index:
                 by_backend.setdefault(other.backend, {})[of_other] = other
         with_build = [group for group in by_backend.values() if beside in group]

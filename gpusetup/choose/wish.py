@@ -119,8 +119,8 @@ class Wish(Frozen):
 
     @property
     def of_torch_alone(self) -> Wish:
-        """The same request without packages, so that only the part that decides on a torch build is
-        left."""
+        """The request for torch alone, without packages: only the fields that decide on a torch
+        build."""
         return Wish(
             torch=self.torch,
             backend=self.backend,
@@ -133,7 +133,7 @@ class Wish(Frozen):
             self,
             torch=f"=={build.torch}",
             backend=build.backend,
-            # Exactly one build is requested, even if there are newer ones.
+            # With `upgrade`, a newer build could be chosen instead.
             upgrade=False,
         )
 

@@ -16,7 +16,7 @@ class Listener(Console):
     or stderr."""
 
     def __init__(self, notify: Notify) -> None:
-        # The base class's `__init__` is not called, because it would change the streams of the
+        # Do not call the base class's `__init__`, because it would change the streams of the
         # calling program.
         self.json = True
         self.color = False
@@ -33,9 +33,9 @@ class Listener(Console):
 def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
     """Returns the document that a command prints for these option values.
 
-    Raises the GpuSetupError that the command line would print, without the passwords in what was
-    typed. For a bug in gpusetup, it is the one with exit code 5. Raises TypeError for values of a
-    type that no option accepts.
+    Raises the GpuSetupError that the command line would print, with passwords from the options
+    removed from its text. For a bug in gpusetup, the error has exit code 5. Raises TypeError for a
+    value of a type that its option does not accept.
     """
     module = command(name)
     listener = Listener(notify or (lambda _: None))

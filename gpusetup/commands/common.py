@@ -40,7 +40,7 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
     return read
 
 
-# --- options that mean the same wherever they are taken -------------------------------------------
+# --- options that several commands share ----------------------------------------------------------
 
 FROM: Option = option(
     "read a snapshot file or an example machine (rtx3050-laptop) instead of this machine",
@@ -97,7 +97,8 @@ PROMETHEUS: Option = option(
     metavar="FILE",
 )
 HISTORY: Option = option(
-    "record in this folder since when this node has had each finding (NODE.history.json)",
+    "keep a history in this folder (NODE.history.json): when each finding first appeared on this "
+    "node",
     "--history",
     metavar="DIR",
 )
@@ -115,7 +116,7 @@ def shared(option: Option, **changes: Any) -> Any:
 
 
 class MachineToRead(NamedTuple):
-    """The machine that a command is about, and how to read it."""
+    """The machine that a command examines, and how to read it."""
 
     named: Machine | None = None
     """An example machine, a file, or a snapshot; None means this machine."""
@@ -141,7 +142,7 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
     """Read the machine that the options name: an example, a snapshot file, or this machine."""
     if wanted.named and wanted.python:
         raise UsageError(
-            "`--from` and `--python` exclude each other",
+            "`--from` and `--python` cannot be used together",
             hint="each of them names the machine to read; give only one",
         )
     if isinstance(wanted.named, Snapshot):
@@ -167,8 +168,8 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
 
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
-    """Warn if VIRTUAL_ENV names no environment and, unless `ended`, if an installation was
-    interrupted."""
+    """Warn if VIRTUAL_ENV names a folder that is not an environment. Unless `ended`, also warn
+    about interrupted installations."""
     from gpusetup.probe.own_files import interruptions
 
     for event in machine.events:

@@ -133,18 +133,19 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
 
     catalog = load_catalog()
     for name in question.gpu:
-        # Unsatisfiable for another maker's GPU: without its drivers there is nothing to judge.
+        # Raises Unsatisfiable for another maker's GPU, because gpusetup cannot judge one that is
+        # only described.
         gpu_described(name, catalog.gpus)
     return for_host(snapshot, question.gpu, question.driver, catalog)
 
 
-# --- the answer, for a report of a thread too ----------------------------------------------------
+# --- the answer -----------------------------------------------------------------------------------
 
 
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     """The exit code of `doctor`: 0 if nothing is wrong or only speed is lost, otherwise 1.
 
-    It is 1 for an error, for a stack that was not shown to be healthy and, with `strict`, for a
+    It is 1 for an error, if the GPU stack was not shown to be healthy, and with `strict` also for a
     warning. For a report, it is also 1 if a failure lies outside the GPU stack or torch itself
     returned `False`.
     """
@@ -158,7 +159,7 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
         return 1
     if diagnosis.cause == "ok":
         return 0
-    # Without a root cause, the stack was neither shown to be healthy nor is its failure explained.
+    # Without a root cause, the stack was not shown to be healthy, and no failure was explained.
     has_root_cause = any(finding.root for finding in diagnosis.findings)
     if not has_root_cause:
         return 1

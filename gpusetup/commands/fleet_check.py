@@ -112,8 +112,8 @@ def _write(file: Path, text: str, out: Console) -> None:
     """Replace a file atomically and make it readable for all users, because node_exporter runs as
     another user.
 
-    A full disk only causes a warning here and does not change the exit code, because the command's
-    purpose is to report the node's health.
+    If the file cannot be written, for example on a full disk, this only prints a warning and does
+    not change the exit code, because the command's purpose is to report the node's health.
     """
     from gpusetup.install.switching.files import write_safely
 

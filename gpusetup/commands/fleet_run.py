@@ -91,7 +91,7 @@ class FleetRunQuestion(CommandQuestion):
     device: str = shared(DEVICE, group=EACH_NODE)
     python: str | None = shared(PYTHON, group=EACH_NODE)
     node_python: str | None = option(
-        "path of the Python on the nodes in which gpusetup is installed (default: the same path "
+        "on the nodes, the path of the Python that has gpusetup (default: the same path "
         "as here; Ray: the workers' own)",
         metavar="PATH",
         group=EACH_NODE,
@@ -136,7 +136,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
 
 
 def _check_engine_options(question: FleetRunQuestion) -> None:
-    """Raise UsageError if an option belongs to an engine that was not chosen."""
+    """Raise UsageError if an option is for another engine than the chosen one."""
     of_one_engine = (
         (question.partition, "--partition", question.slurm, "--slurm"),
         (question.after, "--", question.slurm, "--slurm"),
@@ -168,7 +168,8 @@ def _usual_python(question: FleetRunQuestion) -> str:
     if question.ray:
         return ""
     if question.kubernetes:
-        # In an image, use the first Python on its PATH: our path does not exist there.
+        # In a container image, use the first Python on its PATH, because the path of our Python
+        # does not exist there.
         return "python"
     return sys.executable
 

@@ -53,7 +53,7 @@ class NodeRecords(NamedTuple):
     nodes: tuple[str, ...] = ()
     """The nodes that should have a record."""
     not_asked: Mapping[str, str] = {}
-    """Maps each node that got no work to the reason."""
+    """Maps each node that was skipped to the reason."""
 
 
 def run(question: FleetShowQuestion, out: Console) -> Reply:
@@ -72,7 +72,7 @@ def judged(folder: NodeRecords, *, strict: bool = False) -> Reply:
     if not records.nodes:
         first = f"; {records.left_out[0]}" if records.left_out else ""
         raise UsageError(
-            f"{folder.folder} holds no record of gpusetup{first}",
+            f"{folder.folder} contains no gpusetup record{first}",
             hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
         )
     now = datetime.now(timezone.utc)

@@ -20,9 +20,9 @@ from gpusetup.system.refusals import blocked_by_files
 
 SUMMARY = """Writes a prolog, a health program, and the lines for slurm.conf into a folder, without
 changing Slurm's own files. After two failed checks, the health program drains the node and gives
-the reason; it only resumes nodes that it drained itself. The two programs never take more than a
-share of a partition out of service, because a check that fails on all nodes at once usually points
-to a change, not to broken nodes."""
+the reason; it only resumes nodes that it drained itself. The two programs never take more nodes of
+a partition out of service than `--drain-at-most` allows, because a check that fails on all nodes at
+once usually points to a change, not to broken nodes."""
 EXAMPLES = (
     "gpusetup fleet slurm /etc/slurm/gpusetup",
     "gpusetup fleet slurm /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
@@ -31,8 +31,8 @@ EXAMPLES = (
 
 
 def drain_limit(text: str) -> str:
-    """Return the text if it is a share of a partition (`20%`) or a number of nodes; otherwise raise
-    an error."""
+    """Return the text if it is a share of a partition's nodes (`20%`) or a number of nodes;
+    otherwise raise an error."""
     from gpusetup.fleet.slurm_files import DRAIN_LIMIT
 
     if not DRAIN_LIMIT.fullmatch(text):
@@ -58,8 +58,7 @@ class FleetSlurmQuestion(CommandQuestion):
         parse=drain_limit,
     )
     node_python: str | None = option(
-        "path of the Python on the nodes in which gpusetup is installed (default: the same "
-        "path as here)",
+        "on the nodes, the path of the Python that has gpusetup (default: the same path as here)",
         metavar="PATH",
     )
     prometheus: str | None = shared(PROMETHEUS)

@@ -94,12 +94,13 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
         return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
-        # The first and the last line are the marks around the guard's own lines.
+        # Leave out the first and the last line, which only mark where the guard's lines begin and
+        # end.
         added_lines = file.text.splitlines()[1:-1]
         rows = [ScreenLine("  ", (f"+ {line}", GREEN), whole=True) for line in added_lines]
         lines += section(file.path, rows)
     if answer.uv:
-        lines += section("`uv pip` reads UV_CONSTRAINT alone", [command(answer.uv)])
+        lines += section("`uv pip` only reads UV_CONSTRAINT", [command(answer.uv)])
     next_step = section(
         "Nothing was changed. To write these lines", [command("gpusetup guard --write")]
     )

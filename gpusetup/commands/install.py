@@ -64,8 +64,8 @@ class InstallQuestion(CommandQuestion):
     python: str | None = shared(PYTHON, one_of="target")
     venv: str | None = option(
         "install into this environment; create it if it does not exist",
-        # On Windows, the folder that `D:.venv` means depends on the current folder of drive D,
-        # which other programs do not share.
+        # Make the path absolute now: on Windows, `D:.venv` is relative to the current folder of
+        # drive D, which can be different in another program.
         parse=lambda named: named and os.path.abspath(named),  # noqa: PTH100
         metavar="DIR",
         one_of="target",
@@ -134,7 +134,7 @@ def check_usage(question: InstallQuestion) -> None:
             hint="add `--project` to see the lines for it",
         )
     if question.machine and question.offline:
-        raise UsageError("`--from` and `--offline` exclude each other")
+        raise UsageError("`--from` and `--offline` cannot be used together")
     asks_for_torch = question.packages or question.torch or question.upgrade or question.gpu
     if question.undo and (asks_for_torch or question.machine or question.project):
         raise UsageError(

@@ -82,8 +82,8 @@ def install(session: Session) -> Reply:
     """
     request, job = session.request, session.job
     target, machine = _read_target(session)
-    # conda keeps its own record of packages, so another installer would leave two torches in one
-    # place.
+    # If conda installed torch, conda must change it. Another installer would leave two torches in
+    # one place, because conda keeps its own record of packages.
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
 
@@ -144,7 +144,7 @@ def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
 def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:
     """The user's package indexes, for the packages of an order.
 
-    Before the index is asked, which may take minutes, this checks for reasons to stop.
+    Asking the index may take minutes, so this first checks for reasons to stop.
     """
     job = session.job
 
@@ -154,7 +154,7 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
         refuse_unnamed_base(machine, elsewhere)
         if target.venv is None:
             check_target(target.layout, elsewhere)
-        job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
+        job.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     return PersonIndex(order.host.machine, session.request.root, job.settings, look_before_asking)
 
@@ -163,8 +163,8 @@ def _read_target(session: Session) -> tuple[Target, Snapshot]:
     """The environment to change, and its machine.
 
     If an installation was interrupted, it is completed or reverted first, because a half-finished
-    state must not be read. The job gets the environment's folder, because it may contain pip
-    settings.
+    state must not be read. The folder of the environment is stored in the job, because a pip.conf
+    in it is mentioned in a note.
     """
     request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
@@ -211,11 +211,12 @@ def _proof_of_installed_torch(
 def _is_unfinished(machine: Snapshot) -> bool:
     """Whether an installation into the target was interrupted and is still unfinished.
 
-    Only a dry run can find one here. Otherwise it was completed or reverted before the machine was
-    read.
+    Only a dry run can find an unfinished installation here. Other runs have completed or reverted
+    it before the machine was read.
     """
     for event in machine.events:
-        # A half-made new environment is not this target.
+        # `half_made` marks a new environment that is unfinished. That environment is not this
+        # target.
         if event.kind == "install-unfinished" and "half_made" not in event.values:
             return True
     return False
@@ -228,7 +229,7 @@ def _refuse_unfinished(machine: Snapshot) -> None:
     """
     if _is_unfinished(machine):
         raise Blocked(
-            "What would be installed cannot be told before the interrupted installation is ended",
+            "An earlier installation was interrupted, so it is not known what would be installed",
             hint="nothing was changed; the command above ends it",
         )
 
@@ -303,7 +304,7 @@ def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) 
     return screens.with_notes(screen, notes)
 
 
-# --- by conda, where torch is conda's ------------------------------------------------------------
+# --- by conda, if conda installed torch -----------------------------------------------------------
 
 
 def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
@@ -331,7 +332,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
         session.out.talk(screen)
         test = own_line("gpusetup", "verify", "--python", target.python)
         raise Blocked(
-            f"conda has installed torch into {prefix}, and conda itself changes it: {problem}",
+            f"conda installed torch into {prefix}, so only conda can change it: {problem}",
             hint=f"nothing was changed; `{own_line(*argv)}` does it, then test it: `{test}`",
         )
 
@@ -367,7 +368,8 @@ def undo(session: Session) -> Reply:
     """Restore the packages that the last installation replaced."""
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
-    # The interrupted installation was reverted just now, so there is nothing more to undo.
+    # An interrupted installation was found and has just been reverted, so there is nothing more to
+    # undo.
     if ended and ended.phase != "keeping":
         answer = InstallAnswer(
             state="restored",
@@ -411,8 +413,8 @@ def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen
 
 
 def undo_offered(plan: Plan) -> tuple[str, str] | None:
-    """The command that undoes this installation; None if nothing can be undone. If it restores
-    other packages than this installation replaced, a remark says so."""
+    """The command that undoes this installation; None if nothing can be undone. If the undo would
+    restore other packages than this installation replaced, a remark says so."""
     kept_copy = read_journal(Path(plan.target, STORE), UNDO)
     if kept_copy is None:
         return None
@@ -450,8 +452,8 @@ def show_described(question: InstallQuestion, out: Console) -> Reply:
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
 ) -> Screen:
-    """The screen with the commands for a machine, or a line that it needs none, followed by
-    `last_lines`."""
+    """The screen with the commands for a machine, or with a line which says that nothing needs to
+    be installed. `last_lines` come at the end."""
     build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)

@@ -51,7 +51,7 @@ class ExtrasQuestion(Frozen):
     wish: Wish
     root: str
     chosen: Variant
-    """The extra whose build fits this machine; if none does, the last one."""
+    """The extra whose build fits this machine; if no build fits, the last extra."""
 
 
 def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
@@ -70,7 +70,8 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
     catalog = load_catalog()
     machine = gather(MachineToRead(question.machine, question.python), out)
     wish = wish_of(request, machine)
-    # A project is locked for other machines too, so the packages installed here do not matter.
+    # Ignore the packages that are installed here, because uv locks a project for other machines
+    # too.
     order = order_of(request, wish, without_torch(machine))
     project = ProjectFile() if scripts else read_project(Path(PROJECT_FILE), out.talk)
     choice = choose(wish, order.host, catalog)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
 
 Done = tuple[InstallAnswer, str, bool]
-"""The result as a document and as text, and whether it is the requested one."""
+"""The result as a document and as a screen, and whether the installation did what was requested."""
 
 
 class Session:

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
 memory-bound, memory-tight, throttled, bursty, idle, uneven, cpu-bound or faulty), its evidence and
-the next step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU,
-memory and DataLoader workers are watched too, and if it prints its epochs you also get the time
-per epoch. Without a GPU, the command and the machine are watched. With `--json` the command's
-output goes to stderr."""
-JSON = "print JSON: a line for every sample, the last one for the summary"
+the next step. If you give a command after `--`, monitor runs it in this terminal, also watches its
+CPU, memory and DataLoader workers, and exits with its exit code. If the command prints its epochs,
+you also get the time per epoch. Without a GPU, monitor watches only the command and the machine.
+With `--json`, the command's output goes to stderr."""
+JSON = "print JSON: one line for each sample, then a line with the summary"
 
 EXAMPLES = (
     "gpusetup monitor 60",
@@ -159,13 +159,14 @@ class Watching(NamedTuple):
 
 
 def _watch(question: MonitorQuestion, out: Console) -> Reply:
-    """Watch the GPUs, the process or the command that the options name."""
+    """Watch the GPUs, the process or the command that the options specify."""
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import running_process
     from gpusetup.monitor.summary import Story
 
-    # Before waiting for anything else, report a process that does not exist.
+    # Open the process first, so that an error for a process that does not exist comes without a
+    # delay.
     process = None if question.pid is None else running_process(question.pid)
     if question.pid is not None and process is None:
         nvml.end()
@@ -189,7 +190,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     """The best source of samples: NVML, nvidia-smi, the source of another maker, or the machine
     without a GPU.
 
-    `not_watched` says why no better source is used.
+    The source's `not_watched` says why a better one is not used.
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
@@ -225,7 +226,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
 
 def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Print what is watched, and why it is not more. Prints nothing if NVML works."""
+    """Print what is watched, and why not more is watched. Prints nothing if NVML works."""
     if source.name == "nvidia-smi":
         out.talk(
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
@@ -244,7 +245,7 @@ def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: C
 
 
 def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
-    """Watch until the time is over, the process ends, or Ctrl-C or SIGTERM arrives."""
+    """Watch until the time limit is reached, the process ends, or Ctrl-C or SIGTERM arrives."""
     import signal
 
     from gpusetup.monitor.session import watch
@@ -301,7 +302,7 @@ def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
 
     host = HostSampler().sample()
     gpus = tuple(with_unified_memory(gpu, host) for gpu in sample.gpus)
-    # With GPUs, the sample contains only their values.
+    # The host's values are only included if there are no GPUs.
     return answer(replace(sample, gpus=gpus, host=None if gpus else host), once)
 
 
@@ -314,7 +315,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     with Recording(out) as recording, ExitStack() as screen:
         recorded: Summary | None = None
         if question.demo:
-            out.talk("A recording of another machine is shown; nothing is watched here.")
+            out.talk("This is a recording of another machine; nothing is watched on this one.")
             screen.enter_context(recording.live())
         run = read_recording(file, question.interval)
         for document in run.documents:
@@ -356,7 +357,7 @@ def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
 
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names. If the variable selects them,
+    """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names. If the variable selects the GPUs,
     print which ones."""
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 

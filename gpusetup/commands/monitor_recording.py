@@ -57,7 +57,7 @@ class Recording(ExitStack):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show every sample during this block, as JSON lines or on the live screen."""
+        """During this block, show every sample, as JSON lines or on the live screen."""
         self.stream()
         if self._file is not None or not can_be_drawn_on(sys.stdout):
             yield

@@ -50,7 +50,8 @@ class CommandParser(argparse.ArgumentParser):
     """An argparse parser that reports errors as `UsageError`."""
 
     takes_command = False
-    """Whether the words after the first `--` are a command of the user; they become `after`."""
+    """Whether the words after the first `--` are the user's own command. These words become the
+    option `after`."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
@@ -92,8 +93,8 @@ class CommandParser(argparse.ArgumentParser):
         known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
-            # The most common mistake is a file or machine without its option, so suggest options
-            # that accept it.
+            # The most common mistake is the name of a file or machine without an option before it,
+            # so suggest the options that accept such a name.
             takers = []
             for name, action in known_options.items():
                 if action.metavar in ("MACHINE", "FILE"):
@@ -165,12 +166,16 @@ def build_parser(*with_options: str) -> CommandParser:
 
 
 def of_the_screen() -> argparse.ArgumentParser:
-    """A parser for the screen's options, which may also follow the command. They accept no value,
-    because it could be mistaken for another option's value."""
+    """A parser for the screen's options, which may also follow the command. They take no values,
+    because a value could be mistaken for that of another option."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
-    add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
-    add("-v", "--verbose", action="store_true", help="show where in the code an error arose")
+    add(
+        "--no-color",
+        action="store_true",
+        help="print without colour, as with the variable NO_COLOR",
+    )
+    add("-v", "--verbose", action="store_true", help="show where in the code an error occurred")
     return parser
 
 
@@ -232,7 +237,7 @@ def _examples(lines: Sequence[str]) -> str:
     return EXAMPLES + textwrap.indent("\n".join(lines), "  ")
 
 
-# --- what was typed -----------------------------------------------------------------------------
+# --- parsing the command line ---------------------------------------------------------------------
 
 
 def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]:
@@ -240,7 +245,7 @@ def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]
     given. `help COMMAND` means `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
-    # Options of the screen may appear anywhere before a `--`.
+    # Options such as `--json` may appear anywhere before a `--`.
     screen_options, words_left = of_the_screen().parse_known_args(words[:end])
     words = (*words_left, *words[end:])
     if "help" in words[:1]:
@@ -257,7 +262,7 @@ def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]
     return parser, options
 
 
-# --- a wrong word ---------------------------------------------------------------------------------
+# --- suggestions for a wrong word -----------------------------------------------------------------
 
 CALLED: Mapping[str, str] = {
     "install --undo": "uninstall remove rollback undo revert restore",
@@ -326,8 +331,7 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
         other_words = CALLED.get(name, "").split()
         if plain == name[2:] or plain in other_words:
             same_meaning.append(name)
-    # Above 0.7, the word is probably a typing error; below that, difflib finds words with another
-    # meaning.
+    # The lowest similarity of a typing error. Below 0.7, difflib finds words with another meaning.
     return same_meaning[:3] or get_close_matches(word, ours, 1, 0.7)
 
 

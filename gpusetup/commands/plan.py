@@ -343,7 +343,7 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
 
 
 def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
-    """The request for which `plan` makes the answer. Options and config are checked before the
+    """The request from which `plan` makes its answer. Options and config are checked before the
     machine is read."""
     question = question_of(options)
     from_config = None
@@ -358,7 +358,7 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     gpus = options.gpus or config_gpus or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
     limits = hardware.limits(question.sp, predict=options.predict)
-    if question.solve == "gpus" and not options.gpus:  # the number of GPUs is the unknown
+    if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
         question = replace(question, gpus=None)
     return PlanRequest(
         question=question,
@@ -373,8 +373,8 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
 
 
 def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
-    """A function that downloads the config of an unknown model. Without `--fetch-config`, which
-    permits using the network, it is None."""
+    """A function that downloads the config of an unknown model; None without `--fetch-config`,
+    because gpusetup then must not use the network."""
     if not options.fetch_config:
         return None
     return lambda model: fetched_shape(model, out.talk)
@@ -417,7 +417,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     if from_options.solve in (
         "context",
         "batch",
-    ):  # the config's own value must not count as the answer
+    ):  # plan finds this value itself
         overrides[from_options.solve] = None
     if from_options.params is not None:
         overrides["model"] = None
@@ -437,8 +437,8 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
 
 
 def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
-    """Whether `--quantize` implies LoRA adapters with the config's rank, although the config itself
-    does not use that rank."""
+    """Whether `--quantize` requires LoRA adapters. They then get the rank in the config, which the
+    config itself does not use."""
     if from_config.rank is None or job_fields.get("lora") is not None:
         return False
     # A model in fp8 can be trained itself; in every other format, only adapters can.
@@ -457,7 +457,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
     return place_of_machine(completed_from_catalog(machine, catalog))
 
 
-# --- what goes together ---------------------------------------------------------------------------
+# --- options that exclude each other --------------------------------------------------------------
 
 WHERE = ("--gpu", "--gpu-mem", "--from")
 ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")

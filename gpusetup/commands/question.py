@@ -51,7 +51,7 @@ class Option(NamedTuple):
     value_type: type = str
     """The type that `parse` returns. For int and float, Python callers may pass any number."""
     const: str | None = None
-    """The value if the option is typed without one; None if that is not allowed."""
+    """The option's value if it is typed without a value; None if that is not allowed."""
     group: HelpGroup | None = None
     """The option's group in `--help`; None puts it into the first group."""
     one_of: str | None = None
@@ -61,7 +61,8 @@ class Option(NamedTuple):
     takes_several: bool = False
     """Whether a repeatable option accepts several words each time, such as `--only memory sdpa`."""
     as_it_is: tuple[type, ...] = ()
-    """Types that Python callers may pass unchecked, such as a snapshot or bytes."""
+    """Types of values that Python callers may pass and that are not checked further, such as a
+    snapshot or bytes."""
 
     @property
     def shown_name(self) -> str:
@@ -139,8 +140,8 @@ class CommandQuestion:
             if isinstance(value, Option):
                 declared[name] = _with_flags(name, value)
         cls.OPTIONS = {**cls.OPTIONS, **declared}
-        # Each option moves to OPTIONS; the class attribute becomes its default, which a question
-        # without this field falls back to.
+        # Move each option to OPTIONS, and replace the class attribute with the option's default. So
+        # a question in which the field is not set has the default.
         for name, spec in declared.items():
             setattr(cls, name, spec.default)
 
@@ -180,7 +181,8 @@ class CommandQuestion:
                 with_flag += words
             else:
                 without_flag += words
-        # After `--`, a word that begins with a dash is not an option.
+        # Put positional arguments after `--`, so that one that begins with a dash is not taken for
+        # an option.
         return [*with_flag, "--", *without_flag] if without_flag else with_flag
 
     @classmethod
@@ -276,7 +278,7 @@ TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
 }
 """Maps a JSON type to its name in messages and to the Python types that are accepted for it.
 
-A text that looks like a number does not count as one: as a float, version 2.10 would lose its zero.
+An option for text does not accept a number: as a float, version 2.10 would lose its zero.
 """
 
 
@@ -364,7 +366,8 @@ def _add_option(group: Any, name: str, spec: Option) -> None:
     details.update(metavar=spec.metavar, choices=spec.choices, type=spec.parse)
     if spec.kind == ARGUMENT:
         nargs = None if spec.default is NEEDED else "?"
-        # For this kind, argparse would use the text of SUPPRESS as the value.
+        # For an optional positional argument, argparse would use the text of SUPPRESS itself as the
+        # value.
         group.add_argument(name, nargs=nargs, **{**details, "default": None})
     elif spec.kind == ARGUMENTS:
         group.add_argument(name, nargs="*", **details)

@@ -16,7 +16,7 @@ class Reply(NamedTuple):
 
     document: Any = None
     """The document that `--json` prints and Python receives; None if the command has already
-    written its answer."""
+    printed its answer itself."""
     screen: str | Callable[[Any], str] = ""
     """The text for the user, or a function that makes it from the document."""
     exit_code: int = 0

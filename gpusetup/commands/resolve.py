@@ -64,7 +64,7 @@ QUESTION = ResolveQuestion
 def run(question: ResolveQuestion, out: Console) -> Reply:
     packages = words_with_files(question.packages, question.requirements, out, installs=False)
     refuse_scripts(packages)
-    # A torch among the packages counts as `--torch`.
+    # If the packages include torch, treat it as `--torch`.
     wish = with_torch_named(parse_words(packages), question.torch)
     question = question.replaced(
         packages=packages if wish.words else (),
@@ -99,8 +99,8 @@ def _answer(question: ResolveQuestion, out: Console) -> Reply:
     machine = completed_from_catalog(machine, catalog)
     wish = _wish(question, machine)
     check_wish(wish, catalog)
-    # A described machine has no torch. Requested packages get the newest torch that they accept, so
-    # the installed one does not count either.
+    # Ignore the installed torch if a machine is described, because torch is not installed there,
+    # and if packages are requested, because they get the newest torch that they accept.
     is_new = description != Description() or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
     index = _index(machine, root, out) if wish.words and not wish.offline else None
@@ -210,7 +210,7 @@ ON_APPLE = (
 
 
 def _rejections(choice: Choice) -> tuple[Rejection, ...]:
-    """The builds that were not chosen, with the reasons. Builds that the answer offers itself are
+    """The builds that were not chosen, with the reasons. Builds that the answer itself offers are
     left out."""
     build, newest = choice.build, choice.newest
     if build is None or newest is None or choice.packages:
@@ -255,7 +255,7 @@ def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, 
     return tuple(notes)
 
 
-# --- the index, asked now ------------------------------------------------------------------------
+# --- builds that the index lists now --------------------------------------------------------------
 
 
 def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex | None:

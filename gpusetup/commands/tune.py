@@ -73,7 +73,9 @@ class TuneQuestion(CommandQuestion):
         one_of="written",
     )
     in_place: bool = switch(
-        "change CONFIG itself, and keep the previous file", group=THE_CONFIG, one_of="written"
+        "change CONFIG itself, and keep a copy of the previous file",
+        group=THE_CONFIG,
+        one_of="written",
     )
     benchmark: bool = switch(
         "measure the gain from AMP, batch size, workers and torch.compile", group=MEASURING
@@ -89,7 +91,7 @@ class TuneQuestion(CommandQuestion):
         "the largest batch size to try", metavar="N", parse=int, group=MEASURING
     )
     grow_batch: bool = switch(
-        "write a larger effective batch size if one ran (this changes the experiment)",
+        "write a larger effective batch size if a larger batch ran (this changes the experiment)",
         group=MEASURING,
     )
     gpu_mem: int | None = option(
@@ -100,7 +102,7 @@ class TuneQuestion(CommandQuestion):
         group=MEASURING,
     )
     objective: str = option(
-        "find the largest batch size that fits, or the fastest",
+        "find the largest batch size that fits (fit), or the fastest (speed)",
         default="fit",
         choices=("fit", "speed"),
         group=MEASURING,

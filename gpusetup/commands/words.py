@@ -80,7 +80,7 @@ MOST_BYTES = 1 << 20
 OTHER_FILE = r"(?:-r|--requirement)[\s=]*(.+)"
 CONSTRAINTS = r"(?:-c|--constraint)[\s=]*(.+)"
 EDITABLE = r"(?:-e|--editable)\b"
-"""The beginning of pip's options that name another file or folder."""
+"""Matches the beginning of a line with pip's option for an editable install."""
 
 
 def words_of_files(
@@ -119,12 +119,14 @@ def words_of_files(
 
 
 def refuse_if_needed(path: Path, line: str) -> None:
-    """Raise UsageError if a requirements file has an option that changes which packages are
-    installed: constraints that do not apply yet, or a folder with source code."""
+    """Raise UsageError if a line of a requirements file changes which packages are installed in a
+    way that gpusetup does not support. Such a line names constraints that uv's settings do not
+    contain yet, or a folder with source code."""
     constraints = re.fullmatch(CONSTRAINTS, line)
     if constraints:
         file = os.path.realpath(path.parent / constraints[1])
-        # uv reads constraints from this variable, in which spaces separate the files.
+        # Constraints apply if this variable of uv names their file. Spaces separate the files in
+        # it.
         applied = os.environ.get("UV_CONSTRAINT", "").split()
         if file not in map(os.path.realpath, applied):
             command = own_setting("UV_CONSTRAINT", " ".join((*applied, file)))

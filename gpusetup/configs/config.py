@@ -1,4 +1,4 @@
-"""A config file with the positions of its values: read it, change values in place, and check the
+"""Reads a config file with the positions of its values, changes values in place, and checks the
 result.
 
 The file is never rewritten from parsed data, so its layout and comments stay. A reader gives the
@@ -117,9 +117,9 @@ def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
         content = new.pop(edit.path, None)
         if content != ("scalar", edit.value):
             raise BadInput(f"{before.name}: {dotted(edit.path)} cannot be changed in place")
-        # An added setting does not exist in the old config.
+        # Leave the setting out of the comparison. An added setting is not in the old config.
         old.pop(edit.path, None)
-    # Compare lists, because the order counts too and dicts ignore it.
+    # Compare lists, because the order matters too and a comparison of dicts ignores it.
     if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{before.name}: the change would reach further than the value itself",
@@ -175,7 +175,7 @@ def _in_its_spelling(config: Config, value: str, like: str) -> str:
     """
     spellings = {"true": TRUE, "false": FALSE}.get(value)
     if spellings is not None and like in TRUE + FALSE:
-        # TRUE and FALSE list the spellings in the same order.
+        # TRUE and FALSE list matching spellings (such as `yes` and `no`) in the same order.
         list_of_like = TRUE if like in TRUE else FALSE
         number = list_of_like.index(like)
         return spellings[number]
@@ -192,7 +192,8 @@ NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a new line below an existing one; None if that is not possible in
     this file."""
-    # The readers for TOML and Python do not give the position of a key.
+    # Lines can only be added if the key's position is known; the readers for TOML and Python do not
+    # give it.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
     if config.format == "json":
@@ -202,7 +203,7 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
         end = _line_end(config.text, neighbour.end)
         line = _yaml_line(config, neighbour.key_start, f"{name}: {value}")
         addition = f"{line}{config.newline}"
-        # If the last line has no newline, add one before the new line instead of after it.
+        # If the last line has no newline, put a newline before the added line instead of after it.
         if not config.text[:end].endswith("\n"):
             addition = f"{config.newline}{line}"
     else:
@@ -225,7 +226,7 @@ def _line_start(text: str, position: int) -> int:
 def _line_end(text: str, position: int) -> int:
     """The position just after the newline of the line that contains `position`."""
     newline = text.find("\n", position)
-    # The last line may have no newline.
+    # The last line may lack a newline. In that case the line ends where the text ends.
     if newline < 0:
         return len(text)
     return newline + 1

@@ -1,8 +1,8 @@
 """Recognises keys of training configs that are known not to need GPU memory.
 
-This is the case if every word of the key's name is in `WORDS` (`output_dir`, `logging_steps`), if
-the key is in a map about data, logging or the like, or if it is switched off. Any other key that
-plan does not understand may need memory, so the plan is then not certain.
+A key needs none if every word of its name is in `WORDS` (`output_dir`, `logging_steps`), if it is
+in a map about data, logging or the like, or if its value switches it off. If plan does not
+understand a key and this module does not know it either, the plan is not certain.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ NAMES = frozenset((
     # initialisation.
     "lora_alpha", "lora_dropout", "lora_bias", "lora_init", "init_lora_weights", "use_rslora",
     "bias", "peft_type", "alpha", "dropout", "rank_dropout", "lora_scale",
-    # Settings that plan's estimate assumes anyway: 16-bit computing and the kind of 4-bit weights.
+    # Settings that plan assumes even without them: 16-bit computing and the kind of 4-bit weights.
     "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_quant_storage", "quant_method",
     "quantization_method", "remove_unused_columns", "group_by_length", "length_column_name",
     "model_type", "tokenizer_type", "is_llama_derived_model", "is_mistral_derived_model",
@@ -138,7 +138,8 @@ MAPS = frozenset((
 
 
 PURPOSES = frozenset(("save", "saves", "saving", "log", "logging", "tokenizer", "wandb", "hub"))
-"""First words that tell a key's purpose, whatever follows: `save_adapter_weights_only`."""
+"""Words that, at the start of a key, tell its purpose whatever follows
+(`save_adapter_weights_only`)."""
 
 
 def is_switched_off(text: str) -> bool:
@@ -163,7 +164,8 @@ def takes_no_memory(path: Path) -> bool:
     parts = [part for part in path if isinstance(part, str)]
     if not parts:
         return True
-    # Evaluation has a separate batch and no gradients.
+    # Keys about evaluation count as costless, because evaluation has a separate batch and no
+    # gradients.
     if any(map(is_other_phase, parts)):
         return True
     *maps, name = map(plain_key, parts)
@@ -173,7 +175,7 @@ def takes_no_memory(path: Path) -> bool:
     if key is not None and key.role in ROLES:
         return True
     words = words_of(name)
-    # A name without words, such as a number, tells nothing.
+    # A name without words, such as a number, does not show what the key is for.
     if not words:
         return False
     first_word = name.partition("_")[0]

@@ -1,14 +1,15 @@
 """What the keys and values of training configs mean, with their synonyms, from
 `data/plan/keys.json`.
 
-The file has these parts. A row of `keys` has the names of a setting in configs, their role and the
-source. `under` limits names that are common elsewhere (`compile`, `workers`) to certain maps; rows
-with a narrower `under` come first. `added` lists keys that may be added to a config, the key below
-which each is written, and names that show that its trainer reads it. `loops` lists trainers with
-names that only their configs have, and what their step counts mean. `batches` lists the trainers
-that `plan` knows, all of which count updates, with the names of their batch. `words` gives the
-meaning of values for some roles, in the spellings of transformers, accelerate, Lightning,
-DeepSpeed, bitsandbytes, torchao, NeMo, torchtune, litgpt, LLaMA-Factory and verl.
+The file has the parts `keys`, `added`, `loops`, `batches` and `words`. A row of `keys` has the
+names of a setting in configs, their role and the source. `under` limits names that are common
+elsewhere (`compile`, `workers`) to certain maps; rows with a narrower `under` come first. `added`
+lists keys that may be added to a config, the key below which each is written, and names that show
+that its trainer reads it. `loops` lists trainers with names that only their configs have, and what
+their step counts mean. `batches` lists the trainers that `plan` knows, all of which count updates,
+with the names of their batch. `words` gives the meaning of values for some roles, in the spellings
+of transformers, accelerate, Lightning, DeepSpeed, bitsandbytes, torchao, NeMo, torchtune, litgpt,
+LLaMA-Factory and verl.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Key(Frozen):
     """Whether the key must be directly inside that map: `model.name`, but not
     `model.optim.name`."""
     written: bool = True
-    """Whether `tune` may change it; False if the trainer derives other settings from it, so that
-    `tune` only gives advice."""
+    """Whether `tune` may change the key; False if the trainer derives other settings from the key,
+    so that `tune` only gives advice."""
     plan: bool = False
     """Whether only `plan` uses the key, to estimate memory; `tune` ignores it."""
 
@@ -53,7 +54,7 @@ class Added(Frozen):
     name: str
     source: str
     needs: str = ""
-    """Names that show that the config's trainer reads the key; one of them is enough. "" if
+    """Names which show that the config's trainer reads the key; one of them is enough. "" if
     `beside` already shows it."""
 
 
@@ -63,8 +64,8 @@ class Loop(Frozen):
     name: str
     names: str = ""
     steps: Literal["updates", "unknown"] = "unknown"
-    """What other step counts refer to, which are neither in `micro` nor in `updates`: `updates` of
-    the weights, or `unknown`."""
+    """What a step count refers to if it is neither in `micro` nor in `updates`: `updates` of the
+    weights, or `unknown`."""
     micro: str = ""
     """Names of settings that count micro-batches."""
     updates: str = ""
@@ -96,7 +97,8 @@ OTHER_PHASES = frozenset((
 ))  # fmt: skip
 """A key in a map with one of these words (`val_dataloader`, `cfg.eval`) is not about training."""
 TRAINING = frozenset(("train", "training", "trainer"))
-"""Words in a map's name that mean that it is about training after all (`train_test_loader`)."""
+"""Words which show that a map with such a name is about training after all (`train_test_loader`).
+"""
 NOT_LOADER_MAPS = frozenset((
     "offload_optimizer", "offload_param", "zero_optimization", "aio", "autotuning", "elasticity",
     "flops_profiler", "rollout", "vllm", "ray_init", "preprocessing", "tokenization",
@@ -186,7 +188,7 @@ NEUTRAL_WORDS = TRAINING | frozenset((
     "init", "kwargs", "main", "optimization", "options", "opts", "parameters", "params", "run",
     "self", "settings", "system",
 ))  # fmt: skip
-"""Words in a map's name that do not tell what the map contains."""
+"""Words in a map's name that say nothing about what the map contains."""
 
 
 def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bool:

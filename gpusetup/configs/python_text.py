@@ -34,8 +34,8 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
 
 
 def _last_assignments(settings: list[Setting]) -> Iterator[Setting]:
-    """The settings without those that a later assignment overrides; the last one of a repeated path
-    is marked as shared."""
+    """The settings without those that a later assignment overrides. If a path was assigned
+    repeatedly, its last setting is marked as shared."""
     last_of_path = {setting.path: setting for setting in settings}
     repeated_paths = set()
     for setting in settings:

@@ -121,7 +121,7 @@ def whole_number(setting: Setting) -> int | None:
     """
     if setting.kind != "scalar":
         return None
-    # A leading zero would mean octal in YAML 1.1 and text in YAML 1.2.
+    # Refuse a leading zero, which means octal in YAML 1.1 and text in YAML 1.2.
     is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text)
     return int(setting.text) if is_plain else None
 

@@ -20,7 +20,8 @@ TABLE = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 KEY = re.compile(r"""\s*([\w.\"'-]+)\s*=\s*((?:"[^"\\]*"|'[^']*'|[^\s#"'\[{]+)\s*(?:#.*)?$)?""")
 VALUE = re.compile(r"""["']?([^"'#]*[^"'#\s])""")
 Spot = tuple[int, int, int]
-"""The line of a name, and the start and end of its value; 0 and 0 if the value is not plain."""
+"""The line of a name, and the positions at which its value starts and ends (both 0 if the value is
+not plain)."""
 
 
 def read_toml(text: str, name: str) -> Iterator[Setting]:
@@ -28,14 +29,14 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
     if the file is invalid."""
     try:
         values = tomllib.loads(text)
-    except ValueError as problem:  # also for a number with too many digits for Python
+    except ValueError as problem:  # also raised for a number with too many digits
         raise BadInput(f"{name}: not TOML: {problem}") from problem
     spots = _spots(text)
     for path, value in _children(values, ()):
         line, start, end = _nearest_spot(path, spots)
         kind = _kind(value)
         value_text = _spelled(value) if kind == "scalar" else ""
-        # The position is unknown, or the text there is not this value.
+        # Drop the position if it is unknown, or if the text there is not this value.
         if kind != "scalar" or value_text != text[start:end]:
             start, end = 0, 0
         yield Setting(

@@ -277,8 +277,9 @@ def with_reading_first(context: RuleContext, finding: Finding, reading: str | No
         return finding
     fix = replace(fix, looks=())
     if reading == ON_THE_BUS and fix.needs_root and not has_nvidia(context):
-        way = paste.other("if it shows an NVIDIA GPU", *fix.commands) if fix.commands else ()
-        text = f"Check first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
+        way = paste.other("if it lists an NVIDIA GPU", *fix.commands) if fix.commands else ()
+        way_in_words = fix.text[:1].lower() + fix.text[1:]
+        text = f"Check first whether this machine has an NVIDIA GPU. If it has one, {way_in_words}"
         others = (*way, *fix.alternatives)
         fix = replace(fix, text=text, commands=(ON_THE_BUS,), alternatives=others)
     return replace(finding, fix=fix)

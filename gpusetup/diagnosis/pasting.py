@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.choose.host import driver_family, first_drivers
+from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.context import (
     RuleContext,
     driver_answers,
@@ -27,7 +27,7 @@ from gpusetup.model.shell import (
     Line,
     in_a_cell,
     is_speakable,
-    sets_a_variable,
+    variable_changed,
     with_words,
 )
 from gpusetup.model.versions import cuda_of, parsed
@@ -48,13 +48,15 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
         return block
 
     shown = map_blocks(fix, unless_harmful)
-    remarks = (_least_driver, _gpus_left_out, _how_long_it_holds)
+    remarks = (_least_driver, _gpus_left_out, _until_the_session_ends)
     text = shown.text + "".join(remark(context, shown) for remark in remarks)
     # Messages of a container engine come from its host, so the fix is for the host too.
     if lender_of(context):
         shown = map_blocks(shown, _in_cells)
     elif in_container(context) and not finding.id.startswith("container-"):
         shown = _with_host_commands_apart(shown)
+    others = (*_for_every_shell(context, shown), *shown.alternatives)
+    shown = replace(shown, alternatives=others)
     return replace(finding, fix=replace(shown, text=text))
 
 
@@ -88,7 +90,10 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     if build is not None and any(map(paste.INSTALL_LINE.search, lines)):
         backends.append(build.backend)
     family = driver_family(machine)
-    first_of_gpus = [first for _, first in first_drivers(machine, context.catalog)]
+    # The sentence names a minimum, so a GPU that the present driver lists counts as well.
+    gpus_present = gpus_to_serve(machine, context.catalog)
+    by_gpu = (context.catalog.first_driver(gpu, family) for gpu in gpus_present)
+    first_of_gpus = [first for first in by_gpu if first]
     needs: dict[str, None] = {}
     for backend in backends:
         if floor := context.catalog.driver_floor(cuda_of(backend) or "", family):
@@ -187,26 +192,60 @@ FOR_ONE_RUN = (
 )
 """Variables that nobody keeps."""
 IN_WINDOWS = "under System, Environment Variables"
-PROFILES = {
-    "windows": IN_WINDOWS,
-    "macos": "in ~/.zshrc (or where the variable is set)",
-    "linux": "in ~/.bashrc (or where the variable is set)",
-    None: f"in ~/.bashrc; in Windows, which lacks `export` and `unset`, {IN_WINDOWS}",
-}
+PROFILES = {"macos": "~/.zshrc", "linux": "~/.bashrc", None: "~/.bashrc"}
+"""A system -> the file with the settings of its usual shell."""
 
 
-def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
-    """How long a changed variable stays set, and how to make the change permanent, in sentences."""
-    lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
-    if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
+def _variables_to_keep(fix: Fix) -> dict[str, bool]:
+    """The environment variables that a fix changes for longer than one run; True if the fix
+    removes the variable."""
+    variables: dict[str, bool] = {}
+    for line in fix.commands:
+        if re.search(FOR_ONE_RUN, line):
+            continue
+        if change := variable_changed(line):
+            name, removes = change
+            variables[name] = removes
+    return variables
+
+
+def _until_the_session_ends(context: RuleContext, fix: Fix) -> str:
+    """When to set a variable on a machine that is lent for a session, as a sentence."""
+    names = list(_variables_to_keep(fix))
+    if not names or fix.needs_reboot or not lender_of(context):
         return ""
-    if lender_of(context):
-        return ". The variable lasts until the session ends; set it before torch is imported"
-    profile = PROFILES.get(context.os.family, PROFILES["linux"])
-    # A variable that must be removed was usually set in such a file.
-    unsets = any(line.lstrip("!").startswith("unset ") for line in fix.commands)
-    verb, done = ("remove", "removed") if unsets else ("set", "set")
+    verb = "last" if len(names) > 1 else "lasts"
+    objects = "them" if len(names) > 1 else "it"
     return (
-        f". The variable is {done} until you close this shell. To make that permanent, {verb} it "
-        f"{profile} and open a new shell"
+        f". {' and '.join(names)} {verb} until the session ends; set {objects} before you import "
+        "torch"
     )
+
+
+def _for_every_shell(context: RuleContext, fix: Fix) -> tuple[Alternative, ...]:
+    """How to change the variables of a fix permanently; a command changes them in one shell."""
+    variables = _variables_to_keep(fix)
+    if not variables or fix.needs_reboot or lender_of(context):
+        return ()
+    names = " and ".join(variables)
+    removes = all(variables.values())
+    family = context.os.family
+    profile = PROFILES.get(family, PROFILES["linux"])
+    verb = "remove" if removes else "set"
+    if family == "windows":
+        title = f"{verb} {names} permanently {IN_WINDOWS}: the command holds only for this shell"
+    elif removes:
+        # A variable that must be removed was usually set in such a file.
+        title = (
+            f"remove {names} permanently where the variable is set, for example in {profile}: "
+            "`unset` holds only for this shell"
+        )
+    elif family is None:
+        title = f"set {names} permanently: in {profile}, or on Windows {IN_WINDOWS}"
+    else:
+        line = "line" if len(variables) == 1 else "lines"
+        title = (
+            f"set {names} permanently: add the {line} to {profile}, because `export` holds only "
+            "for this shell"
+        )
+    return (Alternative(title=title, commands=()),)

@@ -25,7 +25,8 @@ def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
     """A function that checks a text's form and length."""
 
     def matches(text: str) -> bool:
-        # No name is this long, and matching a long text takes time.
+        # Reject a long text first, because no valid value is so long, and matching it would take
+        # time.
         if len(text) > most_letters:
             return False
         return re.fullmatch(pattern, text) is not None
@@ -40,7 +41,8 @@ is_a_version = _matcher(r"[0-9][A-Za-z0-9.+!_-]*", 60)
 is_a_kernel = _matcher(r"[0-9][A-Za-z0-9._+~-]*", 80)
 """Whether a text may be a kernel version, as `uname -r` prints it."""
 is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
-"""Whether a text is one word that may be a UUID, a bus address, an interface or an image."""
+"""Whether a text is a single word that may be a UUID, a bus address, or the name of a network
+interface or image."""
 
 
 def is_a_path(text: str) -> bool:

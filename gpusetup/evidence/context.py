@@ -45,7 +45,7 @@ class RuleContext(Frozen):
     choice: Choice = Choice()
     """The torch that `install` would choose, and the newest one for comparison."""
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
-    """Installer -> the argument lists that install the chosen build."""
+    """Maps an installer to the argument lists of the commands that install the chosen build."""
     installer: str = "pip"
     """The installer of this environment: a key of `commands`."""
     other_host: bool = False
@@ -80,7 +80,8 @@ def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
 
 
 def source_of(context: RuleContext, subject: str) -> str:
-    """The sources of a value, from its readings; if there are none, the value's own name.
+    """The sources of a value, from its readings. If it has no readings, the result is the value's
+    name.
 
     A value without its own readings (`driver.version`) has the readings of its part of the snapshot
     (`driver`).
@@ -100,7 +101,7 @@ MOST_QUOTES = 3
 
 
 def event_evidence(events: Events) -> tuple[Evidence, ...]:
-    """Evidence from the first few events, without repeated lines."""
+    """Evidence that quotes the first few of these events, without repeated lines."""
     quotes: dict[Evidence, None] = {}
     for event in events:
         quote = Evidence(source=event.source or "event", text=event.text or event.kind)
@@ -130,14 +131,15 @@ def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a program listed, without those that a text only mentions."""
-    # A text may mention a GPU that no program listed; a live snapshot cannot.
+    # Check this only for a text, because a text may mention a GPU that no program listed.
     if not is_report(context):
         return gpus(context)
     return tuple(gpu for gpu in gpus(context) if _comes_from_a_list(gpu))
 
 
 def _comes_from_a_list(gpu: Gpu) -> bool:
-    """Whether a GPU has a value that people do not type by hand."""
+    """Whether a GPU has a value that only programs print: a UUID, a PCI address, an index, or its
+    used memory."""
     if gpu.uuid or gpu.pci_bus_id:
         return True
     values = (gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index)
@@ -166,7 +168,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
     return context.torch.backend == "cpu" and is_built_for_cuda
 
 
-# These events come from all layers, but none of them is a failure.
+# These events come from all layers and do not report a failure.
 NO_FAILURES = (
     "torch-only-named",
     *("one-process-parallel", "model-size", "library-imported", "torch-loads-libraries"),
@@ -234,8 +236,8 @@ NO_FAILURES = (
 def says_nothing_else(context: RuleContext, *but: str) -> bool:
     """Whether a text contains no failure messages, except those of these kinds.
 
-    This question is about evidence, not about the order of causes. Values prove a cause only if no
-    message says what failed, because such a message may lead to a cause in any layer.
+    Values alone prove a cause only if no message says what failed. Such a message may point to a
+    cause in any layer, whatever the order of causes is.
     """
     harmless_kinds = {*NO_FAILURES, *but}
     kinds = {event.kind for event in context.snapshot.events}
@@ -245,8 +247,8 @@ def says_nothing_else(context: RuleContext, *but: str) -> bool:
 def is_report(context: RuleContext) -> bool:
     """Whether all facts come from a text that a user posted.
 
-    Such a text shows only a part of the machine. Something that it does not mention may still
-    exist, and something that it complains about exists although gpusetup did not measure it.
+    Such a text shows only a part of the machine. What the text does not mention may still exist,
+    and a problem that it describes exists although gpusetup did not measure it.
     """
     return context.snapshot.origin == "report"
 
@@ -287,13 +289,14 @@ def has_nvidia(context: RuleContext) -> bool | None:
     if nvml_code is None and _is_denied(context):
         return False
 
-    # If a driver is installed or responds, there is probably a GPU for it, which may have failed.
+    # If a driver is installed or responds, the machine probably has a GPU that failed to start, so
+    # the answer is unknown.
     if machine.driver.version or machine.driver.module_loaded:
         return None
     if nvml_code not in (None, *NO_KERNEL_DRIVER) or failed_children(context):
         return None
-    # The hardware is listed without an NVIDIA GPU. In WSL this proves nothing, because a GPU is not
-    # on the bus there.
+    # The PCI devices were listed and none is an NVIDIA GPU. In WSL this proves nothing, because
+    # GPUs are not on the PCI bus there.
     lists_hardware = machine.pci_devices is not None or machine.gpus
     if lists_hardware and not machine.os.wsl:
         return False
@@ -319,7 +322,8 @@ def driver_answers(context: RuleContext) -> bool:
 
 
 HUNG_OR_CRASHED = ("hung", "crashed")
-"""How a child process ends if the driver is at fault; `failed` means that a binding is missing."""
+"""How a child process ends if the driver is at fault. The third possible value, `failed`, means
+that a Python binding is missing."""
 
 
 def failed_children(context: RuleContext) -> Events:
@@ -329,8 +333,8 @@ def failed_children(context: RuleContext) -> Events:
 
 
 def kernel_driver_spoke(context: RuleContext) -> bool:
-    """Whether NVML or CUDA reached a kernel driver, even if the call then hung, and whatever /proc
-    lists."""
+    """Whether NVML or CUDA reached a kernel driver, even if the call then hung. What /proc lists
+    does not matter."""
     machine = context.snapshot
     nvml_answered = machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER)
     cuda_started = machine.cuda_api.init_code == 0
@@ -413,7 +417,7 @@ def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
 def serving(context: RuleContext, gpu: Gpu) -> str | None:
     """The kernel or PTX in the installed torch that a GPU would run; None if there is none.
 
-    If the driver is unknown, we assume that it can compile this build's PTX.
+    If the driver is unknown, it is assumed to be able to compile this build's PTX.
     """
     torch = context.torch
     if gpu.compute_capability is None or torch.kernels is None:
@@ -443,7 +447,7 @@ def whole_number(text: str | None) -> int | None:
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)
     """
-    # A number of up to 18 digits fits into 64 bits.
+    # Reject longer numbers, because only those of up to 18 digits surely fit into 64 bits.
     if not text or len(text) > 18:
         return None
     # `isdigit` also accepts digits of other scripts.

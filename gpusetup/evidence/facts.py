@@ -30,7 +30,7 @@ from gpusetup.model.machine import Event, Events, Gpu, Package
 from gpusetup.model.versions import cuda_of, parsed
 
 Fact = Callable[[RuleContext], str]
-"""Returns a sentence about what was read, or "" if it was not read or if the fact does not hold."""
+"""Returns a sentence about what was read, or "" if the fact does not hold or is unknown."""
 
 
 def gpu_names(gpus: tuple[Gpu, ...]) -> str:
@@ -53,15 +53,15 @@ def complaints_of_the_driver(context: RuleContext) -> Events:
 
 
 def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
-    """The driver version that a message requires, or that the CUDA version in it requires; None if
-    neither is known."""
+    """The driver version that a message requires, either directly or through the CUDA version in
+    it; None if the message contains neither."""
     values, catalog = complaint.values, context.catalog
     family = driver_family(context.snapshot)
     named_driver = values.get("needs_driver") or values.get("needed")
     if named_driver:
         return named_driver
-    # A program that names a CUDA version compares it with the one that nvidia-smi prints, so a
-    # newer minor version of the same major one does not help.
+    # A program that requires a CUDA version compares it with the version that nvidia-smi prints. So
+    # minor-version compatibility does not help here.
     if "cuda" in values:
         cuda = values["cuda"]
         return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
@@ -85,8 +85,8 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
     complaints = complaints_of_the_driver(context)
     for complaint in complaints:
         floor = driver_asked_by(context, complaint)
-        # If the message contains the CUDA version that the driver supports, it comes from the
-        # driver library that was really loaded.
+        # If the message contains the CUDA version that the driver supports, use that version,
+        # because it comes from the driver library that was really loaded.
         if not floor and "found" not in complaint.values:
             floor = toolkit_floor
         if floor is None or parsed(version) < parsed(floor):
@@ -129,7 +129,7 @@ OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers
 """Topics of questions (`messages.questions`) to which the answer may be no because of the driver's
 version."""
 OF_A_BUILD = {"driver", "torch-cuda"}
-"""Topics in which a CUDA version belongs to a build; in other questions it may be the driver's."""
+"""Topics in which a CUDA version belongs to a torch build. In others it may be the driver's."""
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:
@@ -169,7 +169,7 @@ def driver_lists_a_gpu(context: RuleContext) -> str:
 
 
 def missing_library_is_listed(context: RuleContext) -> str:
-    """Returns a sentence if a listing shows the library that a program does not find, else ""."""
+    """Returns a sentence if a file listing contains the library that a program misses, else ""."""
     missing = set()
     for event in events(context, "cuda-lib-missing", "library-missing", "program-lib-missing"):
         library = event.values.get("library", "")
@@ -214,7 +214,7 @@ def listed_toolkit(context: RuleContext) -> str:
 
 
 def toolkit_is_listed(context: RuleContext) -> str:
-    """Returns a sentence if a listing shows nvcc, or if nvcc printed its release, else ""."""
+    """Returns a sentence if a file listing contains nvcc, or nvcc printed its release, else ""."""
     folder = listed_toolkit(context)
     if folder:
         return f"nvcc is in {folder}/bin"
@@ -252,7 +252,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
 
 
 def pods_are_started(context: RuleContext) -> str:
-    """Returns a sentence if a Kubernetes node starts the containers, and not docker, else ""."""
+    """Returns a sentence if Kubernetes, and not docker, starts the containers, else ""."""
     is_pod = context.snapshot.container.kind == "kubernetes"
     shows_engine = events(context, "k8s-gpu-not-allocatable", "container-engine")
     if is_pod or shows_engine:
@@ -288,7 +288,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def versions_are_a_pair(companion: Name) -> Fact:
-    """Returns a fact that holds if the listed versions of torch and the companion fit together."""
+    """Returns a fact that holds if the listed versions of torch and companion work together."""
 
     def fact(context: RuleContext) -> str:
         listed_companion = package(context, companion)
@@ -377,7 +377,7 @@ def lists_another_torch(context: RuleContext) -> bool:
     return listed_releases.isdisjoint(named_releases)
 
 
-# --- what was done, and what ran ------------------------------------------------------------------
+# --- remedies and other runs ----------------------------------------------------------------------
 
 
 def was_tried(*remedies: str) -> Fact:
@@ -407,8 +407,8 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
 
 
 def works_otherwise(*ways: str) -> Fact:
-    """Returns a fact that holds if another run works that differs in one of these ways, so the
-    difference is at fault."""
+    """Returns a fact that holds if a run that differs in one of these ways works, so that this
+    difference explains the failure."""
 
     def fact(context: RuleContext) -> str:
         for event in events(context, "works-otherwise"):
@@ -420,8 +420,8 @@ def works_otherwise(*ways: str) -> Fact:
 
 
 def display_driver_was_reset(context: RuleContext) -> str:
-    """Returns a sentence if the display driver was reset, or the screen or machine switched off,
-    when the program failed, else ""."""
+    """Returns a sentence if, when the program failed, the display driver was reset or the screen or
+    the machine switched off, else ""."""
     for event in events(context, "graphics-crash", "machine-powers-off"):
         return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
     return ""
@@ -433,7 +433,7 @@ def several_gpus_are_used(context: RuleContext) -> str:
 
 
 def torchs_own_call_fails(context: RuleContext) -> str:
-    """Returns a sentence if a call of torch itself fails, so no extension is at fault, else ""."""
+    """Returns a sentence if torch's own call fails, so that no extension is at fault, else ""."""
     for event in events(context, "torch-call-fails"):
         return f"torch's own call fails ({(event.text or '')[:60].strip()})"
     return ""
@@ -448,7 +448,7 @@ def a_copied_runtime_is_loaded(context: RuleContext) -> str:
 
 
 def imports_alone(context: RuleContext) -> str:
-    """Returns a sentence if the same import works when nothing else was loaded before, else ""."""
+    """Returns a sentence if the same import works in a new process, else ""."""
     if not events(context, "ran-alone"):
         return ""
     return "the same import works on its own"

@@ -29,8 +29,8 @@ from gpusetup.model.versions import Capability, parsed
 def torch_has_the_kernels(context: RuleContext) -> str:
     """Returns a sentence if the installed torch has kernels for every GPU whose compute capability
     is known, else ""."""
-    # torch's own warning about the GPU comes from the torch that is running, so it counts more than
-    # a list.
+    # torch's own warning about the GPU comes from the torch that is running, so it takes precedence
+    # over a list.
     if events(context, "gpu-not-in-wheel"):
         return ""
     served_gpus = []
@@ -50,8 +50,8 @@ def torch_has_the_kernels(context: RuleContext) -> str:
 
 
 def kernels_that_a_text_prints(context: RuleContext) -> bool:
-    """Whether the text itself prints torch's list of kernels (otherwise the list comes from the
-    catalog)."""
+    """Whether the text itself contains torch's list of kernels. Otherwise the list in the snapshot
+    comes from the catalog."""
     for reading in readings(context, "torch.kernels"):
         if reading.value and reading.source != "catalog":
             return True
@@ -62,14 +62,15 @@ def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
     """Returns a sentence if the text names a release of torch, and a build of it has the kernels
     that seem to be missing, else "".
 
-    In that case another torch is failing, or an extension, and only its own list can show its
-    kernels. A message of torch itself and a list printed in the text count more than this fact.
+    In that case, another torch or an extension is failing, and only its own list can show its
+    kernels. A message of torch itself and a list printed in the text take precedence over this
+    fact.
     """
     torch = context.torch
     prints_kernels = kernels_that_a_text_prints(context)
     if not is_report(context) or prints_kernels or events(context, "gpu-not-in-wheel"):
         return ""
-    # A program that printed its own build also runs that build.
+    # If the program printed its own build, it runs that build and not another one of the release.
     if torch.backend is not None and not events(context, "torch-only-named"):
         return ""
     release = (torch.version or "").partition("+")[0]
@@ -102,7 +103,7 @@ def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
         return False
     newest_release = max(parsed(build.torch) for build in builds)
     release = torch.version.partition("+")[0]
-    # Use the index only for a build that is newer than all builds in the catalog.
+    # Judge by other builds on the index only if the build is newer than all builds in the catalog.
     if parsed(release) < newest_release:
         return False
     capability = gpu.compute_capability or Capability(0, 0)
@@ -146,8 +147,8 @@ def torch_lists_the_target(context: RuleContext) -> str:
 
 
 def another_release_works(context: RuleContext) -> str:
-    """What the text says about another release of torch that works on the same machine; empty if it
-    mentions none."""
+    """The quote from the text about another torch release that works on the same machine; empty if
+    there is none."""
     regressions = events(context, "release-regressed")
     if not regressions:
         return ""
@@ -182,8 +183,8 @@ def rocm_build_has_the_target(context: RuleContext) -> str:
     """Returns a sentence if a program printed a ROCm build, and builds for that ROCm have kernels
     for the named board, else "".
 
-    If a kernel is still missing, it is missing for another GPU: the processor's integrated
-    graphics, or the target that a variable names.
+    If a kernel is still missing, it is missing for another GPU, namely the processor's integrated
+    graphics or the target that an environment variable sets.
     """
     backend = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
     # torch's own list of kernels is exact, so if the text contains it, it decides.
@@ -203,7 +204,8 @@ LOOK_FOR_CUDA = (
     *("hip-kernel-missing", "no-xpu", "torch-missing", "question-asked", "cuda-toolkit-missing"),
     *("no-matching-distribution", "wrong-index", "python-no-wheel", "extension-abi-mismatch"),
 )
-"""Messages that say more about torch than the GPU's vendor does."""
+"""Messages of programs that looked for a GPU or a torch build. They say more about the fault than
+the GPU's vendor does."""
 
 
 def intels_driver_answers(context: RuleContext) -> str:
@@ -228,8 +230,8 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     """Returns a sentence if the text names another vendor's GPU, but nothing in it failed while
     looking for a GPU, else "".
 
-    No program looked for CUDA, and the text shows no torch build for a different vendor. So
-    something else fails on this GPU, and its vendor does not explain it.
+    No program looked for CUDA, and the text shows no torch build for a different vendor. So the
+    GPU's vendor does not explain what fails.
     """
     if not is_report(context) or not _has_a_build_of_the_maker(context):
         return ""
@@ -254,7 +256,8 @@ def lacks_target_on_windows(context: RuleContext) -> str:
         target = gfx_of(event.values.get("name", ""))
         if target:
             targets.append(target)
-    # A text may also name the processor's graphics: one GPU that the build serves is enough.
+    # A text may also name the processor's integrated graphics, so it is enough if the build has
+    # kernels for one of the GPUs.
     if not targets or any(target in RELEASE_FOR_WINDOWS for target in targets):
         return ""
     return targets[0]
@@ -274,7 +277,7 @@ def _has_a_build_of_the_maker(context: RuleContext) -> bool:
 def _was_searched_in_vain(context: RuleContext) -> bool:
     """Whether torch or a program looked for a GPU and did not find one."""
     torch = context.torch
-    # torch's XPU build prints "CUDA available: False" on every machine.
+    # Ignore "CUDA available: False" from torch's XPU build, which prints it on every machine.
     if torch.cuda_available is False and torch.backend != "xpu":
         return True
     if events(context, "gpu-unused"):
@@ -340,7 +343,8 @@ def target_is_overridden(context: RuleContext) -> str:
 
 
 def override_names_another_target(context: RuleContext) -> str:
-    """HSA_OVERRIDE_GFX_VERSION names another target than that of the AMD GPU in the text."""
+    """Returns a sentence if HSA_OVERRIDE_GFX_VERSION names another target than that of the AMD GPU
+    in the text, else ""."""
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     numbers = value.split(".")
     if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
@@ -359,8 +363,8 @@ VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
 
 
 def no_virtual_gpu_is_named(context: RuleContext) -> str:
-    """Returns a sentence if the text names no virtual GPU, else "". CUDA's refusal may then come
-    from an old driver, which returns the same error."""
+    """Returns a sentence if the text names no virtual GPU, else "". Without one, CUDA's refusal may
+    come from an old driver, which returns the same error."""
     if not is_report(context):
         return ""
     texts = [gpu.name for gpu in context.snapshot.gpus or ()]
@@ -384,7 +388,8 @@ def this_python_has_wheels(context: RuleContext) -> str:
     saw_no_file = all(event.values.get("none_found") == "true" for event in refusals)
     if not refusals or not saw_no_file:
         return ""
-    # A free-threaded Python, or one whose bits the text shows, may need other wheels.
+    # Say nothing about a free-threaded Python, or about one whose bits the text shows, because
+    # these may need other wheels.
     python = context.snapshot.python
     minor = ".".join((python.version or "").split(".")[:2])
     if not minor or python.bits or python.free_threaded:
@@ -421,7 +426,7 @@ def memory_waits_for_a_reset(context: RuleContext) -> bool:
 
 
 HARDLY_ANY = 64 << 20
-"""A number of bytes so small that a GPU with room for a CUDA context has room for it too."""
+"""A GPU that has room for a CUDA context also has room for this number of bytes."""
 MOSTLY_FREE = 0.5
 """If more than this share of the memory is free, a small request cannot fail for lack of memory."""
 
@@ -430,7 +435,8 @@ def memory_is_not_short(context: RuleContext) -> str:
     """Returns a sentence if a message says "out of memory", but the numbers in it contradict that,
     else "".
 
-    The request is tiny, and almost no memory is used, or most of the GPU is free.
+    They contradict it if the request is tiny and either almost no memory is used or most of the
+    GPU's memory is free.
     """
     for message in events(context, "out-of-memory"):
         requested = whole_number(message.values.get("asked_bytes"))
@@ -439,7 +445,8 @@ def memory_is_not_short(context: RuleContext) -> str:
         used_by_torch = whole_number(message.values.get("held_bytes"))
         if requested is None or total is None or requested > HARDLY_ANY:
             continue
-        # If torch reports how much it uses, the cause's own rule for unused memory applies instead.
+        # If torch reports how much memory it uses, the cause's own rule for unused memory decides
+        # instead.
         is_mostly_free = free is not None and free > MOSTLY_FREE * total
         if free is not None and is_mostly_free and used_by_torch is None:
             return f"{gib(requested)} was asked for, and {gib(free)} of {gib(total)} is free"

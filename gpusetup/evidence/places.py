@@ -66,7 +66,7 @@ def gpu_is_listed(context: RuleContext) -> bool:
 
 
 def in_an_image_build(context: RuleContext) -> bool:
-    """Whether a step of an image build failed; such a step never has a GPU."""
+    """Whether the failure happened in a step of an image build, which never has a GPU."""
     return bool(events(context, "image-build"))
 
 
@@ -79,7 +79,7 @@ def wsl_lists_no_gpu(context: RuleContext) -> bool:
     """Whether a text is from WSL, and no program in it lists a GPU."""
     if not in_wsl(context) or in_container(context):
         return False
-    # A CPU build of torch never sees a GPU.
+    # A CPU build of torch sees no GPU anywhere, so its message shows nothing about WSL.
     if context.torch.backend == "cpu":
         return False
     gpu_is_shown = listed_gpus(context) or events(context, "smi-sees-it", "gpu-computes")
@@ -90,7 +90,7 @@ def windows_shows_no_torch(context: RuleContext) -> bool:
     """Whether a driver responds on Windows and the text shows no CUDA build of torch. On Windows,
     the torch that pip installs by default has no CUDA."""
     torch = context.torch
-    # A label such as +cu124 shows which build it is.
+    # A label such as +cu124 shows that torch is a CUDA build.
     names_build = torch.cuda or "+" in (torch.version or "")
     if names_build:
         return False
@@ -103,7 +103,8 @@ def in_a_container_without_gpu(context: RuleContext) -> bool:
     if not in_container(context):
         return False
     container = context.snapshot.container
-    # apptainer gives a container a GPU only with --nv; docker may do so by its default runtime.
+    # apptainer gives a container a GPU only with `--nv`. docker may do so without an option,
+    # through its default runtime.
     if container.kind == "singularity" and container.nvidia_requested is False:
         return True
     was_given = container.nvidia_requested or driver_answers(context)
@@ -151,7 +152,7 @@ TORCHS_EXCEPTIONS = ("error", "OutOfMemoryError", "AcceleratorError", "DistBacke
 
 
 def _exceptions_of_others(context: RuleContext) -> Events:
-    """The failures whose exception is from neither Python nor torch, such as CuPy's
+    """The failure events whose exception class is neither Python's nor torch's, such as CuPy's
     `CUDADriverError`."""
     foreign_failures = []
     for event in events(context, "program-failed"):
@@ -169,14 +170,15 @@ NO_GPU_MESSAGE = "no cuda gpus are available"
 def job_without_gpu(context: RuleContext) -> Events:
     """The events that show that a Slurm job requested no GPU and sees none; otherwise empty."""
     job_events = events(context, "slurm-job")
-    # If Slurm itself says so, a GPU listed in the text belongs to the whole node.
+    # If Slurm itself reports a job without GPUs, a GPU that is listed in the text belongs to the
+    # node and not to the job.
     for event in job_events:
         if "gave" in event.values:
             return (event,)
     if not job_events or gpus(context):
         return ()
 
-    # In a job without a GPU, Slurm's plugin sets the variable to an empty string.
+    # In a job without a GPU, Slurm's plugin sets CUDA_VISIBLE_DEVICES to an empty string.
     is_emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
     requests = {event.values.get("gpus") for event in job_events}
     requests.discard(None)
@@ -194,7 +196,7 @@ def _messages_of_no_gpu(context: RuleContext) -> list[Event]:
     """The messages of programs that found no GPU at all."""
     messages = []
     for event in events(context, "no-devices-found", "cuda-unavailable"):
-        # CUDA may also be unavailable for other reasons.
+        # `cuda-unavailable` may have other reasons, so its message must say that there is no GPU.
         finds_none = event.kind == "no-devices-found"
         if finds_none or NO_GPU_MESSAGE in (event.text or "").lower():
             messages.append(event)

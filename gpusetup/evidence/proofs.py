@@ -2,9 +2,9 @@
 values that were read.
 
 The record of a cause names its proof (`certain_if`). Without a proof, a cause found in a text is at
-most likely, however often it was right before, because something that the text does not show may
-contradict it. A proof is necessary but not sufficient, because the doubts of `diagnosis.certainty`
-can still lower the certainty. The functions are pure.
+most `likely`, even if it has always been right before, because a fact that the text does not show
+may contradict it. A proof is necessary but not sufficient, because the doubts of
+`diagnosis.certainty` can still lower the certainty. The functions are pure.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ Proof = Callable[[RuleContext], bool]
 
 
 def message_states_it(context: RuleContext) -> bool:
-    """Always true, for a cause whose message states it explicitly and can have no other reason."""
+    """The proof of a cause whose message states it explicitly and can have no other reason. It
+    always holds."""
     return True
 
 
 def two_values_do_not_fit(context: RuleContext) -> bool:
-    """Always true, for a cause whose check compares two values that were both read."""
+    """The proof of a cause whose check compares two values that were both read. It always holds."""
     return True
 
 
 def message_states(kind: str, words: str) -> Proof:
-    """Returns a proof that holds if one of the cause's messages contains these words; its other
-    messages prove less."""
+    """Returns a proof that holds if one of the cause's messages contains these words. The cause's
+    other messages do not prove it."""
     pattern = re.compile(words, re.IGNORECASE)
 
     def proof(context: RuleContext) -> bool:
@@ -142,8 +143,8 @@ def python_is_outside_the_wheels(context: RuleContext) -> bool:
 
 
 def no_torch_is_listed(context: RuleContext) -> bool:
-    """Whether the text shows no torch at all. If the import fails although a text shows torch, that
-    torch is in another environment."""
+    """Whether the text shows no torch at all. If the import fails although the text shows a torch,
+    that torch is in another environment, so this proof does not hold."""
     return context.torch.version is None and package(context, "torch") is None
 
 
@@ -164,8 +165,8 @@ def gpus_are_on_nvswitch(context: RuleContext) -> bool:
 
 
 def compatibility_library_is_read(context: RuleContext) -> bool:
-    """Whether the text shows a container or the path of cuda-compat. Otherwise the driver may have
-    been updated but not reloaded, which causes the same error 804."""
+    """Whether the text shows a container or the path of cuda-compat. Without either, error 804 may
+    come from a driver that was updated but not reloaded."""
     return in_container(context) or context.snapshot.container.cuda_compat_path is not None
 
 
@@ -187,19 +188,20 @@ def folder_of_the_sources_is_read(context: RuleContext) -> bool:
 
 
 def not_in_a_container(context: RuleContext) -> bool:
-    """Whether the program runs directly on the host, so that both driver files belong to the host's
-    only driver."""
+    """Whether the program runs directly on the host and not in a container, so that both driver
+    files are from the host's driver."""
     return not in_container(context)
 
 
 def numbers_show_it_is_full(context: RuleContext) -> bool:
-    """Whether the numbers in a message show that the memory is full: the request is larger than the
-    free memory, or than the rest below the limit."""
+    """Whether the numbers in a message show that the memory is full, because the request is larger
+    than the free memory or than what is left below a limit."""
     return any(map(_asks_for_more_than_is_free, events(context, "out-of-memory")))
 
 
 def _asks_for_more_than_is_free(message: Event) -> bool:
-    """Whether a message requests more than is left; False if it lacks the numbers."""
+    """Whether the request in a message is larger than the memory that is left; False if the message
+    lacks the numbers."""
     requested = whole_number(message.values.get("asked_bytes"))
     total = whole_number(message.values.get("total_bytes"))
     free = whole_number(message.values.get("free_bytes"))
@@ -210,8 +212,8 @@ def _asks_for_more_than_is_free(message: Event) -> bool:
         return requested > free
     if held_by_torch is None:
         return False
-    # Metal does not print the free memory. The part used by other programs ends with its unit:
-    # "14.76 GB".
+    # Metal does not print the free memory, so compute it from the limit and the used parts. The
+    # part used by other programs is a text with a unit: "14.76 GB".
     gb_of_others = re.match(r"([\d.]+) ?GB", message.values.get("beside", ""))
     held_by_others = int(float(gb_of_others[1]) * BYTES_IN_GB) if gb_of_others else 0
     return held_by_torch + held_by_others + requested > ROUNDED * total

@@ -22,6 +22,8 @@ PRINTED = lazy(
     # settings.
     r"|\d\+(?:cpu|cu\d|rocm|xpu)|==\d|>>> |[\w.]+/[\w.]+/|[A-Z]:\\|^\s*[\[{|+$#]|\w+=\S"
     r"|^[EWIF]\d{4} \d\d:\d\d"
+    # A line that is a label and a version: `Nvidia driver version: 470.256.02`.
+    r"|^\s*\w[\w ]{2,40} version: v?\d[\w.+-]*\s*$"
     # A container engine's own answer: `docker: Error response from daemon: could not …`.
     r"|^(?:docker|podman|nerdctl): |\bError response from daemon\b"
 )
@@ -37,6 +39,8 @@ def is_program_output(words: str) -> bool:
     >>> is_program_output("misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed")
     True
     >>> is_program_output('docker: Error response from daemon: could not select device driver')
+    True
+    >>> is_program_output("Nvidia driver version: 470.256.02")
     True
     >>> is_program_output("my card falls off the bus whenever I train")
     False

@@ -203,9 +203,10 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     for event in events(context, "foreign-gpu"):
         name = event.values.get("name", "")
         target = gfx_of(name)
-        # The target decides which build has kernels for the card.
-        if target and not board:
-            board = f"{name} ({target})"
+        # The target decides which build has kernels for the card. A text often has it with and
+        # without the card's name.
+        if target and (not board or board == target):
+            board = target if name == target else f"{name} ({target})"
     severity = Severity.NOTE if is_only_a_note else None
     build = "torch's ROCm build"
     if is_beside_torch(context) and context.snapshot.failing.program:

@@ -112,7 +112,10 @@ def nccl_error(context: RuleContext) -> Findings:
     """NCCL failed, and the text does not show the reason."""
     unreached = events(context, "nccl-connect-failed")
     if unreached and not events(context, *ENDS_A_RANK):
-        yield finding(context, "nccl-no-socket-interface", unreached, message=UNREACHED)
+        peers = [event.values.get("peer", "") for event in unreached]
+        is_on_the_bridge = any(peer.startswith(DOCKERS_NETWORK) for peer in peers)
+        message = UNREACHED_ON_A_BRIDGE if is_on_the_bridge else UNREACHED
+        yield finding(context, "nccl-no-socket-interface", unreached, message=message)
     on_a_bridge = events(context, "nccl-on-a-bridge")
     # A container bridge connects only one machine, so it is the wrong interface if the ranks cannot
     # connect.
@@ -135,9 +138,23 @@ UNREACHED = Message(
     plain="NCCL cannot reach another rank (process) through the network interface that it chose",
     means="A firewall, a wrong address or another network lies between the two machines.",
     text="Check that the rendezvous names an address of the other machine. Open the ports between "
-    "them, and check that the other rank runs. Set NCCL_SOCKET_IFNAME to the interface of the "
-    "network between the machines (NCCL may have chosen a bridge or lo)",
-    commands=("export NCCL_DEBUG=INFO",),
+    "them, and check that the other rank runs. NCCL may have chosen a bridge or lo, so name the "
+    "interface of the network between the machines in place of NAME (`ip -brief addr` lists them)",
+    commands=("export NCCL_SOCKET_IFNAME=NAME",),
+    look=("ip -brief addr",),
+)
+
+# Source: docker's documentation, bridge network driver (the default bridge docker0).
+DOCKERS_NETWORK = "172.17."
+"""The beginning of the addresses on docker's default bridge."""
+UNREACHED_ON_A_BRIDGE = Message(
+    title="The rank at {peer} cannot be reached: {how}",
+    means="This is an address of Docker's default bridge. Each machine has the same bridge, and "
+    "other machines cannot reach it.",
+    text="Exclude the bridge on each node, or set NCCL_SOCKET_IFNAME to the interface of the "
+    "network between the machines (`ip -brief addr` lists them). If the ranks still cannot "
+    "connect, check the firewall between the machines",
+    commands=("export NCCL_SOCKET_IFNAME=^docker0,lo",),
     look=("ip -brief addr",),
 )
 

@@ -49,9 +49,9 @@ def jetson_fix(context: RuleContext) -> Fix:
         )
     from_nvidia = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(
-        text=f"Install NVIDIA's wheel for {jetpack.name} (the libraries that it does not declare "
-        "first, then its dependencies). NVIDIA does not publish torchvision and torchaudio "
-        "there: build them from source if a program needs them",
+        text=f"Install NVIDIA's wheel for {jetpack.name}: first the libraries that it needs but "
+        "does not declare, then the wheel, then its dependencies. NVIDIA does not publish "
+        "torchvision and torchaudio there: build them from source if a program needs them",
         commands=(
             paste.pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
             *undeclared_commands(context, jetpack.links or "", jetpack.cuda),

@@ -14,8 +14,8 @@ from gpusetup.model.frozen import Frozen
 
 
 class Difference(Frozen):
-    """A fact that differs between two records; a value is null if that record does not contain the
-    fact."""
+    """A fact that differs between two records. If a record does not contain the fact, its value is
+    null."""
 
     field: str
     first: str | None
@@ -41,7 +41,7 @@ class CompareAnswer(Frozen):
         if self.only_second:
             return True
         severities = {difference.severity for difference in self.differences}
-        # Differences that are only notes do not affect programs.
+        # Differences with the severity `note` do not affect programs.
         severities.discard(Severity.NOTE)
         return len(severities) > 0
 
@@ -74,7 +74,7 @@ def compare(first: Node, second: Node) -> CompareAnswer:
 def _gravest_first(difference: Difference) -> tuple[int, str]:
     """A sort key that puts the most serious differences first, and then sorts by field."""
     gravity = GRAVITY[difference.severity]
-    # Negative, because sorting puts the smallest first.
+    # The rank is negated, because sorting puts the smallest first.
     return -gravity, difference.field
 
 

@@ -1,11 +1,11 @@
-"""Finds how a machine differs from most machines of its kind, in its facts and its measured speeds.
+"""Finds the facts and measured speeds in which a machine differs from most machines of its kind.
 
 Measured speeds are compared with their median. Their spread is the median distance from it (MAD),
-scaled to a normal distribution's standard deviation; even if half of the values are wild, neither
-changes much. A value is an outlier if it is slower than the median by a relevant share, and by so
-many spreads that a healthy fleet shows such a value in only one of a hundred checks. Sources: for
-the MAD's scaling and efficiency, Rousseeuw and Croux, Alternatives to the Median Absolute
-Deviation, 1993; for quantiles of Student's t, Abramowitz and Stegun 26.7.5.
+scaled to a normal distribution's standard deviation; even if nearly half of the values are
+outliers, neither median nor MAD changes much. A value is an outlier if it is slower than the median
+by a relevant share, and by so many spreads that a healthy fleet shows such a value in only one of a
+hundred checks. Sources: for the MAD's scaling and efficiency, Rousseeuw and Croux, Alternatives to
+the Median Absolute Deviation, 1993; for quantiles of Student's t, Abramowitz and Stegun 26.7.5.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> FactSplit:
         names_by_value[value].append(name)
 
     def most_frequent_first(value: str) -> tuple[int, str]:
-        # Negative, because sorting puts the smallest first. The value is included to make the order
-        # reproducible.
+        # The count is negated, because sorting puts the smallest first. The value is included to
+        # make the order reproducible.
         return -len(names_by_value[value]), value
 
     ordered_values = sorted(names_by_value, key=most_frequent_first)
@@ -201,13 +201,14 @@ LEAST_AGE = timedelta(hours=6)
 """The least age difference that counts. A `fleet run` on a busy cluster, or checking nodes by hand,
 may take hours, so records of one morning count as equally old."""
 AGE_SPREADS = 5
-"""How many spreads older than the median a record may be. Records that a timer distributes over a
-day differ by at most 2 spreads (scaled median distances); 5 leave room for a day when the timer was
-late."""
+"""By how many spreads a record may be older than the median record. Records that a timer
+distributes over a day differ by at most 2 spreads (scaled median distances); 5 leave room for a day
+when the timer was late."""
 
 
 CLOCK_ERROR = timedelta(minutes=10)
-"""A cluster's clocks differ by seconds, so a record from further in the future has a wrong date."""
+"""A cluster's clocks differ by seconds, so a record dated further in the future than this has a
+wrong date."""
 
 
 def misdated_records(nodes: Iterable[Node], now: datetime) -> dict[str, Drift]:
@@ -313,14 +314,14 @@ FALSE_ALARMS = 0.01
 TO_SIGMA = 1.4826
 """Converts the median distance into the standard deviation of a normal distribution."""
 EFFICIENCY = 0.37
-"""The efficiency of the median distance: it is as uncertain as the standard deviation of a sample
-that is only this fraction as large."""
+"""The statistical efficiency of the median distance (MAD): it is as uncertain as the standard
+deviation of a sample only 37 % as large."""
 LEAST_SPREAD = 0.005
 """The smallest spread, as a fraction of the median. No measurement is more precise than this, even
 if the rates agree better."""
 LEAST_LOSS = 0.05
-"""The smallest relative loss of speed that counts, because nobody would replace a device for less.
-"""
+"""The smallest relative loss of speed that counts, because a smaller loss is no reason to replace a
+device."""
 LEAST_VALUES = 5
 """The fewest rates that are compared; with fewer, the median distance is too uncertain."""
 
@@ -378,8 +379,8 @@ def least_healthy(values: Sequence[float], loss: float) -> float:
     measured_spread = TO_SIGMA * median(distances)
     least_spread = LEAST_SPREAD * middle
     spread = max(measured_spread, least_spread)
-    # Both limits must be exceeded: the distance is larger than chance explains, and the loss
-    # matters.
+    # Use the lower of two limits, so that a rate below it is further away than chance explains, and
+    # its loss is large enough to matter.
     by_spread = middle - spreads(len(values)) * spread
     by_loss = middle * (1 - loss)
     least = min(by_spread, by_loss)
@@ -397,7 +398,8 @@ def spreads(count: int) -> float:
     # The allowed chance of a false alarm is divided among all values.
     chance = FALSE_ALARMS / count
     z = -NormalDist().inv_cdf(chance)
-    # The median distance uses only a part of the sample's information.
+    # There are fewer degrees of freedom than values, because the median distance uses only a part
+    # of the sample's information.
     freedom = EFFICIENCY * (count - 1)
     # Student's t as a series in 1 / degrees of freedom around the normal quantile (Abramowitz and
     # Stegun 26.7.5); the terms are polynomials of the normal quantile.

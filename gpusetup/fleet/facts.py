@@ -1,7 +1,7 @@
 """The facts that are compared between machines, each as one line of text.
 
-A fact is something that should be the same on machines of one kind. So values that always differ (a
-temperature, a UUID, a bus address, free memory) are not facts.
+A fact is something that should be the same on machines of one kind. Values that always differ (a
+temperature, a UUID, a bus address, free memory) are therefore not facts.
 """
 
 from __future__ import annotations
@@ -128,14 +128,14 @@ def shown(name: str, value: object) -> str | None:
     """
     if value is None:
         return None
-    # In Python, True is also a number, so bool must be tested first.
+    # Test for bool first, because Python's True is also a number.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):  # MIG instances
         return str(len(value)) if value else None
     if not isinstance(value, int | float):
         return str(value)
-    # Rounded, because machines of one kind differ by a few pages of memory.
+    # Round the size, because machines of one kind differ by a few pages of memory.
     if name.endswith("total_bytes"):
         return size_in_words(value)
     if name.endswith("_watts"):
@@ -153,7 +153,7 @@ def size_in_words(size: float) -> str:
     """
     if size >= GIB:
         return f"{size / GIB:.0f} GiB"
-    # For example, /dev/shm in a container usually has 64 MiB.
+    # Sizes below 1 GiB are usual too; for example, /dev/shm in a container usually has 64 MiB.
     mebibytes = size / MIB
     return f"{mebibytes:.0f} MiB"
 
@@ -229,7 +229,8 @@ def value_of(name: str, facts: Mapping[str, str]) -> str | None:
     if name in facts:
         return facts[name]
     if name.startswith(PACKAGES):
-        # A report of verify contains no packages.
+        # If no packages are listed, as in a report of verify, it is unknown whether the package is
+        # absent.
         lists_packages = any(fact.startswith(PACKAGES) for fact in facts)
         return ABSENT if lists_packages else None
     may_be_absent = name.startswith((VARIABLES, "toolkit."))
@@ -257,7 +258,7 @@ def is_compared(name: str) -> bool:
     if name.startswith(VARIABLES):
         variable = name.removeprefix(VARIABLES)
         return variable.startswith(OF_THE_NODE)
-    # torch's version is already a separate fact.
+    # Leave out torch's version, which is already a separate fact.
     return name != f"{PACKAGES}torch" and not name.endswith(FREE_DISK)
 
 

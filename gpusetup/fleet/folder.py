@@ -36,10 +36,10 @@ from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
 RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run|history)$")
-"""Suffixes that may follow the node's name in a file name. In a node's own folder, they are the
-whole file name."""
+"""Suffixes that may follow the node's name in a file name. In a node's own folder, such a suffix is
+the whole file name."""
 MOST_FILES = 200_000
-"""The most files that a folder may contain; no real cluster has this many records."""
+"""The maximum number of files in a folder; no real cluster has this many records."""
 MANY_FILES = 2000
 """If there are more files than this, several processes read them."""
 MOST_READERS = 8
@@ -71,14 +71,14 @@ class _Header(Frozen):
 
 
 class _Run(Frozen):
-    """The part that we read of the file which `fleet run` writes if a node's records are
+    """The fields that we read from the file which `fleet run` writes if a node's records are
     incomplete."""
 
     problem: str
 
 
 class _NodeCheck(Frozen):
-    """The part that we read of a record of `fleet check`."""
+    """The fields that we read from a record of `fleet check`."""
 
     ok: bool
     reason: str
@@ -99,7 +99,8 @@ def read_folder(
     files = _files(folder)
     with ExitStack() as stack:
         map_files: Any = map
-        # Starting processes takes longer than reading a few files.
+        # Start processes only for many files, because starting them takes longer than reading a few
+        # files.
         if len(files) > MANY_FILES:
             pool = stack.enter_context(ProcessPoolExecutor(MOST_READERS))
             map_files = partial(pool.map, chunksize=100)
@@ -136,7 +137,7 @@ def _files(folder: Path) -> list[Path]:
     is not a folder or has too many files."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder of records")
-    # A file whose name begins with a dot is still being written.
+    # Skip files whose names begin with a dot, because they are still being written.
     directly = folder.glob("[!.]*.json")
     in_folders = folder.glob("[!.]*/[!.]*.json")
     paths = [*directly, *in_folders]
@@ -170,7 +171,7 @@ def on_one_line(name: str) -> str:
     """
     letters = []
     for letter in name:
-        # A file name may contain any character.
+        # A file name may contain any character, so replace those that cannot be printed.
         is_harmless = letter.isprintable()
         letters.append(letter if is_harmless else "?")
     return "".join(letters)
@@ -186,7 +187,7 @@ def read_record(path: Path, name: str) -> Node:
     try:
         family, node = _read(path)
     except BadInput as problem:
-        # A broken history does not mean that the node has a problem.
+        # Skip a broken history, which does not mean that the node has a problem.
         if path.stem.endswith("history"):
             raise _NoRecord(problem.message) from problem
         return Node(name=name, problem=problem.message, broken_file=str(path))
@@ -213,7 +214,7 @@ def _read(path: Path) -> tuple[str, Node]:
     read = READERS[family]
     node = read(raw, path.name)
     name = header.node or ""
-    # A record from an unknown source may contain any name.
+    # Drop an unusable name, because a record from an unknown source may contain any name.
     is_usable = name.isprintable() and len(name) < LONGEST_NAME
     return family, replace(node, name=name if is_usable else "")
 
@@ -253,7 +254,8 @@ def _findings_of_snapshot(snapshot: Snapshot) -> tuple[NodeFinding, ...]:
     """Doctor's findings in a snapshot. Findings that `fleet check` does not look for get the source
     `snapshot`."""
     findings = findings_of(snapshot)
-    # Most nodes have no findings, and judging thousands of nodes twice takes time.
+    # Skip the second judgement if there are no findings, because judging thousands of nodes twice
+    # takes time.
     if not findings:
         return ()
     ids_of_check = {finding.id for finding in findings_of(snapshot, check_rules())}
@@ -376,7 +378,7 @@ def _from_history(raw: bytes, what: str) -> Node:
     history = from_json(raw, NodeHistory, what=what)
     since = {}
     for key, time in history.since().items():
-        # A user may have edited the file.
+        # Check each time, because a user may have edited the file.
         if moment(time) is not None:
             since[key] = time
     return Node(since=since, has_record=False)

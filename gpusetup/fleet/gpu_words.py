@@ -53,8 +53,8 @@ def in_short(title: str) -> str:
     """
     for gpu_list in GPU_LIST.finditer(title):
         short_list = _short_list(gpu_list[0])
-        # This GPU has neither a number nor an address: it is the end of a GPU's name, or just the
-        # word.
+        # A "GPU" without a number or an address is the end of a GPU's name (`Laptop GPU`), or just
+        # the word.
         if short_list is None:
             continue
         before = title[: gpu_list.start()]

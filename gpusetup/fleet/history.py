@@ -105,7 +105,7 @@ def updated(
     """The history after a check at the time `now` that reported these findings.
 
     A finding ends only if the check could have seen it (`sight`); for example, memory errors do not
-    end while the driver hangs. If a finding ends and comes back, its time begins again.
+    end while the driver hangs. If a finding ends and comes back later, it is dated from its return.
     """
     since = history.since()
     current: dict[FindingKey, FindingHistory] = {}
@@ -150,7 +150,7 @@ def moment(text: str | None) -> datetime | None:
     """
     if text is None:
         return None
-    # Python 3.10 cannot read the `Z` at the end of our times.
+    # Replace the `Z` at the end of our times, which Python 3.10 cannot read.
     with_offset = f"{text[:-1]}+00:00" if text.endswith("Z") else text
     try:
         time = datetime.fromisoformat(with_offset)

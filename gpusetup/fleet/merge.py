@@ -54,8 +54,8 @@ def _time_of(record: Node) -> datetime:
 
 
 def _findings_that_hold(newest_first: Iterable[Node]) -> list[NodeFinding]:
-    """The findings that no newer record contradicts. Each id is taken from the newest record that
-    contains it."""
+    """The findings that no newer record contradicts. If several records contain findings with the
+    same id, those of the newest record are taken."""
     findings: list[NodeFinding] = []
     newer_records: list[Node] = []
     for record in newest_first:
@@ -72,8 +72,8 @@ def _is_denied(finding: NodeFinding, record: Node, newer: Node) -> bool:
     """Whether a newer record would have seen a finding of an older record, so that its absence
     means that the fault is gone.
 
-    A report of verify has no date, so it cannot contradict other records, nor can they contradict
-    it.
+    A report of verify has no date, so it neither contradicts other records nor is contradicted by
+    them.
     """
     have_dates = bool(record.taken_at and newer.taken_at)
     if not have_dates or _time_of(newer) <= _time_of(record):

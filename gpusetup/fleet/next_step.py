@@ -54,7 +54,7 @@ def _doctor_knows(node: Node, drift: Iterable[Drift]) -> bool:
     """Whether doctor, run on the node's snapshot file, reports one of the node's most serious
     findings."""
     file = node.snapshot_file
-    # A name with control characters for a terminal must not become part of a command.
+    # A file name with control characters must not become part of a command on the terminal.
     if file is None or not file.isprintable():
         return False
     ids = {finding.id for finding in node.findings}
@@ -73,7 +73,7 @@ def _is_missing_gpu(finding: NodeFinding) -> bool:
 def _new_record(node: Node, folder: str | None) -> str:
     """The command that takes a node's missing or broken record again."""
     file = node.broken_file
-    # If some of the records exist, something on the node hangs.
+    # If some of the records exist but not all, something on the node hangs.
     has_no_record = file is None and not node.facts
     if has_no_record and folder is not None:
         file = str(Path(folder) / f"{node.name}.json")

@@ -1,4 +1,4 @@
-"""Decides whether a node can take jobs, based on doctor's findings and on differences from a
+"""Decides whether a node can run jobs, based on doctor's findings and on differences from a
 profile.
 
 A profile describes what nodes of one kind should be like. It is the record that `fleet check
@@ -107,11 +107,11 @@ def _is_harmless(event: Event) -> bool:
     """Whether a driver event needs no action."""
     values = event.values
     if event.kind == "gpu-read-failed":
-        # The GPU just lacks the feature that the driver was queried for.
+        # The GPU does not have the feature about which the driver was asked; this is not a fault.
         return values.get("code") == NVML_NOT_SUPPORTED
     if event.kind != "xid":
         return False
-    # Xid 154 contains the required action.
+    # Xid 154 names the recovery action that is required, which may be None.
     needs_nothing = values.get("recovery") == "None"
     is_known = values.get("number") in HARMLESS_XIDS
     return needs_nothing or is_known or "nonfatal" in values
@@ -140,7 +140,7 @@ def read_profile(text: str, what: str) -> dict[str, str]:
     except BadInput as problem:
         hint = "`gpusetup fleet check --json > FILE` writes one on a sound node"
         raise BadInput(problem.message, hint=hint) from problem
-    # Otherwise, other nodes would be required to have the same fault.
+    # Refuse such a profile, because other nodes would be required to have the same fault.
     if not profile.ok:
         raise BadInput(f"{what} is the record of a node that failed: {profile.reason}")
     facts = {}
@@ -177,7 +177,8 @@ def unlike_profile(
             differs = actual != expected_value
         if differs:
             title = f"{words_of(name)} {actual}, expected {expectation}"
-            # If the fact is about some of the GPUs, each of these GPUs has its own history.
+            # If only some of the GPUs differ in the fact, the history records each of them
+            # separately.
             gpus = [f"{name}: {gpu}" for gpu in numbered_gpus(actual)]
             finding = NodeFinding(
                 id="unlike-profile",
@@ -243,7 +244,7 @@ def check_node(
     return NodeCheckAnswer(
         node=node,
         ok=not problems,
-        # A line break in a GPU's name must not split a log line.
+        # Remove line breaks, because a GPU's name may contain one and would split a log line.
         reason=" ".join(text.split()),
         taken_at=now,
         findings=tuple(findings),
@@ -258,8 +259,8 @@ program."""
 
 
 def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
-    """The errors among the findings as parts of the reason, with hardware faults first; findings
-    with the same id are joined.
+    """The errors among the findings as phrases for the reason, with hardware faults first; findings
+    with the same id share a phrase.
 
     Hardware faults come first because Slurm truncates a reason, and the limit for drained nodes
     depends on how the reason begins.

@@ -21,12 +21,13 @@ class NodeFinding(Frozen):
     title: str = ""
     root: bool = False
     since: str | None = None
-    """When a check first reported it, if the node keeps a history."""
+    """When a check first reported the finding, if the node keeps a history."""
     last_since: str | None = None
-    """When it appeared on the last of its GPUs, if it did not appear on all of them at once."""
+    """When the finding appeared on the last of its GPUs, if it did not appear on all GPUs at once.
+    """
     about: tuple[str, ...] = ()
-    """The PCI addresses of its GPUs, or the fact that differs from the profile; () for the whole
-    node."""
+    """The PCI addresses of the GPUs with the finding, or the fact that differs from the profile; ()
+    if the finding is about the whole node."""
     source: Source = "driver"
     taken_at: str | None = None
     """When the record that contains it was taken."""

@@ -51,7 +51,7 @@ class FactSplit(Frozen):
     field: str
     severity: Severity
     gpus: tuple[str, ...]
-    """The GPU model of that kind."""
+    """The GPU model of that kind of node."""
     values: Mapping[str, tuple[str, ...]]
     """Maps each value to the nodes that have it."""
 
@@ -62,7 +62,7 @@ class Node(Frozen):
     name: str = ""
     taken_at: str | None = None
     kind: tuple[str, ...] = ()
-    """The model of most of its GPUs; empty if it has no visible GPU."""
+    """The model of most of the node's GPUs; empty if the node has no visible GPU."""
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     rates: tuple[Rate, ...] = ()
@@ -86,11 +86,13 @@ class Node(Frozen):
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 """Matches host names that need no quoting in a command."""
 MOST_NAMES = 100_000
-"""No cluster has this many nodes. A longer list is a typing error, and would fill the memory."""
+"""The maximum length of a list of names. No cluster has this many nodes, so a longer list is a
+typing error that would fill the memory."""
 
 
 NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
-"""18 digits fit into 64 bits. Longer numbers are split, which sorts them well enough."""
+"""Matches text followed by a number of at most 18 digits, which fits into 64 bits. A longer number
+is split, and still sorts well enough."""
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:
@@ -116,7 +118,7 @@ def slurm_list(names: Iterable[str]) -> str:
     families: dict[tuple[str, int, str], list[NumberRange]] = defaultdict(list)
     for name in sorted(names, key=natural):
         prefix, digits, suffix = _split_at_number(name)
-        # Only numbers with equally many digits form a range, because `gpu9` and `gpu09` are
+        # Only numbers with the same number of digits form a range, because `gpu9` and `gpu09` are
         # different nodes.
         family = families[prefix, len(digits), suffix]
         last_range = family[-1] if family else None
@@ -143,7 +145,7 @@ class NumberRange(Frozen):
     def is_before(self, digits: str) -> bool:
         """Whether a number directly follows the last number of this range."""
         next_number = int(self.last) + 1
-        # The caller only compares numbers with equally many digits.
+        # The caller only compares numbers that have the same number of digits.
         return int(digits) == next_number
 
     def __str__(self) -> str:
@@ -157,7 +159,7 @@ class NumberRange(Frozen):
 def _split_at_number(name: str) -> tuple[str, str, str]:
     """A name split into prefix, last number and suffix; a name without a number is all prefix."""
     parts = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
-    # The name contains a line break, or a number with too many digits.
+    # A name with a line break, or with a number of too many digits, cannot be split.
     if parts is None:
         return name, "", ""
     prefix = parts[1]

@@ -31,19 +31,19 @@ COST_SPEED = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
     *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
 )
-"""Warnings about something that costs speed now. A node with one of them is not healthy, even if
-many other nodes have it too."""
+"""Warnings about something that costs speed now. A node with such a warning is not healthy, even if
+many other nodes have the same warning."""
 
 Status = Literal["failed", "differs", "degraded", "undecided", "ok"]
-"""`degraded`: slower than it could be, but so are most other nodes. `undecided`: one of its facts
-has no majority value, so it is unknown whether the node is right."""
+"""`degraded`: the node is slower than it could be, but so are most other nodes. `undecided`: one of
+the node's facts has no majority value, so it is unknown whether the node is right."""
 
 
 class NodeAnswer(Frozen):
     name: str
     status: Status
     problem: str | None = None
-    """Why its record is missing or incomplete."""
+    """Why the node's record is missing or incomplete; None if it is complete."""
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
     drift: tuple[Drift, ...] = ()
@@ -76,7 +76,7 @@ class Common(Frozen):
         """Whether this node belongs to the nodes among which the finding is common: the whole fleet
         or one kind."""
         is_of_whole_fleet = not self.gpus
-        # Otherwise, the finding is common in one kind only.
+        # If `gpus` is not empty, the finding is common only among nodes with these GPUs.
         return is_of_whole_fleet or self.gpus == node.kind
 
 
@@ -110,7 +110,8 @@ class FleetAnswer(Frozen):
 
 
 OLD = timedelta(days=1)
-"""A set of records is usually judged on the day when it was taken."""
+"""If the newest record is older than this, the answer says how old it is, because records are
+usually judged on the day when they were taken."""
 
 
 def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAnswer:
@@ -125,7 +126,8 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
     undecided = _nodes_in(compared_facts.splits)
     rows = []
     for node in nodes:
-        # A finding that most nodes of a kind have does not distinguish a node.
+        # Collect the findings that this node shares with most nodes, because they do not
+        # distinguish it.
         common_ids = {finding.id for finding in common_findings if finding.is_of(node)}
         row = _row(node, differences[node.name], common_ids, records.folder)
         if row.status == "ok" and node.name in undecided:
@@ -167,8 +169,8 @@ def _gravest_split_first(split: FactSplit) -> tuple[int, str]:
 def all_differences(
     nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
 ) -> dict[str, list[Drift]]:
-    """Maps each node to its differences from the others: `fact_drifts`, slow rates, its kind, and
-    the date of its record."""
+    """Maps each node to its differences from the others: those in `fact_drifts`, and differences in
+    speed, in its kind and in its record's date."""
     differences: dict[str, list[Drift]] = defaultdict(list)
     for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():
@@ -285,7 +287,7 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
     uncommon = [id for id in warnings if id not in common_ids]
     if drift or uncommon:
         return "differs"
-    # A slow node counts as slow even if all others are slow too.
+    # A node with a warning about speed is degraded even if all others have the same warning.
     costs_speed = not warnings.isdisjoint(COST_SPEED)
     return "degraded" if costs_speed else "ok"
 

@@ -24,15 +24,15 @@ class Sight(Frozen):
     """The facts that were compared with a profile; None if they are unknown."""
 
     def covers(self, source: Source, about: str) -> bool:
-        """Whether the record would contain a finding from this source about this GPU or fact, if
-        the node had it."""
+        """Whether the record would contain a finding from this source about this GPU or fact if the
+        node had such a fault."""
         if source not in self.sources:
             return False
         if source == "profile":
             fact = about.partition(":")[0]
             return self.facts is None or fact in self.facts
         is_address = ":" in about
-        # A GPU that is no longer listed was not examined.
+        # Require that the GPU is listed, because a GPU that is no longer listed was not examined.
         return not is_address or self.gpus is None or about in self.gpus
 
     def covers_all(self, finding: NodeFinding) -> bool:
@@ -65,7 +65,7 @@ def addresses(snapshot: Snapshot) -> tuple[str, ...] | None:
         key = bus_key(gpu.pci_bus_id)
         if key is None:
             return None
-        # A lost GPU is still listed, but reports nothing.
+        # Leave out lost GPUs, which are still listed but report nothing.
         if not gpu.lost:
             keys.append(key)
     return tuple(keys)

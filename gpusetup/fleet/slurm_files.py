@@ -7,9 +7,9 @@ alone.
 
 There is a limit: at most a given share of a partition is drained, because an outdated profile would
 fail every node at once. Hardware faults have a separate share, which such a profile cannot use up.
-The count is kept by slurmctld, in the reasons of its own nodes: so it survives reboots, needs no
-shared folder, and is visible in `sinfo -R`. slurmctld also dates all reasons with the same clock,
-so nodes that fail at the same moment agree on which of them are within the limit.
+slurmctld keeps the count, because it stores each node's reason. So the count survives reboots,
+needs no shared folder, and is visible in `sinfo -R`. slurmctld also dates all reasons with the same
+clock, so nodes that fail at the same moment agree on which of them are within the limit.
 
 For a node whose prolog failed, slurmctld only writes `Prolog error` into the reason. If the health
 program's own check fails too, it replaces that text with its own reason.
@@ -30,8 +30,8 @@ IN_CONF = re.compile(r"/[\w./+@:,=~-]*")
 DRAIN_LIMIT = re.compile(r"[0-9]{1,6}|(?:[0-9]{1,2}|100)%")
 """Matches a number of nodes, or a percentage of a partition's nodes."""
 DEFAULT_DRAIN_LIMIT = "20%"
-"""Usually only a few percent of a cluster are faulty; a rack of eight nodes among 64 is 13 %. If
-more nodes fail at once, the cause is usually a deliberate change."""
+"""Usually only a few percent of a cluster are faulty, and even a rack of eight nodes among 64 is
+only 13 %. If more nodes fail at once, the cause is usually a deliberate change."""
 
 SETTINGS = """\
 # Slurm sets no PATH for its programs.
@@ -201,7 +201,7 @@ class SlurmSetup(Frozen):
     folder: str
     """The folder of the programs, which has the same path on each node."""
     python: str
-    """The Python with gpusetup on the nodes."""
+    """The path of the Python on the nodes in which gpusetup is installed."""
     profile: str | None = None
     drain_at_most: str = DEFAULT_DRAIN_LIMIT
     """A percentage of a partition, such as `20%`, or a number of nodes."""

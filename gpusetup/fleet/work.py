@@ -44,7 +44,7 @@ class NodeWork(Frozen):
 
 
 SAVED_SECONDS = 30.0
-"""How many seconds before the node's time limit verify gives up, so that it can still report what
+"""How many seconds before the node's time limit verify must stop, so that it can still report what
 hangs."""
 
 
@@ -68,19 +68,19 @@ def script(work: NodeWork) -> str:
         (*gpusetup, "fleet", "check", "--json"),
         (*gpusetup, "snapshot", "--json", *target),
         (*gpusetup, "verify", *target, *verify_options),
-        # The commands' output already contains what they found.
+        # Always exit with 0, because the commands' output already contains what they found.
         ("exit", "0"),
     )
     return "; ".join(map(join, lines))
 
 
 def ssh_command(work: NodeWork) -> str:
-    """The script wrapped in `sh -c`, so that ssh can run it in any login shell.
+    """The script wrapped in `sh -c`, so that it works with any login shell on the node.
 
     >>> ssh_command(NodeWork(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"
     """
-    # The login shell may have another syntax (fish, tcsh).
+    # Name `sh`, because the login shell may have another syntax (fish, tcsh).
     quoted_script = quote(script(work))
     return f"sh -c {quoted_script}"
 
@@ -122,8 +122,8 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
     missing = [kind for kind in RECORDS if kind not in by_schema]
     if not missing:
         return None
-    # In the order of how much they explain: our own timeout, gpusetup's error, the last lines of
-    # stderr.
+    # Take the first of these, because they are sorted by how much they explain: our own timeout,
+    # gpusetup's error, the last lines of stderr.
     reason = output.problem or _refusal(by_schema) or _last_lines(output)
     short_reason = reason[:LONGEST_PROBLEM]
     names = ", ".join(missing)
@@ -159,7 +159,7 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     If records are missing, a file with the reason is also written, so that the folder still shows
     it later.
     """
-    # The name becomes part of a path.
+    # Refuse unsafe names, because the name becomes part of a path.
     if not SAFE.fullmatch(node):
         raise ValueError(f"{node!r} is no name of a node")
     by_schema = documents(output.stdout)

@@ -1,6 +1,6 @@
-"""Checks that stop `install` before it asks an index: a problem that torch cannot fix, a build that
-must not be replaced unasked, or an environment that must not be changed. Each error names a command
-with which to continue."""
+"""Checks that stop `install` before it asks an index. They find problems that torch cannot fix,
+builds that must not be replaced unasked, and environments that must not be changed. Each error
+names a command with which to continue."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
     if trouble.fix:
         commands = "".join(f"\n  {line}" for line in trouble.fix.commands)
         hint = f"{trouble.fix.text}{':' if commands else ''}{commands}\n"
-    hint += "`gpusetup doctor` says more"
+    hint += "`gpusetup doctor` shows the details"
     if not RECORDS[trouble.id].before_torch:
-        hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch all the same"
+        hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch anyway"
     return Unsatisfiable(
-        f"{trouble.title} ({trouble.id}). Installing torch does not fix that; {stays}", hint=hint
+        f"{trouble.title} ({trouble.id}). Installing torch would not fix that, so {stays}",
+        hint=hint,
     )
 
 
@@ -60,7 +61,7 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
         f"torch {machine.torch.version} {is_for}: it was left as it is",
         hint=f"add `{host}` if this image is built on a machine without its GPU, `--backend "
         f"{other}` if you want the build for {other}; if the GPU is here, its driver is missing or "
-        "does not answer: `gpusetup doctor` says more",
+        "does not respond: `gpusetup doctor` shows the details",
     )
 
 
@@ -95,8 +96,8 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """Raise Blocked if the target is Windows' own Python and the user did not name it. In this case
-    gpusetup only happens to run in it."""
+    """Raise Blocked if the target is the system's own Python on Windows, and it is only the target
+    because gpusetup runs in it. The user must then name it with `--python`."""
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

@@ -58,7 +58,7 @@ def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = Fals
 def order_of(
     request: InstallRequest, wish: Wish, machine: Snapshot, *, fresh: bool = False
 ) -> Order:
-    """An order for a machine; `fresh` means that its environment does not exist yet."""
+    """The order for a machine; `fresh` means that the environment does not exist yet."""
     catalog = load_catalog()
     check_wish(wish, catalog)
     if fresh:
@@ -66,14 +66,14 @@ def order_of(
         machine = without_torch(replace(machine, python=python))
     if request.for_other_host:
         machine = for_host(machine, request.for_gpu, request.for_driver, catalog)
-    # This comes last, so that the GPUs of `--for-gpu` and the driver of `--for-driver` are
-    # completed too.
+    # Complete the machine last, so that the catalog also completes the GPUs of `--for-gpu` and the
+    # driver of `--for-driver`.
     machine = completed_from_catalog(machine, catalog)
     return Order(request=request, wish=wish, host=host_of(machine, catalog))
 
 
 class Stops:
-    """Checks for reasons to stop an order. It diagnoses the machine only once."""
+    """Checks whether there is a reason to stop an order. The machine is diagnosed only once."""
 
     def __init__(self, order: Order, talk: Callable[[str], None]) -> None:
         self.order, self.talk = order, talk
@@ -90,7 +90,8 @@ class Stops:
             # The problem does not matter if torch stays as it is, or if a build was requested.
             stays_beside = choice.installed is not None and not wish.is_about_torch
             is_wanted = wish.names_build or wish.upgrade or stays_beside
-            # A file in the working folder only hides torch from programs that are started there.
+            # A file in the working folder that hides one of torch's modules is no reason to stop,
+            # because it only affects programs started in that folder.
             hides_torch_here = trouble is not None and trouble.id == "module-shadowed"
             if trouble and not is_wanted and not hides_torch_here:
                 raise not_torchs_fault(trouble, machine)

@@ -29,9 +29,9 @@ def wheels_for(
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
     """The wheels to download for these requirements, and notes about them.
 
-    For an existing environment, only packages that change are downloaded. Exception: if torch and
-    all requested companions are already installed in these versions, they are all downloaded again.
-    Raises Unsatisfiable if there is no solution.
+    For an existing environment, only packages that change are downloaded. If torch and all
+    requested companions are already installed in these versions, nothing would change, so they are
+    all downloaded again. Raises Unsatisfiable if there is no solution.
     """
     installed = target.installed
     if not installed:
@@ -40,7 +40,8 @@ def wheels_for(
     new_versions = changes.versions
     family = wanted.names
     changing = [name for name in family if installed.get(name) != new_versions.get(name)]
-    # If all of them have this version already, download them again, because the user asked for it.
+    # If all of them already have this version, download them again, because the user requested
+    # them.
     coming_family = changing or family
     others = [name for name in new_versions if name not in family]
     exact = replace(
@@ -95,7 +96,8 @@ def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
 
     allowed = AllowedHosts((split_login(wanted.index)[0],))
     unknown = set(names_not_found(no.message))
-    # In this case the user's own indexes lack one of torch's dependencies.
+    # If uv did not find a package that is not expected on torch's index, the user's own indexes
+    # lack one of torch's dependencies.
     if unknown - set(wanted.names):
         raise Unreached(no.message, hint=no.hint)
     message = no.message

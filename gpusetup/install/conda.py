@@ -1,6 +1,6 @@
 """Lets conda, mamba or micromamba change an environment in which conda installed torch.
 
-Each change is a separate transaction, for which conda keeps a revision to return to.
+Each change is a separate transaction, so conda can return to the revision before it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from gpusetup.uv.errors import said_by
 
 PROGRAMS = ("conda", "mamba", "micromamba")
 SOLVE_SECONDS = 600.0
-"""In seconds. conda's solver takes minutes on a slow disk or with a newly loaded channel."""
+"""The time limit in seconds for conda's solver, which takes minutes on a slow disk or with a newly
+loaded channel."""
 INSTALL_SECONDS = 6 * 3600.0
-"""In seconds. Gigabytes take hours over a slow connection."""
+"""The time limit in seconds for an installation. Gigabytes take hours over a slow connection."""
 CLEANING_SECONDS = 30.0
 """How many seconds conda may take to roll back after Ctrl-C."""
 
@@ -55,7 +56,7 @@ def conda_program() -> str | None:
 
 
 def conda_says(argv: Sequence[str]) -> str:
-    """The text in which conda announces its changes, from a dry run of this command."""
+    """The changes that conda would make with this command, as the text that its dry run prints."""
     output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
     text = output.stdout.strip() or output.problem or output.stderr.strip()
     return without_logins(text)

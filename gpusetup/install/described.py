@@ -33,7 +33,7 @@ def describe(
     if not task.is_done and installer == "uv":
         check_described(machine, task.elsewhere)
     coming, build = task.coming, task.build
-    # Packages that follow torch have other names in conda, so they are only listed for uv.
+    # Packages that change with torch have other names in conda, so name them only for uv.
     beside = (*coming.followers, *coming.pinned) if installer == "uv" else ()
     options = InstallerOptions(
         python=machine.python.executable,

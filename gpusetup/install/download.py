@@ -48,7 +48,8 @@ def folder_of_settings(job: InstallJob) -> str | None:
     """
     settings = job.settings
     folders = [folder for folder in settings.wheel_folders if Path(folder).is_dir()]
-    # If there are several folders, none is used. uv is then not asked, and the error explains why.
+    # `--offline` accepts one folder, so several folders are not used here. The error about
+    # `no-index` then explains why uv cannot be asked.
     if not settings.single("no-index") or len(folders) != 1:
         return None
     source = settings.source_of("no-index")
@@ -60,7 +61,8 @@ def plan_download(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
     """The task and the plan to download everything that a new environment needs into a folder.
-    `older` creates the task for the next older torch."""
+    `older` creates a task for a torch that is older than a given version, in case a mirror lacks
+    the newest."""
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_newest_of_mirror(job, replace(target, venv=folder), task, older)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
@@ -73,7 +75,7 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
     logins = {index.host: index.login for index in job.settings.indexes if index.login}
     if torch_login:
         logins[urlsplit(torch_index).netloc] = torch_login
-    # Read the list of hashes before anything is downloaded, because an invalid list would be
+    # Read the list of hashes first, so that an invalid list stops the download before the list is
     # overwritten.
     noted_before = noted(folder)
     try:

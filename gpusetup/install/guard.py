@@ -1,8 +1,8 @@
 """The guard: a constraints file and settings that keep pip and uv from replacing torch.
 
 An environment gets a constraints file that pins torch and the packages built for it, and files that
-make pip and uv read it. The guard only writes new files or its own. For other files it tells the
-user which lines to add. `--undo` removes the guard's own files.
+make pip and uv read it. The guard only writes new files or its own. If other files need a change,
+it tells the user which lines to add. `--undo` removes the guard's own files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GuardAnswer(Frozen):
     notes: tuple[str, ...] = ()
 
 
-# --- what is guarded ------------------------------------------------------------------------------
+# --- the guarded packages -------------------------------------------------------------------------
 
 
 def guarded(installed: Mapping[str, str]) -> dict[str, str]:
@@ -81,7 +81,7 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
     return pins
 
 
-# --- where it is written --------------------------------------------------------------------------
+# --- the guard's files ----------------------------------------------------------------------------
 
 
 def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
@@ -91,7 +91,8 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
     yield constraints, tuple(f"{name}=={version}" for name, version in pins.items())
     ours = named_in_lists(constraints)
     files_read_now = pip_settings(str(prefix)).get("constraint", "").split()
-    # This setting overrides pip's other files, so their constraints must be named here too.
+    # The setting in this file overrides the same setting in pip's other files, so also name their
+    # constraints here.
     others = [file for file in files_read_now if file != ours]
     value = " ".join((*others, ours))
     yield prefix / PIP_FILE, ("[install]", f"constraint = {value}")
@@ -104,7 +105,7 @@ def named_in_lists(path: Path) -> str:
     return path.as_uri() if has_space else str(path)
 
 
-# --- what is shown and done -----------------------------------------------------------------------
+# --- writing and removing the files ---------------------------------------------------------------
 
 
 def planned(

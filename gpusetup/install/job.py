@@ -32,9 +32,10 @@ class InstallJob(Record):
     """The target's store; None until its lock is held."""
     done: list[DoneStep] = []
     contacted: tuple[str, ...] = ()
-    """The hosts to which uv connected while it downloaded."""
+    """The hosts to which uv connected during the download."""
     prefix: str | None = None
-    """The environment, whose own pip.conf is not read; a note mentions that file if it matters."""
+    """The environment's folder. The pip.conf in it is not read, but a note mentions it if it has
+    settings that matter."""
     read_settings: PersonSettings | None = None
 
     @property

@@ -17,11 +17,11 @@ class Plan(Frozen):
     python: str
     """The path of the target's interpreter."""
     venv: str | None = None
-    """The environment to create first; None if it exists."""
+    """The folder of the environment to create first; None if the environment exists."""
     choice: Fallback
-    """The build and its index, whose URL may contain a login."""
+    """The build to install and the index it comes from. The index's URL may contain a login."""
     fallbacks: tuple[Fallback, ...] = ()
-    """The other builds that could be tried next."""
+    """The other builds that can be tried if the chosen one is not available."""
     wheels: tuple[Wheel, ...] = ()
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}

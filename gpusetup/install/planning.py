@@ -70,8 +70,8 @@ def plan_newest_of_mirror(
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task and its plan. If a package that should change together with torch has no matching
-    release, all such packages stay as they are."""
+    """The task and its plan. If one of the packages that should change together with torch has no
+    matching release, they all stay as they are."""
     try:
         return task, _plan_of(job, target, task)
     except (Unsatisfiable, ToolFailed):
@@ -92,7 +92,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         if wheel.name in target.installed:
             before[wheel.name] = target.installed[wheel.name]
     if target.venv is None:
-        # Report before the download if some of these files could not be restored.
+        # Raise an error before the download if some of these files could not be restored.
         leaving, leaving_files = files_of_all(before, target.layout)
         require_inside(Path(prefix, STORE), leaving_files)
         refuse_owners_of_python(leaving, target.layout)
@@ -214,7 +214,7 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
     catalog = load_catalog()
     limits = limits_beside(task.host.facts, catalog, build)
     if build.cuda is None:
-        # With a torch without CUDA, it does not matter for which CUDA version a package is built.
+        # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
         numpy = numpy_beside(build.torch, catalog)
         limits = (numpy,) if numpy else ()
     return Requirements(
@@ -237,8 +237,8 @@ def page_of(source: Fallback, root: str) -> str:
 
 
 def exact_in(folder: str, project: str, version: str, backend: str) -> str:
-    """The requirement that only this backend's wheel in the folder meets. If there is none with a
-    label, it is the wheel without a label."""
+    """The exact requirement for this backend's wheel in the folder. If no wheel in the folder has
+    the backend's label, it is the requirement for the wheel without a label."""
     name, _, _ = project.partition("[")
     labelled = f"{version}+{backend}"
     has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))

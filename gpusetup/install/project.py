@@ -1,9 +1,9 @@
 """The lines that a uv project's pyproject.toml needs so that torch comes from its own index.
 
-The index is `explicit`, so that nothing else comes from it, except for AMD's and Intel's builds,
-which need more of it. A platform without that build (a Mac,
-an aarch64 host of an old CUDA) keeps the default index. A project with one extra for each build
-gets a source for each of them, and uv is told that no two can be installed together.
+The index is `explicit`, so that no other packages come from it. Only AMD's and Intel's builds need
+other packages from it. A platform without that build (a Mac, or an aarch64 host with an old CUDA
+version) uses the default index. A project with one extra for each build gets a source for each of
+them, and uv is told that no two can be installed together.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ def project_lines(
     marker = marker_of(build.torch, build.backend, catalog)
     needs_more_of_index = maker_of(build.backend) in NEEDS_ITS_INDEX
     if needs_more_of_index:
-        # uv would look for torch in the same index on every other platform, too.
+        # Without this limit, uv would look for torch on this index for other platforms too, which
+        # have no such build.
         yield from ("[tool.uv]", f'environments = ["{marker}"]', "")
     yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"')
-    # AMD's and Intel's builds need packages that only this index has, such as their Triton: then
-    # uv may take every package from there.
+    # AMD's and Intel's builds need packages that only this index has, such as their Triton, so for
+    # them uv may use the index for every package.
     if not needs_more_of_index:
         yield "explicit = true"
     elif url == INDEX_OF_AMD:
@@ -80,7 +81,7 @@ def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
         )
         if is_for_another_maker or catalog.row_of(torch, backend, family, machine):
             markers.append(marker)
-    # Every Linux is one of the two: a marker that is always true there says nothing.
+    # If both Linux markers are needed, a single marker for all of Linux is enough.
     if set(LINUX_MARKERS) <= set(markers):
         others = [marker for marker in markers if marker not in LINUX_MARKERS]
         markers = ["sys_platform == 'linux'", *others]
@@ -100,7 +101,7 @@ class Variant(Frozen):
     backend: str
     kind: Kind = "extra"
     family: tuple[str, ...] = ("torch",)
-    """The names among torch and its companions that the project file has in this extra."""
+    """Which of torch and its companions are in this extra of the project file."""
     is_there: bool = False
     """Whether the extra already exists in the project file."""
 
@@ -196,8 +197,8 @@ def pins_of(
     torch: str | None,
     question: tuple[Wish, Catalog],
 ) -> dict[str, str]:
-    """The versions of torch and its companions for an extra. If `torch` is None, the newest for its
-    backend is used. Raises Unsatisfiable if the backend has no build."""
+    """The versions of torch and its companions for an extra. If `torch` is None, the newest torch
+    for the extra's backend is used. Raises Unsatisfiable if the backend has no build."""
     wish, catalog = question
     torch = torch or common_release([variant.backend], wish, catalog)
     rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())

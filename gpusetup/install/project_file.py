@@ -1,8 +1,8 @@
 """Reads the parts of a pyproject.toml about torch: the extras and groups that contain it, and uv's
 tables.
 
-The file may come from a stranger. So we read it only up to a size limit, and pass on nothing but
-valid names of extras.
+The file may come from a stranger, so it is only read up to a size limit, and only valid names of
+extras are passed on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NamedExtra(Frozen):
     name: str
     kind: Kind = "extra"
     family: tuple[str, ...] = ("torch",)
-    """The names among torch and its companions that it contains."""
+    """Which of torch and its companions it contains."""
 
 
 class ProjectFile(Frozen):
@@ -46,7 +46,7 @@ class ProjectFile(Frozen):
     has_extras: bool = False
     """Whether the file already has a table of extras."""
     base_family: tuple[str, ...] = ()
-    """The names among torch and its companions in the dependencies of the project itself."""
+    """Which of torch and its companions are in the project's own dependencies."""
 
 
 def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:

@@ -18,8 +18,8 @@ VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
 
 DEVICE_OF_MAKER = {AMD.id: "auto", INTEL.id: "xpu"}
-"""A maker other than NVIDIA -> verify's device for its GPUs. torch's ROCm builds call them `cuda`,
-as NVIDIA's, so that verify finds them by itself."""
+"""Maps a maker other than NVIDIA to verify's device for the maker's GPUs. torch's ROCm builds call
+AMD's GPUs `cuda`, so verify finds them with `auto`."""
 
 
 def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
@@ -54,10 +54,11 @@ def parse_verdict(output: Output) -> dict[str, Any]:
 
 
 def device_to_prove(backend: str, gpus: int | None) -> str:
-    """verify's device for a build, if this machine has so many GPUs for it (None if unknown).
+    """The value of verify's `--device` for testing a build. `gpus` is the number of GPUs for this
+    build in the machine; None if unknown.
 
-    Without a GPU, as where an image is built, a CUDA build is tested without computing, and AMD's
-    and Intel's compute on the CPU.
+    Without a GPU, for example while an image is built, a CUDA build is tested without computing.
+    AMD's and Intel's builds then compute on the CPU.
 
     >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
     ('auto', 'none', 'cpu')

@@ -42,11 +42,11 @@ def recover_unfinished(
             way_on = how_to_end(str(folder), System().family, half_made=half_made)
             talk(f"{head}; {way_on}.")
         return None
-    # These remain if a run is killed at its very end.
+    # These folders remain if a run was killed after it had deleted its journal.
     leftovers = (store / STAGING, store / "installer")
     if journal is None and not any(path.exists() for path in leftovers):
         return None
-    # A run that is still active holds the lock.
+    # Take the lock first, because another run may still be active and need these folders.
     with locked(store, talk):
         if read_journal(store) is None:
             drop_leftovers(store)
@@ -62,10 +62,10 @@ def recover_unfinished(
 
 
 def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
-    """The journal of what `--undo` restores if a change is unfinished: that change itself, or the
-    last kept change of torch."""
-    # A change that was about to be kept is completed first. If it does not contain torch, `--undo`
-    # still restores the kept torch.
+    """The journal that `--undo` uses if a change is unfinished: the journal of that change, or of
+    the last finished change of torch."""
+    # A change that was about to be kept is completed first. If that change did not replace torch,
+    # `--undo` then reverts the last change that did.
     is_completed = unfinished.phase == "keeping"
     if is_completed and "torch" not in unfinished.after and keeps_torch(store):
         kept = read_journal(store, UNDO)

@@ -25,7 +25,7 @@ class Script(Frozen):
 
     has_block: bool = False
     family: tuple[str, ...] = ()
-    """The names among torch and its companions in its dependencies or imports."""
+    """Which of torch and its companions are in its dependencies or imports."""
     tables: tuple[str, ...] = ()
     """uv's tables that the block already contains."""
 

@@ -32,7 +32,8 @@ class Task(Frozen):
     why: str | None = None
     """Why this torch is installed or kept."""
     elsewhere: str = "gpusetup install --venv .venv"
-    """The command that creates a new environment with the same packages as this one would have."""
+    """The command that creates a new environment and installs the same packages there, for an
+    environment that must not be changed."""
 
     @property
     def machine(self) -> Snapshot:
@@ -59,7 +60,7 @@ class Task(Frozen):
         """The newest build that fits, if its torch is newer than the one to be installed; otherwise
         None."""
         offer = offer_of(self.choice, self.machine)
-        # If packages limit torch's version, a newer one would not work with them.
+        # If packages limit torch's version, a newer torch would not work with them, so offer none.
         if offer is None or self.notes_on_packages:
             return None
         return offer if parsed(offer.torch) > parsed(self.build.torch) else None
@@ -69,7 +70,8 @@ class Task(Frozen):
         """Notes on why torch or a package is not newer, if packages influenced the choice."""
         notes = []
         for held in self.choice.held_back:
-            # Only an installed package can stay. A new environment has none.
+            # Write "stays" only for a package that is installed in this version. A new environment
+            # has no packages.
             is_there = self.installed_version(held.package) == held.at
             at = f"stays at {held.at}" if is_there else f"{held.at} is not the newest"
             notes.append(f"{held.package} {at}: {held.by}")
@@ -89,7 +91,8 @@ class Task(Frozen):
         offer = self.newest
         if offer:
             way = f"--torch {offer.torch}" if self.wish.torch else "--upgrade"
-            # A mirror often lacks the newest release, and it is not asked about that here.
+            # A mirror often lacks the newest release. It is not asked about that here, so the note
+            # says "if your index has it".
             is_mirror = self.request.root != INDEX_ROOT
             condition = " if your index has it" if is_mirror else " too"
             notes.append(f"torch {offer.torch} from {offer.backend} fits{condition}: add `{way}`")

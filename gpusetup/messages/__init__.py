@@ -1,1 +1,2 @@
-"""What programs say, as rows that both the reader of reports and the reader of this machine use."""
+"""Known messages of programs, as rows that are used for pasted reports and for this machine's own
+logs."""

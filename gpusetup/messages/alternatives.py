@@ -1,7 +1,9 @@
-"""A long list of patterns; only those whose letters occur in a text are tried.
+"""Long patterns with many alternatives, of which only those that can match a text are tried.
 
-One pattern of a hundred alternatives tries each of them at each letter of a text. Most forms have
-letters that most texts lack: these forms are left out for the whole text at once.
+A pattern with a hundred alternatives tries each of them at every position of a text. Most
+alternatives need strings that most texts do not contain, so they are ruled out for the whole text
+at once. In this module, a form is one of the alternatives, and its letters are strings of which
+every match contains one.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from gpusetup.messages.row import letters_of
 from gpusetup.model.patterns import in_any_case, lowered
 
 SHORTEST = 2
-"""Letters that a form must have for the text to be asked for them: one Latin letter is everywhere."""
+"""Strings shorter than this are not used to rule out a form, because a single Latin letter occurs
+in nearly every text."""
 
 
 class Alternatives:
-    """The alternatives of a pattern, ignoring case, each with letters that a match must contain.
+    """The alternatives of a pattern, ignoring case, each with strings of which a match must contain
+    one.
 
     >>> forms = Alternatives(r"\\bhangs?\\b|\\bcrash\\w*|(?<!\\d)0 ?%")
     >>> [form.pattern for form in forms.possible_in("it crashed")]
@@ -30,7 +34,8 @@ class Alternatives:
 
     @cached_property
     def forms(self) -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
-        """Letters, of which a text with the form has one, and the form; no letters: always tried."""
+        """Each form with its strings. A form is tried only if the text contains one of its strings,
+        or if it has none."""
         with_letters = []
         always: list[str] = []
         for form in alternatives_of(self.pattern):
@@ -43,7 +48,7 @@ class Alternatives:
         return (*with_letters, rest) if always else tuple(with_letters)
 
     def possible_in(self, low: str) -> tuple[re.Pattern[str], ...]:
-        """The forms that a text may have, by its letters (in lower case)."""
+        """The forms that may match a text, given the text in lower case."""
         return tuple(
             form
             for letters, form in self.forms
@@ -51,7 +56,7 @@ class Alternatives:
         )
 
     def last_in(self, text: str) -> re.Match[str] | None:
-        """The match that begins last in a text."""
+        """The match that begins last in a text; None if no form matches."""
         last: re.Match[str] | None = None
         for form in self.possible_in(lowered(text)):
             for match in form.finditer(text):
@@ -60,7 +65,7 @@ class Alternatives:
         return last
 
     def search(self, line: str) -> re.Match[str] | None:
-        """The first of the forms, in their order, that a line has."""
+        """The match of the first form that matches a line; None if no form matches."""
         for form in self.possible_in(lowered(line)):
             match = form.search(line)
             if match:
@@ -69,7 +74,8 @@ class Alternatives:
 
 
 def letters_needed_by(form: str) -> tuple[str, ...]:
-    """Letters of which each text with the form has one; none if the form has no telling ones.
+    """Strings of which every match of the form contains one; () if none of its strings is rare
+    enough to be useful.
 
     >>> letters_needed_by(r"\\bit (?:drops?|falls?)\\b"), letters_needed_by(r"\\d ?%")
     (('drop', 'fall'), ())
@@ -78,17 +84,17 @@ def letters_needed_by(form: str) -> tuple[str, ...]:
     outside = letters_of(form)
     if all(map(_tells, outside)):
         possible.append(outside)
-    # Of a group that must be there, one alternative is there.
+    # If a group is not optional, every match contains one of its alternatives.
     for group in groups_that_must_be(form):
         of_each = [letters_needed_by(inner) for inner in alternatives_of(group)]
         if all(of_each):
             possible.append(tuple(letters for inner in of_each for letters in inner))
-    # The longer the letters, the fewer texts have them.
+    # Longer strings occur in fewer texts, so they rule out more.
     return max(possible, key=lambda letters: min(map(len, letters)), default=())
 
 
 def groups_that_must_be(form: str) -> Iterator[str]:
-    r"""The insides of the outermost groups of a form, without optional ones and looks around.
+    r"""The contents of a form's outermost groups, except optional groups and lookarounds.
 
     >>> list(groups_that_must_be(r"(?:a|b)(?: (?:c|d))?(?<!e)(?:f(?:g|h)){2}"))
     ['a|b', 'f(?:g|h)']
@@ -108,14 +114,14 @@ def groups_that_must_be(form: str) -> Iterator[str]:
 
 
 def _tells(letters: str) -> bool:
-    """Whether these letters are rare enough to select texts; in Chinese, Japanese and Korean a
-    single one is."""
+    """Whether a string is rare enough to rule out texts. A single Chinese, Japanese or Korean
+    letter is."""
     bare = letters.strip()
     return len(bare) >= SHORTEST or (bool(bare) and not bare.isascii())
 
 
 def has_any(forms: Iterable[re.Pattern[str]], line: str) -> bool:
-    """Whether a line has one of the forms."""
+    """Whether one of the forms matches a line."""
     return any(form.search(line) for form in forms)
 
 
@@ -138,4 +144,5 @@ def alternatives_of(pattern: str) -> Iterator[str]:
 
 
 SIGNS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
-"""What counts when a pattern is divided: an escaped sign and a class of letters are passed over."""
+"""The parts of a pattern that matter when it is split: brackets and bars. Escaped characters and
+character classes are matched as a whole, so that brackets inside them do not count."""

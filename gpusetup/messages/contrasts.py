@@ -1,7 +1,7 @@
-"""How people describe two runs that differ in one thing, of which one works.
+"""How people describe two runs that differ in one thing, where only one of them works.
 
-The fault lies in what differs between them: a kernel that crashes with NCCL and not with gloo has no
-wrong index. `diagnosis.questions` chooses its question by what differs.
+The cause lies in the difference. For example, if a program crashes with NCCL but not with gloo, its
+kernels have no wrong index. `diagnosis.questions` chooses its question by what differs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from gpusetup.messages.row import MessageRow, row
 
 # `works`, `trains fine`.
 WELL = r"(?:works?|worked|working|runs?|ran|trains?|trained|completes?|finishe[sd]|succeeds?|passes|passed|(?:is|are|was|were|all|seems?) (?:\w+ )?(?:fine|ok|okay|good|stable|correct|True)|(?:\w+ )?(?:fine|ok\b|okay)|happily|no (?:problem|error|crash|issue)s?|True\b|lists? (?:the|my|it)|可以|正常|没问题|成功|问题なし|問題な|동작|работает|läuft|funktioniert|(?:does not|doesn['’]?t|never) (?:crash|fail|hang))"
-"""How somebody says that a run went well."""
+"""Words that say that a run went well."""
 NEAR = r"(?:[^.;\n]|\.(?=\S)){0,60}?"
-"""Words of the same clause; a dot inside a version or a name does not end it."""
+"""Words in the same clause. A dot inside a version or a name does not end the clause."""
 
 DIFFERENCES: tuple[tuple[str, str], ...] = (
     (
@@ -46,18 +46,19 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         r"\b(?:small(?:er)?|simple|tiny|short(?:er)?|toy|basic|plain) (?:\w+ )?(?:mat(?:rix )?mul\w*|matrix \w+|tensors?|models?|inputs?|batch(?:es)?|images?|scripts?|tests?|ops?|examples?|kernels?|prompts?)\b",
     ),
 )
-"""What differs, and the words that name the run which works."""
+"""The name of a difference, and a pattern for the words that describe the run that works."""
 
-# `with gloo it works`, and `works with gloo`.
+# `with gloo it works`, or `works with gloo`.
 BOTH_ORDERS = r"(?:{name}){near}\b{well}(?!\w)|\b{well}(?: {near}| )(?:with|on|in|using|over|under|when|after) (?:\w+ ){{0,2}}?(?:{name})"
 CONDITION = IF_ONLY.replace("|when", "")
-"""A condition; "when I start it in a terminal it works" is none."""
+"""Words that introduce a condition. "when" is left out, because "when I start it in a terminal it
+works" reports what happened."""
 # `if`, `does not work`, `would run`.
 NOT_WELL = (
     rf"{CONDITION}|\b(?:not|n['’]t|no longer|neither|nor|never|should|would|could|maybe|does that)\b"
     rf"[^.;\n]{{0,24}}\b(?:work|works|run|runs|fine|ok|help|train)\b(?!ed)"
 )
-# Letters, lower case: every sentence about the difference has one of them.
+# A difference -> lower-case strings. Every sentence about the difference contains one of them.
 NEEDLES = {
     "one-gpu": ("single", "one ", "each ", "either ", "alone", "1 gpu", "单卡", "シングル"),
     "gloo": ("gloo",),

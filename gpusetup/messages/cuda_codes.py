@@ -1,4 +1,4 @@
-"""CUDA's errors: their codes, their names, and their texts.
+"""CUDA's errors with their codes, names and messages.
 
 Sources: cuda.h, driver_types.h, cudaGetErrorString of CUDA 8 to 13.
 """
@@ -47,11 +47,12 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (809, "cudaErrorMpsMaxConnectionsReached", ("cuda_error_mps_max_connections",)),
     (999, "cudaErrorUnknown", ("cuda unknown error", "cuda_error_unknown", "cudaerrorunknown", "initialize cuda: unknown error", "cuda failed with error unknown error")),
 )  # fmt: skip
-"""Code, name, and the texts by which cudaGetErrorString and cuda.h's names tell it."""
+"""An error's code, its name, and lower-case texts for it: the message of cudaGetErrorString and the
+names in cuda.h."""
 
 BY_PROGRAMS = (700, 701, 702, 710, 715, 716, 718, 719)
-"""Errors that a program's own kernels cause: they ran, so that the stack under them works. As bare
-numbers others have them too."""
+"""Errors that a program's own kernels cause. The kernels ran, so the driver and CUDA work. Other
+programs use the same numbers, so a bare number does not prove such an error."""
 
 OLD_CODES = {
     59: 710,
@@ -66,7 +67,7 @@ OLD_CODES = {
     48: 209,
     39: 214,
 }
-"""Codes of the runtime before CUDA 10.1 -> today's."""
+"""A code of the CUDA runtime before 10.1 -> the code that it has today."""
 
 STARTING = (
     2,

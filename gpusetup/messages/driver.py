@@ -1,5 +1,5 @@
-"""Messages from the driver, its kernel module and GPU test programs that prove no cause on their
-own.
+"""Messages from the driver, its kernel module and GPU test programs. None of them proves a cause on
+its own.
 
 Sources: NVML's and nvidia-smi's errors,
 modprobe, dkms, NVIDIA's installer.
@@ -16,16 +16,16 @@ from gpusetup.messages.fragments import BUS
 from gpusetup.messages.row import row, rows
 
 LINKS = r"14[4-9]|150"
-"""Xids of NVLink 5, which say themselves whether they are fatal."""
+"""The Xids of NVLink 5. Their messages say whether the error is fatal."""
 NONFATAL = rf"(?:{LINKS}), \w{{2,40}} Nonfatal\b"
 
 KERNEL_LOG = (
-    # Xid (PCI:0000:c1:00): 119
+    # `Xid (PCI:0000:c1:00): 119`.
     row(
         "xid",
         rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)(?!{NONFATAL})\d{{1,4}})",
     ),
-    # Xid (PCI:0000:04:00): 145, RLW_CTRL Nonfatal
+    # `Xid (PCI:0000:04:00): 145, RLW_CTRL Nonfatal`.
     row(
         "xid",
         rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<nonfatal>(?P<number>{LINKS}), \w{{2,40}} Nonfatal)\b",
@@ -37,7 +37,7 @@ KERNEL_LOG = (
             r"(?:.{0,120}?recovery action changed from .{3,60}? to 0x\w{1,8} \((?P<recovery>[\w /-]{3,40})\))?"
         ),
     ),
-    # SXid (PCI:0000:c3:00.0): 22013, Always Fatal
+    # `SXid (PCI:0000:c3:00.0): 22013, Always Fatal`.
     row(
         "sxid",
         rf"\bSXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{5}}), (?:Always[ -])?Fatal\b",
@@ -50,7 +50,7 @@ KERNEL_LOG = (
         ),
         r"nvidia-nvswitch: Version mismatch, kernel version (?P<kernel>[\d.]{3,14}\d) user version (?P<client>[\d.]{3,14}\d)",
     ),
-    # NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x55:1860)
+    # `NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x55:1860)`.
     *rows(
         "gpu-init-failed",
         (
@@ -73,15 +73,15 @@ KERNEL_LOG = (
         r"NVRM: BAR1 is 0M",
         lacks="address space",
     ),
-    # GPU 0000:65:00.0: GPU has fallen off the bus
+    # `GPU 0000:65:00.0: GPU has fallen off the bus`.
     *rows(
         "gpu-fell-off-bus",
         r"\b(?:GPU|card) (?:has |had |is )?(?:fallen|fell|falls|falling) off of the bus",
         rf"(?:(?:GPU (?:at )?|Xid \()(?:PCI:)?{BUS}\)?:?(?:(?!NVRM|Xid|GPU \S*:).){{0,80}})?fallen off the bus",
     ),
-    # Reset required [NV_ERR_RESET_REQUIRED]
+    # `Reset required [NV_ERR_RESET_REQUIRED]`.
     row("hardware-fault", r"\bReset required \[NV_ERR_RESET_REQUIRED\]"),
-    # supported through the NVIDIA 470.xx Legacy
+    # `supported through the NVIDIA 470.xx Legacy`.
     *rows(
         "gpu-not-supported-by-driver",
         rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",
@@ -100,21 +100,21 @@ KERNEL_LOG = (
         driver="closed",
     ),
     row("gpu-not-supported-by-driver", r"nvidia\.ko because it does not include", driver="open"),
-    # Timeout after 6s of waiting for RPC response from GPU3 GSP
+    # `Timeout after 6s of waiting for RPC response from GPU3 GSP`.
     row(
         "gsp-timeout",
         r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP",
         "rpc",
     ),
-    # GSP task timeout
+    # `GSP task timeout`.
     row(
         "gsp-timeout",
         r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown",
     ),
     row("hardware-fault", r"uncorrectable NVLink error", what="nvlink"),
-    # NVRM: Xid (PCI:0000:8a:00): 74, pid=77, NVLink: fatal
+    # `NVRM: Xid (PCI:0000:8a:00): 74, pid=77, NVLink: fatal`.
     row("hardware-fault", r"NVRM: .{0,40}NVLink: .{0,60}fatal", what="nvlink"),
-    # insert 'nvidia': Key was rejected by service
+    # `insert 'nvidia': Key was rejected by service`.
     *rows(
         "secure-boot-rejected",
         r"(?:insert (?:module )?'?(?P<module>[\w./-]{1,80})'?: )?Key was rejected by service",
@@ -125,7 +125,7 @@ KERNEL_LOG = (
         r"Lockdown: .{0,40}unsigned module loading is restricted",
         r"not signed by a key that is trusted by the (?:Linux )?kernel",
     ),
-    # task nvidia-smi:4711 blocked for more than 120 seconds
+    # `task nvidia-smi:4711 blocked for more than 120 seconds`.
     *rows(
         "driver-does-not-answer",
         r"task (?:nvidia[\w-]{0,20}|nvc:\[driver\]|nv_\w{1,20}):\d{1,8} blocked for more than \d{2,6} seconds",
@@ -137,9 +137,9 @@ KERNEL_LOG = (
         r"blocked for more than \d{2,6} seconds.{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
         how="is blocked in the kernel",
     ),
-    # NVRM: Try unloading the conflicting kernel module (and/or nouveau
+    # `NVRM: Try unloading the conflicting kernel module (and/or nouveau`.
     row("nouveau-in-the-way", r"NVRM: .{0,80}nouveau"),
-    # XID error 31
+    # `XID error 31`.
     row("xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()"),
     row(
         "pcie-degraded",
@@ -153,28 +153,28 @@ KERNEL_LOG = (
 
 ROWS = (
     *KERNEL_LOG,
-    # nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected
+    # `nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected`.
     row(
         "pcie-errors",
         rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))",
     ),
-    # Xid = 95
+    # `Xid = 95`.
     row("xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
-    # nvidia-uvm not found in directory
+    # `nvidia-uvm not found in directory`.
     *rows("module-not-found", r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory"),
-    # modinfo: ERROR: Module nvidia
+    # `modinfo: ERROR: Module nvidia`.
     row(
         "module-not-found",
         r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
         "not found",
     ),
-    # find module by name 'nvidia-uvm'
+    # `find module by name 'nvidia-uvm'`.
     *rows(
         "module-not-found",
         r"find module by name '(?P<module>nvidia[\w-]*)'",
         r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
     ),
-    # Nouveau kernel driver is currently in use
+    # `Nouveau kernel driver is currently in use`.
     row(
         "nouveau-in-use",
         (
@@ -183,7 +183,7 @@ ROWS = (
             r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b|\bnouveau \d{5,8} \d{1,3}\b"
         ),
     ),
-    # Could not load dynamic library 'libcuda.so.1
+    # `Could not load dynamic library 'libcuda.so.1`.
     *rows(
         "no-nvidia-driver",
         "found no nvidia driver",
@@ -191,13 +191,13 @@ ROWS = (
         r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
         r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
     ),
-    # in _check_driver
+    # `in _check_driver`.
     row(
         "driver-check-failed",
         r"in _check_driver\b(?!.{0,400}?(?:Error|too old|Found no NVIDIA|not compiled))",
     ),
     row("no-nvidia-driver", r"couldn.?t find libnvidia-ml\.so", library="libnvidia-ml.so"),
-    # NVML initialization failed: ERROR_LIBRARY_NOT_FOUND
+    # `NVML initialization failed: ERROR_LIBRARY_NOT_FOUND`.
     *rows(
         "no-nvidia-driver",
         "nvml shared library not found",
@@ -205,18 +205,18 @@ ROWS = (
         r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
         library="libnvidia-ml",
     ),
-    # libcuda.so.1:
+    # `libcuda.so.1:`.
     row(
         "no-nvidia-driver",
         r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)",
         unless=r"dlerror|Could not load library libcudnn",
     ),
-    # Could not load library libcudnn_graph.so.9. Error: libcuda.so: cannot open
+    # `Could not load library libcudnn_graph.so.9. Error: libcuda.so: cannot open`.
     row(
         "libcuda-unlinked",
         r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open",
     ),
-    # dash: 1: command not found: nvidia-smi
+    # `dash: 1: command not found: nvidia-smi`.
     *rows(
         "smi-not-found",
         r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
@@ -225,7 +225,7 @@ ROWS = (
         r"no such file or directory: '?\S{0,60}nvidia-smi",
     ),
     row("no-devices-found", "no devices were found"),
-    # unsatisfied condition: cuda>=12.6
+    # `unsatisfied condition: cuda>=12.6`.
     *rows(
         "image-needs-newer-driver",
         r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
@@ -247,7 +247,7 @@ ROWS = (
         r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)",
     ),
     row("no-nvswitch", "nv_warn_nothing_to_do"),
-    # Out of bounds values : 0 OK … # Avg bus bandwidth
+    # `Out of bounds values : 0 OK` … `# Avg bus bandwidth`.
     *rows(
         "gpu-computes",
         r"Tested \d{1,3} GPUs:(?: GPU \d{1,3}: OK){1,64}(?! GPU \d{1,3}: FAULTY)",
@@ -255,7 +255,7 @@ ROWS = (
         r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
         r"deviceQuery.{0,300}?Result = PASS",
     ),
-    # after a few minutes
+    # `after a few minutes`.
     row(
         "ran-first",
         (

@@ -1,4 +1,4 @@
-"""Parts of patterns that several messages share."""
+"""Parts of patterns that are used for several messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import permutations
 
 # `0000:01:00.0`.
 BUS = r"(?P<bus_id>[0-9a-f]{2,8}:[0-9a-f:.]{1,13}[0-9a-f])"
-"""A GPU's bus address, as the kernel and NVML write it."""
+"""A GPU's PCI bus address, as the kernel and NVML write it."""
 
 # `8.9`, a compute capability.
 CAPABILITY = r"(?P<capability>\d{1,2}\.\d)"
@@ -15,35 +15,36 @@ CAPABILITY = r"(?P<capability>\d{1,2}\.\d)"
 HOST = r"(?P<host>[\w.-]+\.[a-z]{2,10})"
 
 DRIVER_VERSION = r"\d{3}\.\d{1,3}(?:\.\d{1,3})?"
-"""A driver of NVIDIA's: 550.54.14."""
+"""The version of an NVIDIA driver: 550.54.14."""
 
 RELEASE = r"\d{1,2}\.\d{1,2}\.\d{1,2}"
-"""A release by its three numbers: 2.5.1."""
+"""A version with three numbers: 2.5.1."""
 
 _LABELLED = r"(?:[abrc.]{1,4}\w{1,16})?(?:\+\w(?:[\w.]{0,38}\w)?)?"
-"""What stands behind a version: a pre-release, a local label."""
+"""The part that may follow a version's numbers: a pre-release and a local label."""
 
 TORCH_VERSION = rf"[0-2]\.\d{{1,2}}(?:\.\d{{1,3}})?{_LABELLED}"
-"""A version of torch that may lack its last number: 2.5, 2.6.0a0+git1234."""
+"""A version of torch, with or without the third number: 2.5, 2.6.0a0+git1234."""
 
-# `_ZN3c106detail23torchInternalAssertFailE`: a C++ symbol of torch, mangled; not of TensorFlow.
+# `_ZN3c106detail23torchInternalAssertFailE`: a mangled C++ symbol of torch, but not of TensorFlow.
 TORCH_SYMBOL = r"(?!_ZNK?\d{1,2}tensorflow)(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
 
 IN_A_BUILD = r"(?:Failed building wheel|Building wheels? for|bdist_wheel|build_ext\b|subprocess-exited-with-error|Building from source|metadata-generation-failed)"
-"""What pip and setuptools print of a package that is compiled."""
+"""Words that pip and setuptools print while they compile a package."""
 
-# `if you see `, `make sure that the `: up to five words behind a condition.
+# `if you see `, `make sure that the `: a condition and up to five words after it.
 IF = r"\b(?:if|when|whenever|whether|unless|until|in case|make sure|once) (?:\S{1,16} ){0,5}?"
 
-# `it may be that `, `to avoid `: up to four words behind a doubt.
+# `may be that `, `avoid `: a word of doubt and up to four words after it.
 MAYBE = r"\b(?:if|whether|may|might|could|would|avoid\w*|prevent\w*|otherwise) (?:\S{1,16} ){0,4}?"
 
 IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
-"""A condition: what follows has not happened."""
+"""A word that introduces a condition, so what follows has not happened."""
 
 
 def in_any_order(*parts: str, within: int = 700) -> str:
-    """A pattern of texts that have all these parts, each at most `within` characters from the next.
+    """A pattern for texts that contain all these parts in any order, each at most `within`
+    characters from the next.
 
     >>> in_any_order("a", "b", within=9)
     'a.{0,9}?b|b.{0,9}?a'
@@ -58,10 +59,12 @@ CUDA_LIBRARY = (
     r"|nccl|nvToolsExt|cupti|cufile|nvshmem\w*|cudss|nvpl_\w+|caffe2_nvrtc|npp\w+|nvjpeg|cuda_runtime)"
     r"(?:-[0-9a-f]{8})?"
 )
-"""A wheel that bundles its libraries marks them with a hash: libcudnn-a2b758a6.so.7."""
+"""The name of a CUDA library. A wheel that bundles its libraries adds a hash to their names:
+libcudnn-a2b758a6.so.7."""
 
 CPU_PART = r"libbitsandbytes_cpu\.(?:so|dylib): (?:cannot open shared object|no such file)"
-"""Every wheel of bitsandbytes has this library: where it is not, none was built."""
+"""The message that bitsandbytes lacks its CPU library. Every wheel contains this library, so the
+package comes from a checkout in which nothing was built."""
 
 # `libtorch_cuda`, `libc10`.
 TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
@@ -70,14 +73,16 @@ TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
 FFMPEG = r"lib(?:av(?:util|codec|format|device|filter)|sw(?:scale|resample))\b"
 
 LINKS_AN_EXTENSION = r"ninja: build stopped|error: command '\S{1,200}' failed|make(?:\[\d\])?: \*\*\*|Failed building wheel|Failed to build\b"
-"""What follows a linker's error in a build of many files; Triton's helper is one file."""
+"""Lines that follow a linker's error in a build of many files. Triton's helper consists of a single
+file, so its build does not print them."""
 
 COMPILED_MODULE = (
     r"(?:MultiScaleDeformableAttention|MinkowskiEngineBackend|tinycudann_bindings|pointnet2_cuda|iou3d_nms_cuda"
     r"|flash_attn_(?:2_|3_)?cuda|selective_scan_cuda|causal_conv1d_cuda|fused_layer_norm_cuda|amp_C"
     r"|\w{2,40}(?:rast|act|dn2d|lrelu)_plugin|exllama_kernels|exllamav2_kernels|exllamav2_ext|quant_cuda|awq_ext|_gridencoder|_raymarching)"
 )
-"""The compiled modules of packages that a plain import shows by name (their setup files)."""
+"""The names of packages' compiled modules, as a failed import shows them. Source: the setup files
+of these packages."""
 
 # Packages with compiled kernels, as people and messages write them: `flash-attn`, `flash_attention`.
 LIBRARY = r"(?:xformers|flash[-_ ]?attn|flash[-_ ]?attention|bitsandbytes|sage-?attention|torch[-_]scatter|torch[-_]sparse|torch[-_]cluster|torchcodec|pytorch3d|detectron2|mmcv(?:-full)?|apex|auto-?gptq|exllamav2|vllm|deepspeed|tiny-?cuda-?nn|kaolin|gsplat|nvdiffrast|causal[-_]conv1d|mamba[-_]ssm)"

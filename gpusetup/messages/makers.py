@@ -13,17 +13,18 @@ AMDS = r"lib(?:amdhip64|hip(?:blas(?:lt)?|fft|rtc|rand|solver|sparse(?:lt)?)|roc
 
 
 OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
-"""A card of NVIDIA's, and not what torch says of its driver."""
+"""Words that name an NVIDIA card, but not the NVIDIA driver, which torch's messages mention on
+every machine."""
 OTHERS = r"NVIDIA|GeForce|\bRTX|\bGTX|\bTesla"
 
 AN_AMD = r"(?<![\w-])(?:AMD|amd)(?= (?:(?:on )?(?:[Ll]inux|[Ww]indows)|system|machine|user|laptop|ROCm|ROCM|\(ROCm)\b|[):\]]| ?[-|] )"
-"""A machine that somebody calls AMD's, and not its processor."""
+"""Words for a machine with an AMD GPU, but not for an AMD processor."""
 NO_DRIVER = (
     r"[Ff]ound no NVIDIA driver|[Nn]o CUDA GPUs are available|[Tt]orch not compiled with CUDA"
     r"|Torch is not able to use GPU"
 )
 INSTALLED_FOR_ROCM = r"pip3? install [^\n]{0,200}?whl/(?:nightly/)?rocm\d"
-"""The command of somebody whose GPU is AMD's."""
+"""An install command that only somebody with an AMD GPU types."""
 
 
 NVIDIAS = r"\bNVIDIA\b|\bGeForce\b|\b[RG]TX\b|\bCUDA\b"
@@ -43,28 +44,29 @@ IN_USE = row(
     "metal",
     unless=r"(?:mps|xpu)\.is_available\(\)\W{0,8}False",
 )
-"""What shows the backend of a program in use, whose own complaint is another."""
+"""A message that shows that a program uses the mps, xpu or cuda backend, so a complaint in the same
+text is about something else."""
 
 INTELS = r"(?:\bsycl-ls\b|\blevel_zero:(?:gpu|\d)|\b(?:XPU|GPU|SYCL|Intel)\b.{0,200}?\bLevel Zero\b|\bipex[-_](?:llm|ollama)\b|\btorch\.xpu\.\w{4,24})"
-"""Intel's own tools and runtime."""
+"""Words that name Intel's own tools and runtime."""
 
 
 ROWS = (
-    # access '/dev/kfd': No such file or directory
+    # `access '/dev/kfd': No such file or directory`.
     *rows(
         "no-hip-gpus",
         r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
         r"not (?:a )?member of \W?(?:render|video)\W? group",
         why="groups",
     ),
-    # "/dev/kfd": no such file
+    # `"/dev/kfd": no such file`.
     row(
         "no-hip-gpus",
         r"['\"]?/dev/kfd['\"]?:? (?:is (?:missing|absent|not there)|does(?: not|n't) exist|not found|no such file)",
         unless=r"\b(?:if|when|in case) ['\"]?/dev/kfd",
         why="driver",
     ),
-    # ls: cannot access '/dev/dri': No such file or directory
+    # `ls: cannot access '/dev/dri': No such file or directory`.
     *rows(
         "device-node-missing",
         r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory",
@@ -72,7 +74,7 @@ ROWS = (
         r"\bls (?:-\w+ )?/dev/dri\b[^\n]{0,20}?(?:fails|: No such file)",
         unless=r"\b(?:if|when|in case) ['\"`]?/dev/dri",
     ),
-    # /dev/dri does not exist on host; docker looks for a device on the host before it starts
+    # `/dev/dri does not exist on host`: docker looks for a device on the host before it starts.
     *rows(
         "device-node-missing",
         r"error gathering device information while adding custom device ['\"\\]*/dev/(?:dri|kfd)",
@@ -80,24 +82,24 @@ ROWS = (
         r"\b(?:the |my )?host (?:\w+ )?(?:has no|lacks) ['\"`]?/dev/(?:dri|kfd)",
         place="host",
     ),
-    # sudo rocminfo works
+    # `sudo rocminfo works`.
     row(
         "works-as-root",
         r"\bsudo [^\n]{3,140}?\b(?:works|prints? True|shows? (?:True|the|my)|lists? (?:the|my)|sees (?:the|my))\b|\b(?:as|with|under) root\b[^.\n]{0,40}?\b(?:works|sees|finds|shows|lists|True)\b|\bworks (?:fine )?(?:as|with|under) (?:root|sudo)\b",
         unless=r"\b(?:not|n't|neither|even) (?:\w+ ){0,2}(?:work|as root|with sudo|with root)",
     ),
-    # it works in any docker container, whose user is root
+    # `it works in any docker container`, because the user in a container is root.
     row(
         "works-as-root",
         r"\bit works (?:fine )?(?:in|inside) (?:any|every|an?|the) (?:docker )?container\b",
         place="host",
     ),
-    # os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
+    # `os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"`.
     row(
         "variable-in-script",
         r"os\.environ(?:\.setdefault\(|\[)['\"](?P<variable>PYTORCH_MPS_\w{3,40}|PYTORCH_ENABLE_MPS_FALLBACK|HSA_OVERRIDE_GFX_VERSION|(?:HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|ONEAPI_DEVICE_SELECTOR)['\"](?:\]\s?=(?!=)|,)",
     ),
-    # amdgpu driver timeout
+    # `amdgpu driver timeout`.
     *rows(
         "foreign-gpu",
         r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
@@ -117,7 +119,7 @@ ROWS = (
         r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
         vendor="amd",
     ),
-    # rocBLAS error: Could not initialize Tensile host: No devices found
+    # `rocBLAS error: Could not initialize Tensile host: No devices found`.
     *rows(
         "no-hip-gpus",
         "hiperrornodevice",
@@ -126,7 +128,7 @@ ROWS = (
         r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
         why="devices",
     ),
-    # could not find amdhip64_7.dll; amdhip64.dll is missing
+    # `could not find amdhip64_7.dll; amdhip64.dll is missing`.
     *rows(
         "no-hip-gpus",
         "rock module is not loaded",
@@ -135,22 +137,22 @@ ROWS = (
         rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot (?!enable exec)",
         why="driver",
     ),
-    # HIP error: invalid device function on gfx1036
+    # `HIP error: invalid device function on gfx1036`.
     *rows(
         "hip-kernel-missing",
-        # One target, and none of a list, which a library was built for.
+        # A single target. A list names the targets that a library was built for.
         r"HIP error: invalid device function(?:.{0,600}?(?<!\w,)(?<!\w, )(?<!\w' ')\b(?P<gfx>gfx\d{3,4}[a-f]?)\b(?!\W{1,5}gfx))?",
         r"(?:Cannot read \S{1,200}TensileLibrary|TensileLibrary\S{0,24}:? Illegal seek)(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
         "hiperrornobinaryforgpu",
         "hiperrorinvaliddevicefunction",
         "hsa_status_error_invalid_isa",
-        # "omits gfx1152; fails with invalid device function"
+        # "omits gfx1152; fails with invalid device function".
         r"\bgfx\d{3,4}\b[^\n]{0,80}?\bfails? with invalid device function",
-        # ollama: the ROCm that it brings has no library for the GPU.
+        # ollama's message that the ROCm it includes has no library for the GPU.
         r"amdgpu is not supported \(supported types:\[[\w ]{0,300}\]\)\W{1,3}gpu_type=(?P<gfx>gfx\d{3,4}[a-f]?)",
         what="kernel",
     ),
-    # Found no NVIDIA driver on your system. (AMD
+    # `Found no NVIDIA driver on your system. (AMD`.
     row(
         "foreign-gpu",
         rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}",
@@ -158,7 +160,7 @@ ROWS = (
         unless=OTHER_CARDS,
         vendor="amd",
     ),
-    # pip install torch --index-url …/whl/rocm6.3 … Found no NVIDIA driver
+    # `pip install torch --index-url …/whl/rocm6.3` … `Found no NVIDIA driver`.
     row(
         "foreign-gpu",
         rf"{INSTALLED_FOR_ROCM}.{{0,1100}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,1100}}?{INSTALLED_FOR_ROCM}",
@@ -167,7 +169,7 @@ ROWS = (
         unless=OTHER_CARDS,
         vendor="amd",
     ),
-    # Arc Pro B60 … Torch not compiled with CUDA
+    # `Arc Pro B60` … `Torch not compiled with CUDA`.
     row(
         "foreign-gpu",
         r"\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b",
@@ -175,7 +177,7 @@ ROWS = (
         vendor="intel",
         name="Arc",
     ),
-    # Radeon card … Torch not compiled with CUDA
+    # `Radeon card` … `Torch not compiled with CUDA`.
     *rows(
         "foreign-gpu",
         r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
@@ -185,7 +187,7 @@ ROWS = (
         unless=OTHERS,
         vendor="amd",
     ),
-    # Are you using a GPU? AMD
+    # `Are you using a GPU? AMD`.
     row(
         "foreign-gpu",
         r"\b(?:Are you using a GPU|What GPU[\w ]{0,20}|[Mm]y (?:GPU|graphics card) is|GPU(?: used| model)?) ?[:?=]?[* ]{1,4}(?:an? )?(?:AMD|Radeon)\b",
@@ -193,7 +195,7 @@ ROWS = (
         unless=rf"{OTHER_CARDS}|AMD Ryzen|AMD EPYC|AMD Threadripper",
         vendor="amd",
     ),
-    # using an integrated Intel GPU
+    # `using an integrated Intel GPU`.
     row(
         "foreign-gpu",
         r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)|\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)|\bIntel(?:\(R\))? Iris(?:\(R\))? Xe\b",
@@ -201,7 +203,7 @@ ROWS = (
         vendor="intel",
         name="integrated graphics",
     ),
-    # [GPU] Can't get DEVICE_ID property as no supported devices found
+    # `[GPU] Can't get DEVICE_ID property as no supported devices found`.
     *rows(
         "no-xpu",
         r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
@@ -220,13 +222,13 @@ ROWS = (
         r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
         why="driver",
     ),
-    # Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)
+    # `Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)`.
     *rows(
         "no-xpu",
         r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
         why="lost",
     ),
-    # are not supported on MPS
+    # `are not supported on MPS`.
     *rows(
         "mps-lacks",
         r"(?:is|are) not supported on MPS\b",
@@ -234,7 +236,7 @@ ROWS = (
         r"MPS backend is supported on macOS \d{1,2}(?:\.\d{1,2})?",
         r"Could not run '[\w.:]{3,60}' with arguments from the '(?:Sparse|Quantized)?MPS' backend",
     ),
-    # for the MPS device
+    # `for the MPS device`.
     row(
         "mps-lacks",
         r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
@@ -247,19 +249,19 @@ ROWS = (
         "incompatible architecture",
     ),
     IN_USE,
-    # inference compute" library=rocm compute=gfx1102 available="15.8 GiB"
+    # `inference compute" library=rocm compute=gfx1102 available="15.8 GiB"`.
     row(
         "program-found-gpu",
         r"inference compute\b.{0,120}?\blibrary=(?:rocm|oneapi|vulkan|metal)\b[^\n]{0,60}",
         "library=",
     ),
-    # torch.xpu.device_count() ends with exit code 0xC0000005
+    # `torch.xpu.device_count() ends with exit code 0xC0000005`.
     *rows(
         "no-xpu",
         r"\b(?:torch\.xpu|\+xpu)\b.{0,400}?(?:0xC0000005|-1073741819|\bexit(?:ed)?(?: with)?(?: code)? ?139\b|\bSIGSEGV\b|[Ss]egmentation fault|[Aa]ccess violation)",
         why="driver",
     ),
-    # crashes with ONEAPI_DEVICE_SELECTOR=level_zero:0
+    # `crashes with ONEAPI_DEVICE_SELECTOR=level_zero:0`.
     row(
         "foreign-gpu",
         rf"{INTELS}.{{0,600}}?{FAILS}|{FAILS}.{{0,600}}?{INTELS}",

@@ -1,4 +1,5 @@
-"""How a text shows who owns an environment: images, programs with their own Python, modules.
+"""How a text shows who owns an environment: a container image, a program with its own Python, or an
+environment module.
 
 Sources: the start scripts and the update scripts of the programs' own repositories, the names of
 their images in their documentation, as of November 2026.
@@ -18,16 +19,16 @@ OwnerKind = Literal[
 
 
 class OwnerForm(Frozen):
-    """One form in which texts show an owner."""
+    """One way in which texts show the owner of an environment."""
 
     owner: OwnerKind
     pattern: re.Pattern[str]
     letters: tuple[str, ...]
-    """Lower case: a text without any of them does not have the form."""
+    """Lower-case strings. Every match of the pattern contains one of them."""
     name: str = ""
-    """What the owner is called, if the pattern has no group `name`."""
+    """The owner's name, if the pattern has no group `name`."""
     unless: re.Pattern[str] | None = None
-    """What says, in the same lines, that something else is meant."""
+    """A pattern that shows, in the same lines, that something else is meant."""
 
 
 TAG = r"(?::[\w.-]{1,60})?"
@@ -41,7 +42,7 @@ PROGRAMS_IMAGES = (
     r"|gcr\.io/deeplearning-platform-release/pytorch[\w.-]*|mcr\.microsoft\.com/azureml/[\w/.-]+"
     r"|onerahmet/openai-whisper-asr-webservice|xprobe/xinference|localai/localai"
 )
-"""Images that carry one program with the torch that it was built for."""
+"""Container images that include one program and the torch that it was built for."""
 
 FORMS: tuple[OwnerForm, ...] = (
     OwnerForm(
@@ -53,7 +54,7 @@ FORMS: tuple[OwnerForm, ...] = (
             *("dkr.ecr.", "deeplearning-platform-release", "mcr.microsoft.com/azureml"),
             *("unsloth/unsloth", "invoke-ai/", "speaches-ai/", "onerahmet/", "xprobe/", "localai/"),
         ),
-        # A repository has the name of its image.
+        # A source repository often has the same name as its image.
         unless=lazy(r"github\.com|git clone|from_pretrained|huggingface\.co"),
     ),
     OwnerForm(
@@ -146,7 +147,7 @@ FORMS: tuple[OwnerForm, ...] = (
         )
     ),
 )
-"""The forms, the narrower first: the first program that holds an environment counts."""
+"""All forms, with the more specific ones first."""
 
 COMPILED = lazy(
     r"(?i)(?<![\w./\\-])(?P<listed>mmcv(?:[-_]full)?|detectron2|flash[-_]attn|xformers|bitsandbytes"
@@ -157,4 +158,5 @@ COMPILED = lazy(
     r"|-packages[\\/]+(?P<file>mmcv|detectron2|flash_attn|xformers|torch_scatter|torch_sparse"
     r"|torch_cluster|pytorch3d|natten|mamba_ssm|sageattention|nunchaku|spconv|MinkowskiEngine)[\\/]"
 )
-"""A package whose libraries are compiled against one torch, with its version or one of its files."""
+"""A package whose libraries are compiled against one torch, named with its version or by one of its
+files."""

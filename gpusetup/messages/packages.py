@@ -49,7 +49,7 @@ ROWS = (
         package="dataclasses",
         module="dataclasses",
     ),
-    # Error loading shared library libgcc_s.so.1: No such file
+    # `Error loading shared library libgcc_s.so.1: No such file`.
     *rows(
         "musl-libc",
         r"Error loading shared library (?P<library>\S+): No such file",
@@ -75,14 +75,14 @@ ROWS = (
         r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
         r"ResolvePackageNotFound: ?-? ?(?P<package>[\w.=*-]+)",
     ),
-    # Couldn't open CUDA library libcublas.so.8.0.
+    # `Couldn't open CUDA library libcublas.so.8.0.`.
     *rows(
         "program-lib-unfound",
         r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
         r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
         program="TensorFlow",
     ),
-    # TensorFlow warns of an unsupported compute capability 12.0
+    # TensorFlow warns about an unsupported compute capability, such as 12.0.
     row(
         "gpu-not-in-wheel",
         r"\bTensorFlow\b.{0,900}?\bunsupported compute capability (?P<capability>1[0-2]\.\d)?",
@@ -90,13 +90,13 @@ ROWS = (
         side="new",
         said="in words",
     ),
-    # nvrtc64_112_0.dll -> not found
+    # `nvrtc64_112_0.dll -> not found`.
     row(
         "program-lib-missing",
         r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found",
         program="CuPy",
     ),
-    # CUDA_PATH is set but CUDA wasnt able to be loaded
+    # `CUDA_PATH is set but CUDA wasnt able to be loaded`.
     row(
         "program-lib-missing",
         r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded",
@@ -121,7 +121,7 @@ ROWS = (
         library="the CUDA libraries of TensorFlow",
         or_else="no driver",
     ),
-    # Can't find libdevice directory
+    # `Can't find libdevice directory`.
     row(
         "program-lib-missing",
         r"Can't find libdevice directory|libdevice not found at",

@@ -1,7 +1,8 @@
-"""What people write in their own words: what they tried, what does not work, what they ask.
+"""Patterns for what people write in their own words: what they tried, what does not work, what they
+ask.
 
-These are sentences of a language and no messages of a program. A sentence here shows a symptom or a
-fact about the person's situation; it never names a cause by itself.
+These are sentences of a natural language, not messages of a program. A sentence shows a symptom or
+a fact about the person's situation; it never proves a cause by itself.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ TRIED: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-"""What was done already, for nothing -> how people say it."""
+"""A remedy that did not help -> patterns for how people say that they tried it."""
 NOT_TRIED = rf"{IF_ONLY}|没有?装|未装|not (?:yet )?installed|n't installed|\b(?:should|will|going to|could|must|do I (?:need|have) to|try to) (?:\w+ )?(?:re)?install"
 
 TRIED_NEEDLES = {
@@ -99,7 +100,8 @@ TRIED_NEEDLES = {
 def _situation(
     kind: str, needles: tuple[str, ...], *patterns: str, unless: str = ""
 ) -> tuple[MessageRow, ...]:
-    """Sentences with the same meaning about a person's situation, one for each pattern."""
+    """Message rows for sentences with the same meaning about a person's situation, one for each
+    pattern."""
     sentences = []
     for pattern in patterns:
         sentences.append(row(kind, pattern, *needles, unless=unless))
@@ -190,82 +192,82 @@ SITUATION: tuple[MessageRow, ...] = (
 LANGUAGE_MODELS = (
     "qwen|llama|mistral|千问|yi-|glm|deepseek|gemma|phi-|baichuan|internlm|falcon|opt-|bloom|pythia"
 )
-"""Families of models whose name says how many billions of parameters they have."""
+"""Families of language models. Their models' names include the size in billions of parameters."""
 
 IN_PROSE_AND_LOGS: tuple[MessageRow, ...] = (
-    # cri-o://1
+    # `cri-o://1`.
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://"),
-    # /var/run/crio/crio.sock
+    # `/var/run/crio/crio.sock`.
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock"),
-    # nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3
+    # `nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3`.
     row("vendor-image", r"\b(?P<image>(?:intelanalytics|intel/(?:intel-extension-for-pytorch|vllm)|rocm/(?:pytorch|vllm|dev)|nvcr\.io/nvidia|nvidia/pytorch|dustynv|l4t-pytorch)[\w./:@-]*)", "intelanalytics", "intel/", "rocm/", "nvcr.io", "nvidia/pytorch", "dustynv", "l4t-pytorch"),
-    # Collecting torch==2.5.1 (from xformers==0.0.28.post3->-r requirements.txt
+    # `Collecting torch==2.5.1 (from xformers==0.0.28.post3->-r requirements.txt`.
     row("pin-pulls-torch", r"Collecting torch ?==(?P<torch>[\w.+]+) \(from (?P<package>[\w.-]+)(?:[=<>~!]{1,2}(?P<version>[\w.*]+))?[^()\n]{0,40}?(?:->-r (?P<file>[\w./\\:-]+))?", "collecting torch"),
-    # hook #0:: error running hook: exit status 1
+    # `hook #0:: error running hook: exit status 1`.
     row("container-start-failed", r"Failed to run mount hooks|error running (?:prestart |createRuntime )?hook|\bhooks?\b[^\n]{0,40}?exit status [1-9]|Failed to setup container", "hook", "setup container"),
-    # ii  nvidia-container-toolkit         1.16.2-1
+    # `ii  nvidia-container-toolkit         1.16.2-1`.
     row("toolkit-installed", r"\bii +nvidia-container-toolkit +(?P<version>\d[\w.-]*)", "nvidia-container-toolkit"),
-    # nvidia-container-toolkit-1.17.8
+    # `nvidia-container-toolkit-1.17.8`.
     row("toolkit-installed", r"\bnvidia-container-toolkit-(?P<version>1\.\d{1,2}\.\d)", "nvidia-container-toolkit-"),
-    # NVIDIA Container Toolkit CLI version 1.17.4
+    # `NVIDIA Container Toolkit CLI version 1.17.4`.
     row("toolkit-installed", r"NVIDIA Container (?:Toolkit CLI|Runtime Hook) version (?P<version>\d[\w.-]*)", "nvidia container"),
-    # marker = "sys_platform == 'linux
+    # `marker = "sys_platform == 'linux`.
     row("index-marker", r"marker ?= ?[\"'\\]{1,3}(?:platform_system|sys_platform) ?== ?['\"\\]{1,2}(?:linux|Linux)|\b(?:index|pytorch-cu\d{2,3}|cuda|cu\d{2,3})\b[^.\n]{0,30}\bonly (?:on|for|under) linux", "linux"),
     # run `Upscaler.exe
     row("packaged-program", r"[\\/]_MEI\d{3,8}[\\/]|\\_internal\\(?:torch|\w+\.dll)|(?:\brun(?:ning)?|\bstart(?:ing|ed)?|\blaunch(?:ing|ed)?|\bopen(?:ing|ed)?|运行|启动|双击|用|打开|запуск\w*)[ `'\"]{1,3}(?!python|pip|cmd|power|ollama|nvidia|wsl|conda|git|uv\b|setup|install)(?P<program>[\w-]{1,30}\.exe)\b", ".exe", "_mei", "_internal"),
     row("gpu-unused", r"FP16 is not supported on CPU; using FP32 instead", "fp16 is not supported on cpu"),
     row("host-of-a-lender", r"\b(?:RunPod|vast\.ai|TensorDock|SaladCloud|Novita)\b|\b(?:can ?not|can't|not allowed to|no way to|unable to) (?:reboot|restart|power[- ]cycle)\b", "runpod", "vast.ai", "tensordock", "saladcloud", "novita", "reboot", "restart", "cycle"),
-    # Training with DataParallel
+    # `Training with DataParallel`.
     row("one-process-parallel", r"Training with DataParallel\b|\bnn\.DataParallel\(|nn/parallel/data_parallel\.py", "dataparallel", "data_parallel"),
-    # Llama-3.1-70B
+    # `Llama-3.1-70B`.
     row("model-size", rf"(?<![A-Za-z])(?:{LANGUAGE_MODELS})[\w. -]{{0,16}}?(?<![\d.])(?P<billions>\d{{1,3}}(?:\.\d{{1,2}})?)[ -]?B(?![A-Za-z]|-A\d)", *LANGUAGE_MODELS.split("|")),
-    # _load_global_deps
+    # `_load_global_deps`.
     row("torch-loads-libraries", r"\b_load_global_deps\b|from torch\._C import \*(?! *\n?ModuleNotFound)|\b_preload_cuda_deps\b", "_load_global_deps", "torch._c", "_preload_cuda_deps"),
-    # Standalone Whisper-Desktop r4
+    # `Standalone Whisper-Desktop r4`.
     row("packaged-program", r"\bStandalone (?P<program>[A-Z][\w-]{2,30}) r?\d", "standalone"),
     row("host-of-a-lender", r"\bhf jobs\b|\bHF Jobs\b|\bHugging ?Face Jobs\b|\b(?:Modal|Paperspace|CoreWeave|Lightning AI|Lambda(?: Labs| Cloud)?|Jarvislabs|Vultr|SageMaker|Vertex AI)\b(?: (?:job|pod|instance|machine|GPU|node)s?)", "hf jobs", "hugging", "modal", "paperspace", "coreweave", "lightning", "lambda", "jarvis", "vultr", "sagemaker", "vertex"),
-    # from diffusers import
+    # `from diffusers import`.
     row("library-imported", r"\bfrom (?P<library>diffusers|transformers|accelerate|kornia|timm)(?:\.\w+)* import\b", "diffusers", "transformers", "accelerate", "kornia", "timm"),
-    # get_arch_list()) shows me sm_120
+    # `get_arch_list()) shows me sm_120`.
     row("arch-list-named", r"get_arch_list[^\n]{0,60}?(?<!no )(?<!not )(?<!without )(?<!没有)(?<![A-Za-z])(?P<target>sm_?\d{1,2}\.\d|sm_?\d{2,3})(?!\d)", "get_arch_list"),
-    # docker image
+    # `docker image`.
     row("image-named", r"\b(?:docker|container)(?:'s)? image\b|\bcontainer's drivers?\b|\bDockerfile\b", "image", "container's driver", "dockerfile"),
     row("wheel-replaced", r"\btorch \d[\w.+]* requires (?P<wheel>nvidia-[a-z-]{3,24}(?:-cu\d\d)?)==(?P<required>\d[\d.]*\d)[^,\n]{0,60}, but you have (?:nvidia-[a-z-]{3,24}(?:-cu\d\d)?) (?P<present>\d[\d.]*\d)", "requires nvidia-"),
-    # C:\Users\me\Python310\msvcp140.dll
+    # `C:\Users\me\Python310\msvcp140.dll`.
     row("copied-runtime", r"(?P<folder>[A-Za-z]:\\(?!Windows\\)(?:[\w .()~-]{1,60}\\){0,10}[\w .()~-]{1,60})\\(?P<dll>msvcp140(?:_\d)?\.dll)\b", "msvcp140", unless=r"[\\/]torch[\\/]lib[\\/]"),
-    # NCCL INFO Bootstrap : Using docker0:
+    # `NCCL INFO Bootstrap : Using docker0:`.
     row("nccl-on-a-bridge", r"NCCL INFO (?:Bootstrap : Using|NET/Socket : Using \[0\]) ?(?P<interface>docker\d|br-\w{4,16}|virbr\d|veth\w{2,12}):", "nccl info"),
-    # NCCL INFO Bootstrap
+    # `NCCL INFO Bootstrap`.
     row("output-shown", r"NCCL INFO (?:Bootstrap|NET/|Channel|Connected|comm )", "nccl info", what="nccl"),
-    # amdgpu 0000:03:
+    # `amdgpu 0000:03:`.
     row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel"),
     row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
-    # Marketing Name:
+    # `Marketing Name:`.
     row("output-shown", r"open /dev/kfd(?: read-write)?: Invalid argument", "/dev/kfd", what="kfd"),
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
-    # Thread 0x7f3a (most recent call first)
+    # `Thread 0x7f3a (most recent call first)`.
     row("output-shown", r"\bThread 0x[0-9a-f]+ \((?:active|idle|most recent)|\bCurrent thread 0x[0-9a-f]+|\bThread \d+ \((?:active|idle)", "thread 0x", "(active", "(idle", what="threads"),
-    # torch.backends.mps.is_available() True
+    # `torch.backends.mps.is_available() True`.
     row("output-shown", r"\bmps\.is_available\(\)\S{0,2} ?\W{0,12}(?:True|False)\b|\bMPS (?:is )?available:? (?:True|False)\b", "mps", what="mps"),
-    # GPU0    GPU1    CPU Affinity
+    # `GPU0    GPU1    CPU Affinity`.
     row("output-shown", r"\bGPU0 +GPU1\b|\bGPU0 +X\b", "gpu0 ", what="topology"),
     row("output-shown", r"\bCUDA_LAUNCH_BLOCKING ?= ?[\"']?1", "cuda_launch_blocking", unless=r"For debugging consider passing|set CUDA_LAUNCH_BLOCKING ?= ?1 to|try(?:ing)? ", what="blocking"),
-    # 0   N/A  N/A   1234   C   python   5000MiB
+    # `0   N/A  N/A   1234   C   python   5000MiB`.
     row("output-shown", r"\bC(?:\+G)? +\S*python\S* +\d{3,6} ?MiB", "mib", what="processes"),
-    # [level_zero:gpu
+    # `[level_zero:gpu`.
     row("output-shown", r"\bsycl-ls\b(?:(?!n't\b|\b(?:not|never|cannot|no)\b)[^.\n]){0,24}\b(?:shows?|lists?|sees?|finds?|prints?)\b(?! (?:nothing|no|only))|\[(?:ext_oneapi_)?(?:level_zero|opencl):gpu", "sycl-ls", "level_zero:gpu", "opencl:gpu", what="sycl"),
-    # Illegal instruction
+    # `Illegal instruction`.
     row("program-crashed", r"\bIllegal instruction\b|\bSIGILL\b|\b0xC000001D\b", "illegal instruction", "sigill", "0xc000001d", what="instruction"),
-    # Segmentation fault
+    # `Segmentation fault`.
     row("program-crashed", r"\bSegmentation fault\b|\bSIGSEGV\b|\bsegfaults?\b|\baccess violation\b|\bMemory access fault\b|\b0xC0000005\b", "segmentation", "sigsegv", "segfault", "access", "0xc0000005", what="memory"),
-    # torch.zeros(1, device='cuda')         FAIL
+    # `torch.zeros(1, device='cuda')         FAIL`.
     row("torch-call-fails", r"torch\.(?:zeros|ones|randn?|full|arange|tensor)\([^()\n]{0,60}\bcuda\b[^()\n]{0,20}\)(?:\.\w+\([^()\n]{0,20}\))?\W{1,16}(?:fail(?:s|ed)?|error|RuntimeError|crashes)\b", "torch.zeros(", "torch.ones(", "torch.rand", "torch.full(", "torch.arange(", "torch.tensor("),
-    # loss becomes nan
+    # `loss becomes nan`.
     row("wrong-numbers", r"\b(?:loss|outputs?|results?|images?|gradients?|weights?)\b[^.\n]{0,24}?\b(?:becomes?|turns?(?: in)?(?: to)?|goes(?: to)?|went(?: to)?|is|are|gets?) (?:all |only |suddenly )?nans?\b|\bbecomes? nan\b", "nan"),
-    # "runtimes": { "nvidia": {
+    # `"runtimes": { "nvidia": {`.
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
-"""What tools print about the engine of containers; a sentence of a person may say the same."""
+"""Words that occur both in the output of tools and in people's sentences."""
 
 OTHER_MAKERS: tuple[MessageRow, ...] = (
     *(
@@ -285,7 +287,7 @@ OTHER_MAKERS: tuple[MessageRow, ...] = (
         )
     ),
 )
-"""A card of another maker, in a sentence."""
+"""Sentences that name a card from a maker other than NVIDIA."""
 
 ENGINE: tuple[MessageRow, ...] = (
     *_situation(
@@ -314,7 +316,7 @@ COMPUTER = (
     r"(?:pc|computer|machine|desktop|system|workstation|laptop|host|node|rig|whole (?:pc|machine))"
 )
 SEVERAL: tuple[MessageRow, ...] = (
-    # tensor-parallel
+    # `tensor-parallel`.
     row(
         "several-gpus",
         r"\b(?:[2-9]|[1-9]\d) ?x (?:NVIDIA )?(?:[A-Z]{1,3}\d{2,3}|RTX|\d{4})|\b(?:two|three|four|six|eight|[2-9]|[1-9]\d) (?:gpus|cards|nodes)\b|\bmulti-?(?:gpu|node)\b|\btorchrun\b|\b(?:DDP|FSDP)\b|\btensor[- ]parallel",
@@ -327,7 +329,7 @@ SEVERAL: tuple[MessageRow, ...] = (
         "fsdp",
         "tensor",
     ),
-    # With two it
+    # `With two it`.
     row(
         "several-gpus",
         r"\b(?:with|on|using) (?:two|2|both|all (?:two|four|eight|2|4|8)) (?:it|they|of them|the run|training)\b|(?:两|多|双|四)(?:张|块)?卡|マルチGPU|다중 ?GPU|mehreren? (?:GPUs|Karten)|plusieurs GPU|varias GPU|v[áa]rias GPU|нескольки\w+ (?:GPU|видеокарт)",
@@ -352,7 +354,7 @@ SEVERAL: tuple[MessageRow, ...] = (
         ),
         *("bleibt", "se bloque", "se fige", "colgad", "cuelga", "se queda", "trava"),
     ),
-    # PC switches off
+    # `PC switches off`.
     row(
         "machine-powers-off",
         rf"\b{COMPUTER} (?:\w+ly |then |just |simply )?(?:shuts? (?:itself )?(?:off|down)|(?:turns|powers|switches) (?:itself )?off|reboots|restarts|crashes and reboots|goes (?:off|black))\b|\b(?:shuts|turns|powers|switches) off (?:my|the) (?:whole |entire )?{COMPUTER}\b|\bhard reset\b|\bscreen (?:turns|goes|went) (?:black|dark|blank)\b|\b(?:instant(?:ly)?|sudden(?:ly)?|hard) (?:power[- ]?off|shut ?down|reboots?|powers off)\b"
@@ -362,27 +364,27 @@ SEVERAL: tuple[MessageRow, ...] = (
         *("computador", "компьютер", "пк", "комп"),
         unless=IF_ONLY.replace("|when", "").replace("|until", ""),
     ),
-    # dies without any message
+    # `dies without any message`.
     row(
         "silent-crash",
         r"\b(?:crash\w*|dies|died|exits?|closes|quits|terminates|restarts)\b[^.\n]{0,60}?\b(?:without|no|nothing)\b(?: \w+){0,3}? ?(?:error|message|output|log|traceback|console)|\bcrash\w*[.,]? nothing in\b|闪退|(?:エラー(?:なし|も出ず)[^.\n]{0,12}落ち|落ち[^.\n]{0,12}エラー(?:なし|は出))|튕|st(?:ü|ue)rzt [^.\n]{0,30}ohne|se ferme [^.\n]{0,24}sans|se cierra [^.\n]{0,24}sin|fecha [^.\n]{0,24}sem|вылетает",
         *("crash", "die", "exit", "close", "quit", "terminat", "restart", "闪退", "落ち", "튕"),
         *("ohne", "se ferme", "se cierra", "fecha", "вылетает"),
     ),
-    # pip3 install --no-build-isolation flash-attn
+    # `pip3 install --no-build-isolation flash-attn`.
     row(
         "install-typed",
         r"\b(?:pip3?|uv pip|uv|conda|mamba) (?:install|add|sync)\b(?: -\S+)*(?: (?P<package>[A-Za-z][\w.-]{1,40}))?",
         *("pip install", "pip3 install", "uv ", "conda install", "mamba install"),
     ),
-    # sudo apt install nvidia-driver-535
+    # `sudo apt install nvidia-driver-535`.
     row(
         "linux-driver-installed",
         r"\b(?:apt|apt-get|aptitude|dnf|yum|zypper) (?:-\S+ )*install (?:-\S+ )*[^\n`]{0,60}?\b(?:nvidia-driver|nvidia-utils|libnvidia-compute|akmod-nvidia|cuda-drivers|nvidia-open)|\bNVIDIA-Linux-x86_64-[\d.]+\.run\b|\bubuntu-drivers (?:auto)?install",
         *("nvidia-driver", "nvidia-utils", "libnvidia-compute", "akmod-nvidia", "cuda-drivers"),
         *("nvidia-open", "nvidia-linux-x86_64", "ubuntu-drivers"),
     ),
-    # GPU crash dump
+    # `GPU crash dump`.
     row(
         "graphics-crash",
         r"\b(?:D3D1?[0-9]?|DXGI|Direct3D|Vulkan|OpenGL)\b[^.\n]{0,40}\b(?:device (?:removed|lost|hung)|crash|error)|\bDXGI_ERROR_\w+|\bVK_ERROR_DEVICE_LOST\b|\bGPU crash dump\b|\b(?:nvlddmkm|TDR)\b|\bdevice removed\b",
@@ -390,7 +392,8 @@ SEVERAL: tuple[MessageRow, ...] = (
         *("tdr", "device removed"),
     ),
 )
-"""A run over several GPUs, one that does not go on, and a machine or a screen that fails."""
+"""Sentences about a run on several GPUs, a run that does not continue, or a machine or screen that
+fails."""
 
 ROWS: tuple[MessageRow, ...] = (
     *unused_gpu.ROWS,
@@ -405,4 +408,4 @@ ROWS: tuple[MessageRow, ...] = (
     *OTHER_MAKERS,
     *contrasts.ROWS,
 )
-"""All sentences, as rows of the table of messages."""
+"""All sentences as message rows."""

@@ -1,4 +1,5 @@
-"""The programs that people mention most: their packages, their words, and how they use the GPU.
+"""The programs that people mention most: their packages, the words that show them, and how they use
+the GPU.
 
 Sources: the messages and log prefixes of the programs' own sources and issue trackers, 2023 to 2026.
 """
@@ -9,19 +10,20 @@ from gpusetup.model.frozen import Frozen
 
 
 class Program(Frozen):
-    """One program: what it is called, its packages, what it needs for the GPU, its words."""
+    """One program: its name, its packages, how it uses the GPU, and the words that show it in a
+    text."""
 
     name: str
     packages: tuple[str, ...] = ()
-    """Import names and distributions, lower case, `_` for `-`."""
+    """The names of its modules and distributions, in lower case and with `_` instead of `-`."""
     on_torch: bool = True
-    """Whether torch is under it: then torch's way out is its own."""
+    """Whether the program uses torch. If so, the fix for torch also fixes the program."""
     way: str = ""
-    """How it comes to the GPU, if that is not by torch."""
+    """How the program gets its GPU support, if not through torch."""
     reading: str = ""
-    """The command by which it says itself what it finds of a GPU."""
+    """The command with which the program itself shows which GPU it finds."""
     marks: tuple[str, ...] = ()
-    """Letters, lower case, that only it prints, or that name it."""
+    """Lower-case strings that only this program prints, or that name it."""
 
 
 PROGRAMS = (
@@ -196,13 +198,13 @@ PROGRAMS = (
     ),
 )
 UNNAMED = Program(name="the program that failed", on_torch=False)
-"""A program that uses the GPU without torch, and that the text does not name."""
+"""Stands for a program that uses the GPU without torch and that the text does not name."""
 BY_NAME = {program.name: program for program in PROGRAMS}
 BY_PACKAGE = {package: program for program in PROGRAMS for package in program.packages}
 
 
 def of_package(name: str) -> Program | None:
-    """The program of a distribution or a module.
+    """The program that a distribution or module belongs to; None if it is not known.
 
     >>> of_package("llama-cpp-python").name, of_package("nothing-known")
     ('llama.cpp', None)

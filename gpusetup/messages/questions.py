@@ -1,7 +1,7 @@
 """Plain questions about torch, CUDA, drivers and GPUs in nine languages, sorted by topic.
 
-A question is an intent ("must I", "which", "is it new enough") and the things that it names. The
-tables hold words of the languages, never whole sentences of one text.
+A question consists of an intent ("must I", "which", "is it new enough") and the things that it
+names. The tables contain words of each language, never whole sentences from one text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ THINGS: dict[str, str] = {
 
 
 class Topic(NamedTuple):
-    """One thing that people ask: the intents, one of which it has, and all things that it names."""
+    """One topic that people ask about. A question has this topic if it has one of the intents and
+    names all of the things."""
 
     name: str
     intents: tuple[str, ...]
@@ -81,19 +82,20 @@ TOPICS: tuple[Topic, ...] = (
     Topic("check", ("check",), ("gpu",)),
     Topic("check", ("check",), ("cuda",)),
 )
-"""From the narrowest: the first that fits is what the question is about."""
+"""All topics, with the most specific first. The first topic that fits a question counts."""
 
 
 MEANT_BEFORE = ("need", "works", "enough", "differs")
-"""Intents whose thing may stand in the sentences before: "I have CUDA 11.8. Does that work?"."""
+"""The intents of questions whose subject may be named in earlier sentences: "I have CUDA 11.8. Does
+that work?"."""
 
 
 OF_VERSIONS = ("two-numbers", "driver", "torch-cuda")
-"""Topics that a question with its thing in the sentences before may have."""
+"""The topics that a question may have if its subject is only named in earlier sentences."""
 
 
 def topic_of(sentence: str, before: str = "") -> str:
-    """What a sentence asks, with the sentences before it; "" if it asks nothing of these.
+    """The topic of a question, which may depend on the sentences before it; "" if none fits.
 
     >>> topic_of("Do I need the CUDA toolkit?"), topic_of("どのCUDAを入れればいいですか?")
     ('toolkit', 'build')
@@ -104,7 +106,7 @@ def topic_of(sentence: str, before: str = "") -> str:
     topic = _first_topic(intents, sentence)
     if topic or not before:
         return topic
-    # "Does that work?" names its thing in a sentence before.
+    # In "Does that work?", "that" refers to something in an earlier sentence.
     intents_with_that = [intent for intent in intents if intent in MEANT_BEFORE]
     topic_with_that = _first_topic(intents_with_that, f"{before} {sentence}")
     return topic_with_that if topic_with_that in OF_VERSIONS else ""

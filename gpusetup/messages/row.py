@@ -1,7 +1,9 @@
-"""One message of one program: a kind of event, and the pattern of its words.
+"""Message rows. A row is one message of one program: a kind of event, and a pattern for the
+message's words.
 
-A row costs one search for its letters if the text lacks them; its pattern is compiled only if the text
-has them. The named groups of a pattern become the event's values.
+A row has strings of which every match contains one. The pattern is compiled only if the text
+contains one of them; otherwise the row costs only substring searches. The pattern's named groups
+become the event's values.
 """
 
 from __future__ import annotations
@@ -15,32 +17,33 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.patterns import in_any_case, lazy, lowered
 
 AROUND = 160
-"""Characters before and behind a message in which `unless` is looked for."""
+"""The number of characters before and after a message in which `unless` is looked for."""
 
 
 class MessageRow(Frozen):
-    """One message of one program, in all its wordings."""
+    """One message of a program, in all its wordings."""
 
     kind: str
     pattern: str
-    """Letter case does not count."""
+    """A pattern for the message's words, ignoring case."""
     needles: tuple[str, ...] = ()
-    """Letters, lower case: every form of the message has one of them. If empty, the pattern's own."""
+    """Lower-case strings. Every match contains one of them. If empty, they are derived from the
+    pattern."""
     values: Mapping[str, str] = {}
-    """What the message means without naming it."""
+    """Values of the event that the words of the message do not give."""
     unless: str = ""
-    """A pattern that, close to the message, says that something else is meant."""
+    """A pattern that, if it matches close to the message, shows that something else is meant."""
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """Letters without which the text cannot have the message."""
+        """Lower-case strings. A text that contains none of them cannot contain the message."""
         if self.needles:
             return self.needles
         return letters_of(self.pattern)
 
 
 def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str) -> MessageRow:
-    """A message, its fields in the order in which the tables have them."""
+    """A message row, with its fields in the order in which the tables write them."""
     return MessageRow(
         kind=kind,
         pattern=pattern,
@@ -51,7 +54,7 @@ def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str)
 
 
 def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[MessageRow, ...]:
-    """Messages of the same kind, values and `unless`, one for each pattern."""
+    """Message rows with the same kind, values and `unless`, one for each pattern."""
     messages = []
     for pattern in patterns:
         messages.append(row(kind, pattern, unless=unless, **values))
@@ -59,33 +62,38 @@ def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[Me
 
 
 def says(pattern: str, *needles: str, unless: str = "", **values: str) -> MessageRow:
-    """A message of the cause that has it in its record; the cause gives it its kind."""
+    """A message row for the record of a cause. It has no kind, because the cause adds its own."""
     kind_of_its_cause = ""
     return row(kind_of_its_cause, pattern, *needles, unless=unless, **values)
 
 
 # --- the letters that every form of a pattern has ---------------------------------------------------
 
-# `\.`, `\(`: a sign that a backslash makes plain.
+# `\.`, `\(`: a character that loses its special meaning through a backslash.
 ESCAPED_SIGN = re.compile(r"\\(\W)")
 PRIVATE_SIGNS = 0xE000
-"""Unicode's private characters: no text has them, so that they stand for escaped signs."""
+"""The first of Unicode's private-use characters that stand for escaped characters. No text contains
+private-use characters."""
 PRIVATE_SIGN = re.compile(f"[{chr(PRIVATE_SIGNS)}-{chr(PRIVATE_SIGNS + 0xFF)}]")
 # `[abc]`, `[^)]`, `\w`, `\d`.
 CHARACTER_CLASS = re.compile(r"\[\^?\]?[^\]]*\]|\\\w")
-# `(?:text)` or `(?P<name>text)`, not repeated and without alternatives: every match has the text.
+# `(?:text)` or `(?P<name>text)`, not repeated and without alternatives, so every match contains the
+# text.
 PLAIN_GROUP = re.compile(r"\((?:\?P<\w+>|\?:)([^()|]*)\)(?![?*{])")
-# Any other group without a group in it.
+# Any other group that contains no group.
 GROUP = re.compile(r"\([^()]*\)")
-# `a?`, `a*`, `a{0,3}`; `{2}`; `.`, `^`, `$`, `+`: what may be absent, repeated, or another character.
+# `a?`, `a*`, `a{0,3}`; `{2}`; `.`, `^`, `$`, `+`: parts that may be missing, repeated, or any
+# character.
 VARIABLE_PART = re.compile(r".(?:[?*]|\{0?,\d*\})|\{[\d,]*\}\??|[.^$+?]")
 GAP = "\0"
-"""Stands for what differs from match to match; no pattern has it."""
+"""Replaces the parts of a pattern that differ from match to match. No pattern contains this
+character."""
 
 
 @cache
 def letters_of(pattern: str) -> tuple[str, ...]:
-    """The longest letters of each form of a message, lower case: a text without them lacks it.
+    """For each alternative of a pattern, the longest string that every match contains, in lower
+    case. A text without any of these strings has no match.
 
     >>> letters_of(r"(?:lib)?cuda (?P<what>stub\\.so) \\w+|not a (?:driver|GPU)")
     ('cuda stub.so ', 'not a ')
@@ -104,9 +112,10 @@ def letters_of(pattern: str) -> tuple[str, ...]:
 
 
 def _without_groups(pattern: str) -> str:
-    """The pattern with the text of plain groups, and a gap for any other group."""
+    """The pattern, with plain groups replaced by their text and all other groups by a gap."""
     while True:
-        # From the inside out: the next round sees the groups around those of this one.
+        # Groups are replaced from the inside out. The next round replaces the groups that
+        # surrounded these.
         opened = PLAIN_GROUP.sub(r"\1", pattern)
         outer = GROUP.sub(GAP, opened)
         if outer == pattern:
@@ -115,13 +124,13 @@ def _without_groups(pattern: str) -> str:
 
 
 def _hidden_sign(escaped: re.Match[str]) -> str:
-    """The private character of an escaped sign."""
+    """The private-use character for an escaped character."""
     sign = escaped[1]
     return chr(PRIVATE_SIGNS + ord(sign))
 
 
 def _plain_sign(hidden: re.Match[str]) -> str:
-    """The sign of a private character."""
+    """The character that a private-use character stands for."""
     code = ord(hidden[0])
     return chr(code - PRIVATE_SIGNS)
 
@@ -130,14 +139,14 @@ def _plain_sign(hidden: re.Match[str]) -> str:
 
 
 class MessageMatch(NamedTuple):
-    """A place at which a message stands in a text, and the values that it has there."""
+    """A place in a text where a message occurs, and the message's values there."""
 
     start: int
     end: int
     values: dict[str, str]
 
     def moved_by(self, offset: int) -> MessageMatch:
-        """The same place, counted from so many characters before."""
+        """The same place with its positions increased by `offset`."""
         return MessageMatch(
             start=self.start + offset,
             end=self.end + offset,
@@ -170,7 +179,7 @@ def is_switched_off(text: str, end: int) -> bool:
 
 
 def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
-    """The places in a piece of text at which a row's message stands."""
+    """The places in a piece of text where a row's message occurs."""
     for match in in_any_case(row.pattern).finditer(window):
         if row.unless and _is_meant_otherwise(row.unless, window, match):
             continue
@@ -178,14 +187,14 @@ def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
             continue
         values = dict(row.values)
         for name, value in match.groupdict().items():
-            # A group of another form of the message has no value.
+            # Groups that belong to another alternative of the pattern have no value.
             if value:
                 values[name] = value.strip()
         yield MessageMatch(match.start(), match.end(), values)
 
 
 def _is_meant_otherwise(unless: str, window: str, match: re.Match[str]) -> bool:
-    """Whether the words around a message show that it means something else."""
+    """Whether the words around a match show that something else is meant."""
     first = max(match.start() - AROUND, 0)
     last = match.end() + AROUND
     surroundings = window[first:last]

@@ -1,7 +1,7 @@
 """Finds messages in a text, both for the live kernel log and for a pasted report.
 
-The text is searched as a single line with single spaces, so that a message reads the same however it
-was wrapped. A pattern sees only windows around certain letters, so that no text takes long.
+The text is searched as a single line with single spaces, so a message is found however it was
+wrapped. A pattern is only applied to windows around certain strings, so that no text takes long.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lowered
 
 BEFORE, AFTER = 600, 1200
-"""Characters of a window before and behind the letters that it is around."""
+"""The number of characters in a window before and after the position of a needle."""
 WHOLE = 2 * (BEFORE + AFTER)
-"""Characters of a text that is searched without windows."""
+"""A text with at most this many characters is searched as a whole, without windows."""
 LONGEST_WORD = 200
-"""Characters by which a window may grow so that it cuts no word."""
+"""A window may grow by this many characters at each end, so that it does not cut a word."""
 MAX_WINDOWS = 60
-"""Windows around the same letters, half of them at the text's end: a log repeats itself, and the
-failure is at its end."""
+"""The most windows around the same needle, half of them at the end of the text. A log repeats
+itself, and the failure is near its end."""
 STEP = AFTER - BEFORE
-"""Characters from one window's letters to the next one's, so that windows overlap."""
+"""The smallest distance between two needles that both get a window. It is small enough that windows
+overlap."""
 EVENTS_A_ROW = 24
-"""Different events of one message; a log says the same thing a thousand times."""
+"""The most different events for one message. A log may repeat a message a thousand times."""
 SHOWN_CHARACTERS = 300
-"""Characters of a text that are quoted as evidence."""
+"""At most this many characters are quoted as evidence."""
 
 
 def line_source(number: int) -> str:
@@ -39,14 +40,14 @@ def line_source(number: int) -> str:
 
 
 class TextWindow(NamedTuple):
-    """A piece of a text's flat form."""
+    """A piece of `Text.flat`, with its start position there."""
 
     start: int
     text: str
 
 
 class Text(Frozen):
-    """A text as lines, and as one line."""
+    """A text, both as separate lines and joined to a single line."""
 
     lines: tuple[str, ...]
     flat: str
@@ -56,28 +57,30 @@ class Text(Frozen):
     starts: tuple[int, ...]
     """Where each line begins in `flat`."""
     logged: frozenset[int] = frozenset()
-    """The numbers (from 1) of lines that a program logged, with a time, a level or a rank before them."""
+    """The numbers (from 1) of lines that a program logged: they begin with a time, a level or a
+    rank."""
 
     def has_any(self, needles: Iterable[str]) -> bool:
-        """Whether the text has one of these pieces, which are lower case.
+        """Whether the text contains one of these lower-case strings.
 
-        It is much faster than a pattern, so that readers ask it first.
+        This is much faster than a pattern, so readers call it first.
         """
         low = self.low
         return any(needle in low for needle in needles)
 
     def line_at(self, position: int) -> int:
-        """The index (from 0) of the line that holds a position of `flat`."""
+        """The index (from 0) of the line that contains a position in `flat`."""
         lines_begun = bisect_right(self.starts, position)
         return max(lines_begun - 1, 0)
 
     def source(self, position: int) -> str:
-        """The line that holds a position of `flat`, as a source names it."""
+        """The source name of the line that contains a position in `flat`."""
         number = self.line_at(position) + 1
         return line_source(number)
 
     def shown(self, start: int, end: int) -> str:
-        """The lines that a piece of `flat` lies in, as evidence; of long lines only the piece."""
+        """The lines that contain a piece of `flat`, to quote as evidence. If they are too long,
+        only the piece."""
         first_line = self.line_at(start)
         last_line = self.line_at(max(end - 1, start))
         lines = " ".join(self.lines[first_line : last_line + 1])
@@ -88,7 +91,7 @@ class Text(Frozen):
         return piece[:SHOWN_CHARACTERS]
 
     def event(self, kind: str, start: int, end: int, values: Mapping[str, str]) -> Event:
-        """An event that a piece of `flat` shows, with its lines as evidence."""
+        """An event for a piece of `flat`, with the lines that contain it as evidence."""
         return Event(
             kind=kind,
             values=dict(values),
@@ -97,9 +100,9 @@ class Text(Frozen):
         )
 
     def near(self, *needles: str) -> Iterator[TextWindow]:
-        """Windows of `flat` around needles, which are lower case.
+        """Windows of `flat` around each lower-case needle.
 
-        They overlap, so that what lies at the end of one is whole in the next.
+        The windows overlap, so that a message at the end of one is complete in the next.
         """
         if len(self.flat) <= WHOLE:
             if self.has_any(needles):
@@ -110,10 +113,11 @@ class Text(Frozen):
                 yield self._window_around(position)
 
     def _window_around(self, position: int) -> TextWindow:
-        """The window around a position. It cuts no word, because half a number is another number."""
+        """The window around a position. Words are not cut, because half a number is a different
+        number."""
         start = max(position - BEFORE, 0)
         end = position + AFTER
-        # `rfind` gives -1 without a space, and so 0.
+        # `rfind` returns -1 if there is no space, so `word_start` is 0.
         word_start = self.flat.rfind(" ", max(start - LONGEST_WORD, 0), start) + 1
         if word_start > 0:
             start = word_start
@@ -124,7 +128,8 @@ class Text(Frozen):
 
 
 def _positions(low: str, needle: str) -> list[int]:
-    """The positions of a needle, at least `STEP` apart: the first ones and the last ones of the text."""
+    """Positions of a needle that are at least `STEP` apart. If there are too many, the first and
+    the last ones."""
     positions: list[int] = []
     position = low.find(needle)
     while position >= 0:
@@ -157,21 +162,21 @@ def text_of(lines: Iterable[str], logged: Iterable[int] = ()) -> Text:
 
 
 def _starts(bare_lines: list[str]) -> tuple[int, ...]:
-    """Where each line begins if all of them are joined; an empty one takes no space."""
+    """Where each line begins if all lines are joined. An empty line has length 0."""
     lengths = []
     for line in bare_lines:
-        # A space follows each line that has words.
+        # Each line that is not empty is followed by a space.
         lengths.append(len(line) + 1 if line else 0)
     ends = tuple(accumulate(lengths, initial=0))
     return ends[: len(bare_lines)]
 
 
 FIRST_LINE = 0
-"""The index of a text's first line, which in a forum is the title."""
+"""The index of a text's first line, which is the title of a forum post."""
 
 
 def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
-    """The events of all rows whose message is in the text, each different event once.
+    """The events for all rows whose message occurs in the text, each different event once.
 
     >>> from gpusetup.messages.row import row
     >>> rows = [row("xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)")]
@@ -184,13 +189,14 @@ def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
 
 
 def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
-    """One event for each different set of values with which a row's message occurs in the text."""
+    """One event for each different set of values that a row's message has in the text."""
     places: dict[frozenset[tuple[str, str]], MessageMatch] = {}
     for match in matches(text, row):
         different_values = frozenset(match.values.items())
         earlier = places.get(different_values)
         is_new = earlier is None and len(places) < EVENTS_A_ROW
-        # A post's title repeats what its program printed below: that line is the evidence.
+        # If the match so far is in the title, use this one instead: a post's title often quotes the
+        # program's line below, which is better evidence.
         is_repeated = earlier is not None and text.line_at(earlier.start) == FIRST_LINE
         if is_new or is_repeated:
             places[different_values] = match
@@ -199,7 +205,7 @@ def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
 
 
 def matches(text: Text, row: MessageRow) -> Iterator[MessageMatch]:
-    """The places of the text at which a row's message stands."""
+    """The places in the text where a row's message occurs."""
     for window in text.near(*row.letters):
         for match in found_in(window.text, row):
             yield match.moved_by(window.start)

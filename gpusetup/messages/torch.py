@@ -1,4 +1,4 @@
-"""Messages about torch's build, CUDA and GPUs, in torch's own words and in people's.
+"""Messages about torch's build, CUDA and GPUs, both from torch itself and in people's words.
 
 Sources: torch 0.4 to 2.13 (torch/cuda/__init__.py, c10/cuda, ATen), cuda.h and cudaGetErrorString,
 Triton, NVRTC, ptxas, the accelerate, transformers and vLLM checks of precision.
@@ -16,11 +16,11 @@ from gpusetup.messages.fragments import IF, in_any_order
 from gpusetup.messages.row import row, rows
 
 ADVICE = r"if you (?:get|see|run|have|hit)|to (?:avoid|prevent)|in case of|may (?:run|cause|lead)|might (?:run|cause)"
-"""Around a message that is spoken of, not had."""
+"""Words around a message that somebody only talks about, without having seen it."""
 
 
 IN_PROSE = r"cuda\.is_available(?:\(\))?\W{1,8}(?:(?:is|are|was|it|i|we|get|gets|got|returns?|returned|returning|always|still|just|only|gives?|gave|says?|saying|said|prints?|shows?|showed|showing(?: up)?|reports?|reporting|stays|remains|outputs?|the|results?|in|me|now|also|evaluates?|to|be|comes?|back|as|equals|value)\W{1,6}){1,6}false\b"
-"""What people say of `torch.cuda.is_available()` in a sentence."""
+"""How people mention the result of `torch.cuda.is_available()` in a sentence."""
 
 
 GOT = r"\b(?:(?:(?:re)?install|download|pick|pull|restor|replac|overrid|swapp?|switch|revert|downgrad|chang|turn|upgrad|updat|resolv|select|forc|trigger|caus|yield|result|end|gett|giv|bring|putt|fall)(?:s|es|ed|ing)(?: in| up(?: with)?)?|reinstall\w{0,6}|(?:will|always|only) install|install only|(?:I|we|you) (?:only )?(?:get|have)|got|gets|gave|brought|put|went|goes|fell|fallen|overwr[io]t\w{1,3}|chose|left with)\b"
@@ -51,16 +51,16 @@ CUDA_11_7 = r"(?:\b(?:py)?torch(?:[ =:v]|version){0,4}(?:1\.\d{1,2}\b|2\.0\.\d\+
 
 
 ROWS = (
-    # assert torch.cuda.is_available()" … AssertionError
+    # `assert torch.cuda.is_available()"` … `AssertionError`.
     row("cuda-unavailable", r"assert torch\.cuda\.is_available\(\).{0,700}?AssertionError"),
-    # torch.cuda.is_available()  # => False
+    # `torch.cuda.is_available()  # => False`.
     *rows(
         "cuda-unavailable",
         r"torch\.cuda\.is_available\(\)(?:(?: is|:|\)| ==)? ?|.{0,200}?# ?(?:[-=]*> ?)?)False",
         IN_PROSE,
         asked="yes",
     ),
-    # Invalid CUDA 'device=0' requested
+    # `Invalid CUDA 'device=0' requested`.
     *rows(
         "cuda-unavailable",
         "torch is not able to use gpu",
@@ -80,7 +80,7 @@ ROWS = (
         r"CUDA is not available\.? {1,2}Disabling|ops, but CUDA is not available",
         r"deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
     ),
-    # compiled with CUDA support: No
+    # `compiled with CUDA support: No`.
     *rows(
         "torch-not-compiled-with-cuda",
         r"(?:built|compiled) with CUDA(?: support)?:\s?(?:False|No)\b",
@@ -90,11 +90,11 @@ ROWS = (
         r"PyTorch is not linked with support for cuda",
     ),
     row("no-hip-gpus", "no hip gpus are available"),
-    # not linked with support for xpu
+    # `not linked with support for xpu`.
     row("no-xpu", r"Torch not compiled with XPU|not linked with support for xpu", why="build"),
     row("no-xpu", "failed to initialize xpu devices", why="driver"),
     row("no-xpu", "no xpu devices are available"),
-    # no compatible CUDA GPU was detected
+    # `no compatible CUDA GPU was detected`.
     row(
         "cuda-unavailable",
         r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:backend )?(?:was |were |is |are )?(?:found|detected|available)\b",
@@ -110,7 +110,7 @@ ROWS = (
         code="710",
         name="cudaErrorAssert",
     ),
-    # Unknown CUDA arch (12.0) or GPU not supported
+    # `Unknown CUDA arch (12.0) or GPU not supported`.
     row(
         "gpu-not-in-wheel",
         r"Unknown CUDA arch \((?P<capability>(?:[89]|1\d)\.\d)[af]?\) or GPU not supported",
@@ -122,7 +122,7 @@ ROWS = (
         "could not open libcuda",
         library="libcuda.so",
     ),
-    # Unknown compute capability. Specify
+    # `Unknown compute capability. Specify`.
     *rows(
         "cuda-unavailable",
         r"FAILED_PRECONDITION: No visible GPU devices",
@@ -130,14 +130,14 @@ ROWS = (
         "failed to infer device type",
         r"failed call to cuInit.{0,80}CUDA_ERROR_NO_DEVICE",
     ),
-    # Native API returns
+    # `Native API returns`.
     *rows(
         "no-xpu",
         r"Native API (?:failed|returns)",
         r"No device of requested type ['\"]?(?:info::device_type::)?gpu",
         why="driver",
     ),
-    # cuda.is_available() retorna sempre False
+    # `cuda.is_available() retorna sempre False`.
     row(
         "cuda-unavailable",
         (
@@ -149,7 +149,7 @@ ROWS = (
         unless=r"(?:如果|若|if|when|falls|wenn|si|se) \S{0,12}torch\.cuda\.is_available",
         asked="yes",
     ),
-    # cuda-unavailable | GPU not detected by PyTorch
+    # `cuda-unavailable | GPU not detected by PyTorch`.
     row(
         "cuda-unavailable",
         (
@@ -163,7 +163,7 @@ ROWS = (
         unless=r"\b(?:if|when|whether|in case|make sure|unless|once) (?:\w+ ){0,3}?(?:py)?torch\b|如果",
         asked="yes",
     ),
-    # nvidia-smi in a terminal I can see my two 3090
+    # `nvidia-smi in a terminal I can see my two 3090`.
     row(
         "smi-sees-it",
         (
@@ -172,15 +172,15 @@ ROWS = (
         ),
         unless=r"\b(?:if|when|whether|make sure|check(?: that)?|no longer|ensure) (?!(?:i|I|we) (?:run|type|call|use)\b)(?:\S{1,12} ){0,3}?[`'\"]?nvidia-smi",
     ),
-    # confirm it's using the GPU
+    # `confirm it's using the GPU`.
     row(
         "gpu-computes",
         r"\b(?:definitely|certainly|clearly|indeed|confirm(?:ed)?(?: that)? it(?: is|'s)(?: definitely)?) using (?:the |my )GPU\b|(?:^|[.!\n] )(?P<program>[\w.]{2,30}) uses (?:the|my) GPU\b",
         unless=r"\b(?:not|isn't|never|stopped|if) (?:\w+ ){0,3}?using (?:the |my )GPU",
     ),
-    # tensor([[0., 0., 0.]], device='cuda:1'
+    # `tensor([[0., 0., 0.]], device='cuda:1'`.
     row("gpu-computes", r"tensor\(\S.{0,200}?, device='(?P<device>cuda:\d{1,2})'"),
-    # updates torch from cuda (2.0.1+cu118) to cpu
+    # `updates torch from cuda (2.0.1+cu118) to cpu`.
     row(
         "torch-not-compiled-with-cuda",
         (
@@ -198,7 +198,7 @@ ROWS = (
             r"|\bon purpose\b|\bif\b[^.\n]{0,60}cpu|\b(?:not|never|without|avoid\w*|isn't|wasn't) (?:be |being |been )?(?:replac|overwr|chang|switch|downgrad|revert)|(?:想|要|需要|如果|若|建议)[^。\n]{0,8}(?:安装|装|下载|用|替换|换|改)|tensor|\.cpu\(|\.to\("
         ),
     ),
-    # package manager does not ship torch with CUDA
+    # `package manager does not ship torch with CUDA`.
     row(
         "torch-not-compiled-with-cuda",
         (
@@ -208,19 +208,19 @@ ROWS = (
         *("torch does not have ", "torch doesn't have ", "with cuda"),
         unless=rf"{IF}(?:py)?torch|\b(?:AMD|Radeon|ROCm|Intel Arc|macOS|Jetson)\b|no (?:NVIDIA )?GPU",
     ),
-    # c10/cuda/impl/cuda_cmake_macros.h: No such file
+    # `c10/cuda/impl/cuda_cmake_macros.h: No such file`.
     row(
         "torch-not-compiled-with-cuda",
         r"c10/cuda/impl/cuda_cmake_macros\.h\W{1,3}(?:No such file|[| ^~]{1,90}compilation terminated)",
     ),
-    # CUFFT_INTERNAL_ERROR with torch < 2 on an RTX 4090
+    # `CUFFT_INTERNAL_ERROR with torch < 2 on an RTX 4090`.
     row(
         "gpu-not-in-wheel",
         in_any_order(ADA_ON, CUDA_11_7, "CUFFT_INTERNAL_ERROR"),
         side="new",
         said="in words",
     ),
-    # torch 2.4.0+cu121 doesn't include compute_120
+    # `torch 2.4.0+cu121 doesn't include compute_120`.
     row(
         "gpu-not-in-wheel",
         (
@@ -234,7 +234,7 @@ ROWS = (
         side="new",
         said="in words",
     ),
-    # wheel | PyTorch 2.8 dropped support for sm_61
+    # `wheel | PyTorch 2.8 dropped support for sm_61`.
     row(
         "gpu-not-in-wheel",
         r"\b(?:(?:py)?torch|cu1[123]\d|wheels?)\b[^\n]{0,240}?\b(?:no|without|lacks?|lacking|missing|dropped|removed|not (?:include|contain|have|ship)|n't (?:include|contain|have|ship))\b (?:\S{1,16} ){0,7}?[`'\"(]{0,2}(?P<capability>sm_(?:3[0257]|5[02]|6[01]|70))\b[`'\"]?(?: (?:CUDA )?(?:kernels?|support|binar\w+|images?|code)\b|[^\w\n])",
@@ -247,18 +247,18 @@ ROWS = (
         r"Looking in links: \S{0,160}(?:cu\d{2,3}|torch-?\d)\S{0,80}.{0,400}?No matching distribution found for (?P<requirement>(?!torch(?:vision|audio)?(?![\w-]))[a-z][\w-]{1,40}(?:[=<>!~]{1,2}[\w.+]{1,30})?)(?![\w-])",
         none_found="true",
     ),
-    # satisfies the requirement flash_attn==2.9.9 (from versions: 0.2.4, 2.8.3
+    # `satisfies the requirement flash_attn==2.9.9 (from versions: 0.2.4, 2.8.3`.
     row(
         "no-matching-distribution",
         r"satisfies the requirement (?P<requirement>(?:flash[-_]attn|causal[-_]conv1d|mamba[-_]ssm|deepspeed|auto[-_]gptq|mmcv(?:-full)?|detectron2)==[\w.+]{1,30}) \(from versions: (?P<versions>\d[\w.+, ]{4,600})",
     ),
-    # nouveau is loaded instead
+    # `nouveau is loaded instead`.
     row(
         "nouveau-in-the-way",
         r"\bfalls? back to (?:the )?nouv?eau\b|\bfalls? back to (?:the )?noveau\b|\bnouveau (?:is |was |gets? )?(?:still )?(?:loaded|used|active|running) (?:instead|rather)\b",
         unless=rf"{IF}(?:\S{{1,16}} )?fall|\b(?:not|never|no longer) (?:\w+ )?falls? back",
     ),
-    # Nvidia kernel module missing
+    # `Nvidia kernel module missing`.
     row(
         "module-not-found",
         r"NVIDIA kernel module (?:is )?(?:missing|not found)",

@@ -1,4 +1,4 @@
-"""The trainers that people mention most, and what each offers if the GPU's memory is full.
+"""The trainers that people mention most, and the settings with which each saves GPU memory.
 
 Sources: verl's and Trinity-RFT's configuration pages, DeepSpeed's ZeRO and Ulysses pages, the
 arguments of Megatron-LM, torch.distributed.fsdp; November 2026.
@@ -15,16 +15,18 @@ class Trainer(Frozen):
 
     name: str
     marks: tuple[str, ...]
-    """Patterns of its paths, options and log lines: a bare name in a sentence is not enough."""
+    """Patterns for its paths, options and log lines. Its bare name in a sentence is not enough."""
     sequence_parallel: str = ""
-    """Its setting that splits each sequence over several GPUs; "" if it has none."""
+    """The setting that splits each sequence over several GPUs; "" if the trainer has none."""
     offload: str = ""
-    """Its setting that keeps parameters and optimizer in the computer's memory."""
+    """The setting that keeps parameters and the optimizer in CPU memory; "" if the trainer has
+    none."""
     before_start: str = "before you start the training"
-    """When the allocator's variable must be set, so that every worker gets it."""
+    """When the allocator's environment variable must be set so that every worker inherits it."""
 
 
-# A trainer that is built on another one comes first: Trinity-RFT's paths contain verl's and FSDP's.
+# A trainer that is built on another trainer comes first, because its paths match both:
+# Trinity-RFT's paths contain verl's and FSDP's.
 TRAINERS = (
     Trainer(
         name="Trinity-RFT",
@@ -76,7 +78,7 @@ TRAINERS = (
 )
 
 TRAINER_NAMED = "trainer-named"
-"""The kind of event that names a trainer: a fact, and no failure."""
+"""The kind of event that names a trainer. It is a fact, not a failure."""
 
 ROWS = tuple(
     row(TRAINER_NAMED, "|".join(trainer.marks), trainer=trainer.name) for trainer in TRAINERS

@@ -17,7 +17,8 @@ BECOMES = (
     r"|wird|wurde|ist|geht|auf|plötzlich|sofort|devient|est|passe|à|vaut|es|se|vuelve|va|da|fica|é|vira"
     r"|torna-se|становится|стал[аи]?|равен|равна|в)"
 )
-"""What stands between a loss and its value in a sentence: nothing that denies it."""
+"""Words that may come between "loss" and its value in a sentence. Words that deny the value are not
+included."""
 
 LOSS = r"\b(?:\w{1,20}_)?loss(?:es)?(?:['\"]|_\w{1,12})?"
 LOSS_ABROAD = r"(?:verlust|perte|p[ée]rdida|perda|лосс|потер[ияь]|loss)"
@@ -43,7 +44,7 @@ DIVERGES = "|".join(
         r"(?:损失|損失|손실|ロス|loss(?=[^a-z\n]{0,3}[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]))(?![^.\n]{0,10}(?:不是|没有|不会|ない|않))[^.\n]{0,14}?(?:nan|inf|爆炸|爆掉|发散|發散|発散|无穷|無限大|발산|폭발|무한)",
     )
 )
-"""A loss that is NaN or infinite, or explodes, in the words of logs and of people."""
+"""Words of logs and people for a loss that is NaN or infinite, or that explodes."""
 
 DIVERGES_LETTERS = (
     *(
@@ -63,18 +64,19 @@ DIVERGES_LETTERS = (
 )
 
 NOT_HAD = (
-    # "When training, I get NaN" reports one.
+    # "When training, I get NaN" reports a real loss, so these words do not count as a condition.
     r"\b(?:if|when(?! (?:I|we|training|using|running|fine-?tuning|finetuning)\b)|in case|whether|unless|avoids?|avoiding|prevents?|preventing|against|to stop|no longer"
     r"|fixed|fixes|without|never|could|may|might|would) (?:\S{1,16} ){0,5}?\W{0,2}(?:nans?\b|inf\b|loss|explod|exploding|gradients?|diverg)"
     r"|isnan|isfinite|nan_to_num|!= ?nan|\bassert\b"
 )
-"""Somebody speaks of such a loss and has none, or code guards against one."""
+"""Words of somebody who only talks about such a loss without having it, or of code that guards
+against it."""
 
 HALF_PRECISION = (
     r"(?<!b)\bfp16\b|(?<![bB])float16\b|\bhalf[- ]precision\b|\bautocast\b|\bGradScaler\b|\bAMP\b"
     r"|\bmixed[- ]precision\b|混合精度|혼합 정밀도"
 )
-"""float16, which is also what mixed precision on CUDA computes in unless told otherwise."""
+"""Words for float16, including mixed precision, which uses float16 on CUDA by default."""
 
 # --- mixed precision gains nothing ----------------------------------------------------------------
 
@@ -117,7 +119,7 @@ NOT_FASTER = "|".join(
         r"(?:AMP|fp16|混合精度)[^.\n]{0,30}?(?:速度(?:没有?|沒有?|不)(?:变|變|提|快)|没有?(?:变快|加速|提升|提速)|速くなら|早くなら|빨라지지|빠르지 않)|혼합 ?정밀도[^.\n]{0,24}?(?:빨라지지|빠르지 않|차이가 없)",
     )
 )
-"""Mixed precision, and a speed that did not change, in one sentence or two."""
+"""Mixed precision and a speed that did not improve, mentioned close to each other."""
 
 NOT_FASTER_LETTERS = (
     *(
@@ -139,4 +141,5 @@ NOT_ABOUT_TRAINING = (
     r"|\bint[48]\b|quantiz|gguf|vllm|llama|ollama|out of memory|\bif (?:it|the speed|you|your)\b"
     r"|\bnot (?:being )?(?:detected|found|seen|used|recogni[sz]ed)|\bon (?:the )?cpu\b"
 )
-"""A run without mixed precision is the slow one, a model is served or quantized, or no GPU is used."""
+"""Words that show that something else is meant: the slow run is without mixed precision, a model is
+served or quantized, or no GPU is used."""

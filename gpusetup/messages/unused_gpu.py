@@ -1,6 +1,6 @@
-"""How people say that a GPU stays unused or waits: a small table of sentences in several languages.
+"""How people say that a GPU stays unused or waits for data, in several languages.
 
-A sentence here is a symptom. It never names a cause.
+Such a sentence shows a symptom. It never proves a cause.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ UNUSED_IN_ENGLISH: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"\b{GPU} (?:is |was |are )?(?:not|n'?t|never|no longer) (?:being )?(?:recogni[sz]ed|detected|found|seen|picked up)\b",
     ),
 )
-"""Letters, lower case, one of which a sentence of that form has; and the form."""
+"""Pairs of lower-case strings and a pattern. Every match of the pattern contains one of the
+strings."""
 CARD = {
     "zh": r"(?:显卡|顯卡|GPU|gpu|独显|独立显卡|CUDA|cuda|N卡)",
     "ja": r"(?:GPU|グラボ|グラフィック(?:ス)?(?:カード|ボード)|ビデオカード|CUDA)",
@@ -145,7 +146,7 @@ CARD = {
     "pt": r"(?:GPU|placa de v[ií]deo|placa gr[aá]fica|placa|CUDA)",
     "ru": r"(?:GPU|ГПУ|видеокарт[аыуе]?|карт[аыуе]|видюх[аиуе]?|CUDA|куда)",
 }
-"""What a graphics card is called, by language."""
+"""A language -> a pattern for the words for a graphics card."""
 UNUSED: dict[str, tuple[str, ...]] = {
     "zh": (
         rf"{CARD['zh']}[^,.\n]{{0,10}}(?:认不出|识别不(?:了|到|出)|檢測不到|检测不到|没(?:有)?(?:被)?(?:使用|识别|用上|调用|占用|反应)|不(?:被)?(?:识别|使用|工作|起作用)|用不(?:了|上)|占用(?:率)?(?:一直|始终|都)?(?:是|为)? ?0|利用率(?:一直|始终|都)?(?:是|为)? ?0|是空的)",
@@ -192,12 +193,13 @@ UNUSED: dict[str, tuple[str, ...]] = {
         r"(?:только|всегда|вс[её]|лишь|по-прежнему|почему-то)[^.\n]{0,12}(?:работает|считает|идёт|идет|использует|грузит)?[^.\n]{0,8}\b(?:на )?(?:CPU|ЦП|процессор\w{0,2})\b|работает (?:только )?на (?:CPU|ЦП|процессоре)",
     ),
 }
-"""How people say it, by language: a sentence of the language, not of one text."""
+"""A language -> patterns for sentences that say that the GPU is not used. They cover the usual
+wordings, not single texts."""
 NO_SYMPTOM = (
     r"\b(?:if it|if the|if your|in case|whether|make sure|ensure|avoid|on purpose|no gpu needed|without a gpu|supports?|option|feature request|should be able|could|tensor ?cores?)\b"
     r"|如果|もし|\bwenn (?:die|der|das|es)\b|\bfalls (?:die|der|das|es)\b|\bsi (?:el|la|le|il|vous|tu|usted)\b|\bse (?:a|o|voc)|если "
 )
-"""What makes such a sentence a condition, or a wish."""
+"""Words that turn such a sentence into a condition or a wish."""
 
 
 def _unused() -> tuple[MessageRow, ...]:
@@ -223,15 +225,16 @@ NEEDLES: dict[str, tuple[str, ...]] = {
     "pt": ("não ", "nao ", "só ", "somente", "apenas", "sempre", "tudo"),
     "ru": ("не ", "а не", "только", "всегда", "всё", "все", "лишь", "почему-то", "работает"),
 }
-"""Letters, lower case, one of which each sentence of that language has."""
+"""A language -> lower-case strings. Every such sentence in that language contains one of them."""
 
-# "VRAM is full, utilization 0 %"; the same in Chinese.
+# "VRAM is full, utilization 0 %", in English and Chinese.
 MEMORY_IN_USE = (
     r"\b(?:v?ram|memory)\b[^.\n]{0,40}?\b(?:high|full|used|occupied|allocated|filled|taken)\b"
     r"[^.\n]{0,60}?\b(?:utili[sz]ation|usage|load|util)\b[^.\n]{0,40}?\b(?:0|zero)(?: ?%| percent|\b)"
     r"|显存[^。\n]{0,12}(?:占|满|高|用)[^。\n]{0,24}利用率[^。\n]{0,8}\b0"
 )
-"""A GPU whose memory a program holds, so that it is not unused, and that does nothing."""
+"""Sentences about a GPU with full memory and a utilization of 0. Since a program holds its memory,
+the GPU is in use but idle."""
 WAITS_FOR_DATA: tuple[MessageRow, ...] = tuple(
     row(
         "gpu-starved", pattern, "gpu", "utili", "usage", "batches", "loader", "利用率", "auslastung"
@@ -244,12 +247,12 @@ WAITS_FOR_DATA: tuple[MessageRow, ...] = tuple(
         r"(?:显卡|GPU|gpu)?利用率(?:只有|才) ?[1-5]?\d ?%|(?:显卡|GPU|gpu)利用率(?:很|太|一直)?(?:低|上不去|忽高忽低|波动|不稳)|GPU-?Auslastung (?:springt|schwankt|nur|ist niedrig)|загрузка (?:GPU|видеокарты) (?:скачет|низкая|прыгает)",
     )
 )
-"""A GPU that works, and waits between its batches."""
+"""Sentences about a GPU that works but waits between batches."""
 STARVED: tuple[MessageRow, ...] = (
-    # The first sentence counts, and this one says more.
+    # This row comes first because it says more, and only the first match counts.
     row("gpu-starved", MEMORY_IN_USE, "utili", "usage", "load", "利用率", holds="memory"),
     *WAITS_FOR_DATA,
 )
 
 ROWS: tuple[MessageRow, ...] = (*_unused(), *STARVED)
-"""All of them, as rows of the table of messages."""
+"""All these sentences as message rows."""

@@ -1,4 +1,4 @@
-"""Builds of torch, and what answers contain about them and their companion packages."""
+"""torch builds, and the records about builds and companion packages that answers contain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TorchBuild(Frozen):
     """The Python versions: `3.11`, or `3.13t` for free-threaded Python; () if no known index has
     the build."""
     kernels: tuple[str, ...]
-    """The architectures of its kernels, such as `sm_80`; () for CPU builds."""
+    """The architectures that the build has kernels for, such as `sm_80`; () for CPU builds."""
     ptx: tuple[str, ...] = ()
     """The PTX in the build, such as `compute_90`."""
     driver_floor: Text = None
@@ -56,7 +56,7 @@ class TorchBuild(Frozen):
         return {name: version for name, version in versions.items() if name in names and version}
 
     def project(self, name: str) -> str:
-        """One of the family as a requirement without a version: `torchvision`, or
+        """The name of torch or a companion as a requirement without a version: `torchvision`, or
         `torch[device-gfx1151]` on AMD's index.
 
         torchaudio has no kernels of its own, so it has no extras.
@@ -85,7 +85,8 @@ class Served(Frozen):
     gpu: str
     compute_capability: Capability
     by: str
-    """The kernel (`sm_86`) or the PTX (`compute_90`) that the GPU runs."""
+    """The kernel (`sm_86`) that the GPU runs, or the PTX (`compute_90`) that the driver compiles
+    for it."""
 
 
 class Fallback(Frozen):

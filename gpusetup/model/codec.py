@@ -17,8 +17,8 @@ from gpusetup.model.versions import Capability
 T = TypeVar("T")
 
 _READING_TYPES = Lock()
-"""A lock, because msgspec 0.22 crashes if two threads read the fields of the same class for the
-first time."""
+"""The lock for reading a class's fields: msgspec 0.22 crashes if two threads do that for the same
+class for the first time."""
 
 
 def to_json(value: object, *, indent: int = 0) -> str:
@@ -26,7 +26,8 @@ def to_json(value: object, *, indent: int = 0) -> str:
     try:
         raw = msgspec.json.encode(value, enc_hook=_encode)
     except UnicodeEncodeError:
-        # In Python, a path or variable that was not valid UTF-8 contains lone surrogates.
+        # JSON cannot contain the lone surrogates that Python uses for bytes of a path or variable
+        # that are not valid UTF-8.
         plain = map_texts(to_plain(value), _without_surrogates)
         raw = msgspec.json.encode(plain)
     if indent:
@@ -46,7 +47,7 @@ def to_plain(value: object) -> Any:
     {'gpus': ['a', ['b']]}
     """
     builtins = msgspec.to_builtins(value, enc_hook=_encode)
-    # An enum that is also a string becomes a plain string.
+    # An enum whose class is also `str` becomes a plain string.
     return map_texts(builtins, str)
 
 
@@ -69,7 +70,8 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
 
 def from_plain(value: object, kind: type[T], *, what: str) -> T:
     """Like `from_json`, for a value that already consists of dicts and lists."""
-    # The decoder itself is not needed here, but creating it reads the types under the lock.
+    # Create a decoder although it is not used here, because creating it reads the types under the
+    # lock.
     _decoder(kind)
     try:
         return msgspec.convert(value, kind, dec_hook=_decode)

@@ -47,8 +47,9 @@ class ResolveAnswer(Frozen):
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
     newest: Offer | None = None
-    """The newest build, offered in addition to the smallest change above. Null if nothing fits, if
-    a PACKAGE was given, and in doctor's answer, which contains it next to `resolution`."""
+    """The newest build that fits, offered next to the build that the fields above describe. Null if
+    nothing fits or if a PACKAGE was given. Also null in doctor's answer, which has its own field
+    `newest`."""
     packages: tuple[JointPackage, ...] = ()
     """If a PACKAGE was given: all packages that work together."""
     held_back: tuple[HeldBack, ...] = ()
@@ -200,7 +201,8 @@ class Help(Frozen):
 
     step: str
     kind: Literal["recipe", "setting", "job"] = "setting"
-    """The next recipe, a setting of the same training, or another kind of training."""
+    """`recipe`: the next recipe. `setting`: a setting of the same training. `job`: another kind of
+    training."""
     saves_gib: float
     """How many GiB the change saves on one GPU, compared with the shown recipe or, if none fits,
     with the one that lacks the least."""
@@ -319,6 +321,8 @@ class PlanCell(Frozen):
     confidence: Literal["measured", "clear", "close"]
     near_percent: int = 3
     """The confidence is `close` if the estimate is within this percentage of the limit."""
+    close_because: Text = None
+    """Why the confidence is `close`, in words; null for any other confidence."""
     memory_gib: PlanMemory
     margin_percent: float
     env: Mapping[str, str] = {}

@@ -27,7 +27,8 @@ class Evidence(Frozen):
 
 
 class Alternative(Frozen):
-    """Another complete way to fix the problem or, in `looks`, a command that shows more."""
+    """Another complete way to fix the problem. In `Fix.looks`, it is a command that shows more
+    about the problem."""
 
     title: str
     """The words that follow "or", for example `with pip`."""
@@ -41,9 +42,9 @@ class Need(Frozen):
     """`torch`, `environment`, `installer`, `system`, `rights`, `container engine`, `Python`…"""
     state: Literal["read", "unread", "denied"]
     because: str = ""
-    """What was read, or what contradicts it; "" if nothing was read."""
+    """The reading that shows or contradicts the needed fact; "" if nothing was read."""
     reading: str | None = None
-    """If it is unknown, the command whose output shows it."""
+    """The command whose output shows the needed fact, if the fact is unknown."""
 
 
 class Fix(Frozen):
@@ -61,12 +62,12 @@ class Fix(Frozen):
     min_driver: str | None = None
     python: str | None = None
     needs: tuple[Need, ...] = ()
-    """What must be known before the commands may change something. If a need is unread or denied,
-    there are no such commands, and `text` describes the fix."""
+    """What must be known before the commands may change something. If such a fact is unknown or
+    contradicted, the fix has no commands that change something, and `text` describes it."""
 
 
 def command_lines(fix: Fix | None) -> Lines:
-    """All command lines of a fix, including those of its alternatives and looks; empty for None."""
+    """All command lines of a fix, including those in `alternatives` and `looks`; empty for None."""
     if fix is None:
         return ()
     lines = [*fix.commands]
@@ -147,7 +148,8 @@ def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """
     first_quotes: dict[str, Evidence] = {}
     for quote in evidence:
-        # `nvidia-smi, line 3` and `line 3` are the same line of a text.
+        # Compare sources by line number: `nvidia-smi, line 3` and `line 3` are the same line of a
+        # text.
         line_number = quote.source.partition("line ")[2]
         first_quotes.setdefault(line_number or quote.text, quote)
     return tuple(first_quotes.values())
@@ -166,4 +168,4 @@ class Failing(Frozen):
 
 
 COMPLAINT = "failing.complaint"
-"""The subject of readings that show that a user complains in a text, about anything."""
+"""The subject of readings which show that the text's author complains about some failure."""

@@ -27,7 +27,7 @@ def without_hidden_marks(text: str) -> str:
     >>> without_hidden_marks("GeForce \\u202eXTR\\x1b[2J")
     'GeForce ?XTR?[2J'
     """
-    # Most texts contain none, and this test is faster than the pattern.
+    # Most texts contain no hidden characters, and this test is faster than the pattern.
     is_plain = text.isascii() and text.isprintable()
     if is_plain:
         return text

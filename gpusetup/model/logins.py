@@ -2,7 +2,8 @@
 everything that is shown or stored.
 
 A password may contain a character that should have been encoded, such as `/`, `?`, `#`, `@` or a
-space, which makes the URL invalid. Therefore a login ends at the last `@` before a host.
+space, which makes the URL invalid. So everything up to the last `@` before a host is taken as the
+login.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ FULL_HOST = (
     rf"(?:{ADDRESS}|localhost|\d+(?:\.\d+){{3}}|(?:[\w-]+\.)+[A-Za-z][\w-]+|[\w.-]+(?=:\d))"
     rf"(?::\d+)?{END}"
 )
-"""Matches only text that is certainly a host, because it has a domain, a port or an address, unlike
-`v1.2` or `main`."""
+"""Matches only a text that is certainly a host, because it is an address or has a domain or a port.
+`v1.2` and `main` do not match."""
 BEHIND_NO_PORT = re.compile(
     # `me:` without a port after it, so that `me` is not a host
     rf"(?<=://)[^\s/?#@:\[]*:(?!\d+{END})"
-    # up to the first character that a login should not contain, and from there to the last `@`
+    # the part before the first character that a login should not contain, then everything up to the
+    # last `@`
     r"[^\s/?#@]*[/?#\s](?:(?!://)[^\n])*"
     rf"@(?={ANY_HOST})"
 )

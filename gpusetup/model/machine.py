@@ -1,7 +1,7 @@
 """The record of a machine: what its sources reported.
 
 Every value is frozen. `None` means that no source reported the value; the snapshot's readings say
-why. Sizes are in bytes. Versions are kept as printed (`parsed(...)` compares them).
+why. Sizes are in bytes. Versions are kept as printed; use `parsed(...)` to compare them.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Python(Frozen):
     prefix: Text = None
     manager: Text = None
     """The program that created the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv
-    tool`, `system`; for a text also `uv project`, whose `uv sync` removes everything that is not in
-    its pyproject.toml."""
+    tool` or `system`. For a text it can also be `uv project`, in which `uv sync` removes every
+    package that the project file does not list."""
     chosen_by: Text = None
     """Why this environment was chosen: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`,
     `self`."""
@@ -76,7 +76,7 @@ class Driver(Frozen):
     """The version of the driver's user-space library (libnvidia-ml, libcuda)."""
     module_loaded: Flag = None
     module_version: Text = None
-    """The version of the nvidia kernel module on disk or in /sys, if it was read."""
+    """The version of the nvidia kernel module on disk or in /sys; None if it was not read."""
     open_module: Flag = None
     uvm_loaded: Flag = None
     library_found: Flag = None
@@ -135,11 +135,11 @@ class Gpu(Frozen):
     mig_enabled: Flag = None
     mig_instances: tuple[str, ...] = ()
     mig_count: Number = None
-    """How many MIG instances a source counted; most outputs of nvidia-smi do not list them by UUID.
-    """
+    """The number of MIG instances on the GPU, for sources that only count them: most outputs of
+    nvidia-smi do not list their UUIDs."""
     compute_mode: Text = None
-    """Which processes may compute on it: `Default`, `Exclusive_Process` or `Prohibited`, as
-    nvidia-smi prints it."""
+    """Which processes may compute on the GPU, in nvidia-smi's words: `Default`, `Exclusive_Process`
+    or `Prohibited`."""
     ecc_enabled: Flag = None
     ecc_uncorrected: Number = None
     retired_pending: Flag = None
@@ -175,8 +175,8 @@ class Gpu(Frozen):
     """How the GPU is virtualized, as NVML reports it: `none`, `passthrough`, `vgpu`…"""
     licensed: Flag = None
     fabric_state: Text = None
-    """The state of the registration on systems with NVSwitch: `completed`, `in_progress` or
-    `not_started`; elsewhere None."""
+    """On systems with NVSwitch, the state of the GPU's registration with the fabric: `completed`,
+    `in_progress` or `not_started`. None on other systems."""
     fabric_status: Text = None
     """The result of the GPU's registration with the fabric: `success`, or the name of the error."""
     fabric_faults: tuple[str, ...] | None = None
@@ -198,7 +198,7 @@ class GpuLink(Frozen):
 
     first: int
     second: int
-    """NVML's indices of the two GPUs."""
+    """`first` and `second` are NVML's indices of the two GPUs."""
     kind: str
     """The link as in `nvidia-smi topo -m`: `NV12` (12 NVLinks) or, without NVLink, where their PCIe
     paths meet: `PIX`, `PXB`, `PHB`, `NODE`, `SYS`."""
@@ -230,9 +230,9 @@ class Package(Frozen):
     channel: Text = None
     location: Text = None
     intact: Flag = None
-    """False if files are missing, for example after an interrupted installation."""
+    """False if files of the package are missing, for example after an interrupted installation."""
     requires: tuple[str, ...] = ()
-    """Its requirements for torch or a companion, from its METADATA: `torch==2.5.1`."""
+    """The package's requirements for torch or a companion, from its METADATA: `torch==2.5.1`."""
     direct: Flag = None
     """Whether it was installed from a folder, file or repository, and not by name from an index."""
 
@@ -325,11 +325,12 @@ class MakerStack(Frozen):
     """The version of ROCm that is installed on the machine: `6.4.1`. torch's wheels contain their
     own."""
     nodes: tuple[DeviceNode, ...] | None = None
-    """`/dev/kfd` and the render nodes; None if gpusetup did not look for them."""
+    """The device nodes `/dev/kfd` and `/dev/dri/renderD*`; None if gpusetup did not look for them.
+    """
     bundles_runtime: Flag = None
-    """Whether the installed torch has HIP in its own folder."""
+    """Whether the installed torch comes with HIP itself."""
     translated: Flag = None
-    """Whether this is a Python for Intel processors that runs on an Apple chip (Rosetta)."""
+    """Whether Python is built for Intel processors but runs on an Apple chip, through Rosetta."""
 
 
 class Cpu(Frozen):
@@ -346,7 +347,8 @@ class Wanted(Frozen):
     torch: Text = None
     """A specifier for the torch version: `==2.5.1`."""
     companion: Text = None
-    """A companion whose release determines the torch version: `torchvision==0.21.0`."""
+    """The requested release of a companion, which determines the torch version:
+    `torchvision==0.21.0`."""
     backend: Text = None
     """The label of a wheel or index: `cu121`."""
     cuda: Text = None
@@ -416,7 +418,8 @@ def visible_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
     """The GPUs that a program started here can see, that is, neither hidden nor lost ones."""
     visible = []
     for gpu in snapshot.gpus or ():
-        # Unknown visibility (None) counts as visible, because most reports do not show it.
+        # Count a GPU with unknown visibility (None) as visible, because most reports do not show
+        # whether a GPU is hidden.
         is_hidden = gpu.visible is False
         if not is_hidden and not gpu.lost:
             visible.append(gpu)

@@ -5,8 +5,8 @@ each of which is quoted here, or from text in our own source code. Therefore a v
 or report cannot act in the shell of the user who pastes the command.
 
 In bash, we use POSIX quoting, and `$'…'` for unprintable characters. In PowerShell, we use "double
-quotes" if cmd reads the text the same way, and 'single quotes' otherwise, in which only quotes
-(also curly ones) must be doubled. In PowerShell, a quoted program name needs a `&` before it
+quotes" if cmd reads the text the same way. Otherwise we use 'single quotes', inside which only
+quotes (also curly ones) must be doubled. In PowerShell, a quoted program name needs a `&` before it
 (about_Quoting_Rules, about_Operators), which cmd does not accept.
 """
 
@@ -65,7 +65,8 @@ def line(argv: Sequence[str], shell: Shell) -> Line:
     program = words[0]
     if shell == "powershell" and not re.fullmatch(A_COMMAND, program):
         words.insert(0, "&")
-    # A program's name may be a shell word such as `time`, or its path may contain an equals sign.
+    # Quote a program's name that bash would not run as a program, such as `time` or a path with an
+    # equals sign.
     if shell == "bash" and is_shell_syntax(program):
         words[0] = f"'{program}'"
     return Line(" ".join(words))
@@ -159,7 +160,7 @@ def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
 
 ASSIGNED = re.compile(
     r"(\w+)="
-    # The value may consist of parts in single quotes, in double quotes, and without quotes.
+    # The value: parts in single quotes, in double quotes, or without quotes.
     r"""((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""
 )
 """Matches a variable that a bash line sets: `A='b c'`."""
@@ -176,7 +177,7 @@ def settings_in_powershell(text: str) -> Line:
     settings = []
     for name, value in _exported(statement):
         settings.append(setting(name, value, "powershell"))
-    # Other commands are the same in both shells.
+    # Leave other lines as they are, because these commands are the same in both shells.
     if not settings:
         return Line(text)
     typed = "; ".join(settings)
@@ -193,8 +194,8 @@ def _exported(statement: str) -> list[tuple[str, str]]:
 def in_a_cell(line: str) -> Line:
     """A bash line in the form for a notebook cell.
 
-    In a notebook, the shell that runs a `!` line ends with it, so variables and folders must be
-    changed in the notebook's own process.
+    Each `!` line runs in a new shell, so variables and the working folder must be changed in the
+    notebook's own process.
 
     >>> in_a_cell(Line("nvidia-smi -L")), in_a_cell(Line("export A='b c'"))
     ('!nvidia-smi -L', '%env A=b c')
@@ -223,13 +224,24 @@ def in_a_cell(line: str) -> Line:
     return Line(f"%env {name}={unquoted}")
 
 
-def sets_a_variable(line: str) -> bool:
-    """Whether a line changes an environment variable of the shell it is typed into.
+CHANGE_OF_VARIABLE = re.compile(
+    r"!?(?P<verb>export |unset |\$env:|Remove-Item Env:|%env )(?P<name>\w+)"
+)
+"""A command that sets or removes an environment variable in bash, PowerShell or a notebook."""
 
-    >>> sets_a_variable("unset A"), sets_a_variable("$env:A = 'x'"), sets_a_variable("sudo reboot")
-    (True, True, False)
+
+def variable_changed(line: str) -> tuple[str, bool] | None:
+    """The environment variable of the shell that a line changes, and whether it removes it; None if
+    it changes none.
+
+    >>> variable_changed("unset A"), variable_changed("$env:A = 'x'"), variable_changed("reboot")
+    (('A', True), ('A', False), None)
     """
-    return line.startswith(("export ", "unset ", "$env:", "Remove-Item Env:"))
+    match = CHANGE_OF_VARIABLE.match(line)
+    if match is None:
+        return None
+    removes = match["verb"] in ("unset ", "Remove-Item Env:")
+    return match["name"], removes
 
 
 RESERVED = frozenset(
@@ -252,7 +264,7 @@ def is_shell_syntax(quoted: str) -> bool:
 
 
 def is_speakable(line: Line) -> bool:
-    """Whether a line contains only printable values, without character codes.
+    """Whether a line has no character codes, which stand for unprintable characters.
 
     >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
     (True, False)
@@ -297,7 +309,7 @@ def _for_bash(text: str) -> str:
     path_below_home = text.removeprefix("~/")
     if text.startswith("~/") and path_below_home:
         return "~/" + shlex.quote(path_below_home)
-    # shlex would write `'it'"'"'s'`, which is hard to read.
+    # Do not use shlex: it would write `'it'"'"'s'`, which is hard to read.
     acts_in_double_quotes = ACTS_IN_DOUBLE_QUOTES & set(text)
     if "'" in text and not acts_in_double_quotes:
         return f'"{text}"'

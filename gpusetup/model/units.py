@@ -5,7 +5,7 @@ from __future__ import annotations
 MIB = 1 << 20
 GIB = 1 << 30
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
-"""The systems' name for an architecture -> the name in wheels."""
+"""Maps an operating system's name for an architecture to the name in wheels."""
 
 
 def architecture_named(text: str) -> str:

@@ -59,7 +59,8 @@ class Capability:
         """A compute capability from text such as `8.6`, `86`, `sm_86`, `sm_90a` or `compute_86`.
         Raises ValueError for anything else."""
         without_prefix = text.strip().lower().removeprefix("sm_").removeprefix("compute_")
-        # `sm_90a` and `sm_100f` are variants for GPUs with the same capability.
+        # Drop the suffix: `sm_90a` and `sm_100f` are variants of a target for GPUs of the same
+        # capability.
         digits = without_prefix.rstrip("af")
         major, dot, minor = digits.partition(".")
         if not dot:

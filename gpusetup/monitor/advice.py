@@ -1,6 +1,6 @@
 """The acceleration guide's advice for a GPU that is busy less than half of the time: a larger
-batch, more loader workers, mixed precision. (It is one of the published tuning guides that
-docs/how-to/tune.md names.) Pure functions."""
+batch, more loader workers, mixed precision. (docs/how-to/tune.md lists this guide and the other
+published tuning guides.) Pure functions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MIXED = re.compile(
     r"(?![= ](0|false|no|none)\b)",
     re.I,
 )
-"""Words of a command that switch mixed precision on."""
+"""Words in a command line that switch mixed precision on."""
 
 
 class GuideAdvice(NamedTuple):
-    """One of the acceleration guide's three pieces of advice, the verdicts or causes that it helps
-    with, and a test whether the run can still use it."""
+    """One of the acceleration guide's three pieces of advice, the verdicts or causes for which it
+    helps, and a function that tests whether the run can still use this advice."""
 
     text: str
     helps: tuple[str, ...]
@@ -44,7 +44,7 @@ def has_room(subject: Subject) -> bool:
 
 
 def has_no_mixed_precision(subject: Subject) -> bool:
-    """Whether no word of the command switches mixed precision on."""
+    """Whether the command line contains no word that switches mixed precision on."""
     command = subject.run.command or ()
     words = " ".join(command)
     match = MIXED.search(words)
@@ -69,8 +69,8 @@ SHORT_PIECES = ("bursty/short-pieces", "input-starved/short-pieces")
 
 
 def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> tuple[str, ...]:
-    """The guide's advice that helps against this verdict and cause, except for what the command
-    already does.
+    """The guide's advice that helps against this verdict and cause, without the advice that the
+    command already follows.
 
     Empty if the run is known to be something other than a training, or if the verdict is about the
     whole run.

@@ -72,7 +72,8 @@ def reader(system: System, folder: str, index: int, name: str) -> Callable[[], G
             memory_busy_percent=None if memory_busy is None else float(memory_busy),
             memory_used_bytes=number(system, f"{folder}/mem_info_vram_used"),
             memory_total_bytes=number(system, f"{folder}/mem_info_vram_total"),
-            # The second sensor measures the chip's hottest spot, the first one its edge.
+            # Prefer the second sensor, which measures the chip's hottest spot; the first one
+            # measures its edge.
             temperature_celsius=scaled(sensor("temp2_input", "temp1_input"), MILLIDEGREES),
             power_watts=scaled(sensor("power1_average", "power1_input"), MICROWATTS),
             power_limit_watts=scaled(sensor("power1_cap"), MICROWATTS),

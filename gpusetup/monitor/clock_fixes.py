@@ -1,5 +1,5 @@
 """Texts and commands that help against lowered clocks: cooling, power supply, power limits and
-locked clocks. They name every GPU that needs the same fix. Pure functions."""
+locked clocks. Each text or command names every GPU that needs the same fix. Pure functions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def check_the_supply(situation: Situation) -> str:
     braking = alike(situation)
     all_brake = len(braking) == len(situation.run.at_work)
     if len(braking) > 1 and all_brake:
-        # One bad cable would slow down only one card.
+        # A single bad cable would slow down only one card, so look for something that all cards
+        # share.
         return (
             f"All {len(braking)} GPUs brake, so look at what they share: the server's power "
             "supplies (has one failed?) and its power limit or power capping in the BMC"
@@ -185,5 +186,6 @@ def reset(situation: Situation) -> str:
 def reset_clocks(situation: Situation) -> str:
     """The commands that reset both the application clocks and the locked clocks."""
     application_clocks = f"sudo nvidia-smi -i {labels_of(alike(situation))} -rac"
-    # The driver does not report which of the two were set.
+    # The driver does not report whether application clocks or locked clocks were set, so reset
+    # both.
     return f"{application_clocks}; {unlock(situation)}"

@@ -1,5 +1,5 @@
-"""Signs about the command: its processes, its machine and its kind of program. (`signs.py` has
-those about the GPU.) Pure functions."""
+"""Signs about the watched command: its processes, its machine and its kind of program. (`signs.py`
+has those about the GPU.) Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.monitor.work import Work, at_least, below, or_zero
 @Sign
 def watched(subject: Subject) -> bool:
     """Whether the command's processes were watched too."""
-    # Without them it is unknown what the GPU waits for.
+    # Without the processes' figures, it is unknown what the GPU waits for.
     busiest_cpu = subject.work.busiest_cpu
     return busiest_cpu is not None
 
@@ -24,7 +24,7 @@ def watched(subject: Subject) -> bool:
 def core_full(subject: Subject) -> bool:
     """Whether the command's busiest process (apart from loader workers) keeps a core busy nearly
     all the time."""
-    # Python code runs on one core, so a process below this threshold spends some time waiting.
+    # Python code runs on one core, so a process that does not fill a core spends some time waiting.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
 
@@ -43,13 +43,14 @@ def many_threads(subject: Subject) -> bool:
 def works_between_steps(subject: Subject) -> bool:
     """Whether the command's busiest process computes at least part of the time, as it does while it
     prepares the next step."""
-    # Below this threshold it only waits, and there is no sign of what it waits for.
+    # A process below this threshold only waits, and there is no sign of what it waits for.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.RESTING_CPU)
 
 
 SOME = 0.5
-"""For a mean count: at least half of the samples have one or more."""
+"""The threshold for a mean count over all samples; a count of 1 in half of the samples reaches it.
+"""
 
 
 @Sign
@@ -62,8 +63,8 @@ def workers(subject: Subject) -> bool:
 
 
 WORKER_FULL = 75.0
-"""In percent of a core. A busy worker stays below 100, because it also waits for the queue's lock
-and copies its batch."""
+"""The CPU use from which a worker counts as busy all the time, in percent of a core. It is below
+100, because a worker also waits for the queue's lock and copies its batch."""
 
 
 @Sign
@@ -95,7 +96,7 @@ def fewer_cores(subject: Subject) -> bool:
     """Whether a quota or CPU affinity gives the command fewer cores than the machine has; false if
     the machine's core count is unknown."""
     usable_cores = or_zero(subject.run.cores)
-    # 0 if no sample contains the machine's core count.
+    # If no sample contains the machine's core count, use 0, so that the sign is false.
     machine_cores = or_zero(subject.run.host_cores)
     return usable_cores < machine_cores
 
@@ -113,17 +114,18 @@ OTHERS_USE_MUCH = 30.0
 
 
 NO_CPU_LEFT = 90.0
-"""In percent of the machine's cores: if more than this is in use, a process that wants more CPU has
-to wait."""
+"""The CPU use, in percent of the machine's cores, above which a process that wants more CPU has to
+wait."""
 
 
 LONG_WAIT = 25.0
-"""In percent of one core: 25 means that one thread waits for a core a quarter of the time."""
+"""A long wait for a core, in percent of one core: 25 means that one thread waits for a core a
+quarter of the time."""
 WANTED_CPU = 70.0
-"""In percent of one core: how long the command's threads used a core or waited for one."""
+"""The CPU time that the command's threads must want (use or wait for), in percent of one core."""
 WAIT_SHARE = 20.0
-"""In percent of the CPU time that the command wanted. If it waited for less than this share, other
-programs cost it little."""
+"""The smallest share of the wanted CPU time spent waiting that counts, in percent. Below it, other
+programs cost the command little."""
 
 
 def waits_for_a_core(work: Work) -> bool | None:
@@ -139,8 +141,8 @@ def waits_for_a_core(work: Work) -> bool | None:
 
 
 MOSTLY_WAITS = 50.0
-"""In percent of the CPU time that the command wanted: above this, it waited longer for a core than
-it computed."""
+"""A share of the CPU time that the command wanted, in percent. If the command spent at least this
+share waiting for a core, it waited as long as it computed, or longer."""
 
 
 def lacks_cpu_most(work: Work) -> bool:
@@ -150,13 +152,13 @@ def lacks_cpu_most(work: Work) -> bool:
 
 
 RESTING_WORKER = 20.0
-"""In percent of a core: a loader worker below this mostly waits."""
+"""The CPU use, in percent of a core, below which a loader worker mostly waits."""
 
 
 def workers_wait(work: Work) -> bool:
     """Whether there are DataLoader workers that hardly compute."""
     has_workers = work.workers >= SOME
-    # None means that the workers used no CPU at all.
+    # A `worker_cpu` of None means that the workers used no CPU at all.
     return has_workers and or_zero(work.worker_cpu) < RESTING_WORKER
 
 
@@ -177,8 +179,8 @@ def others_full(subject: Subject) -> bool:
         return False
     misses_it = waits_for_a_core(work)
     if misses_it is None:
-        # It is unknown whether the command waited for a core. A disk or resting workers would also
-        # explain its waiting.
+        # If it is unknown whether the command waited for a core, a disk or resting workers would
+        # also explain its waiting.
         return not (blocked(subject) or reads(subject) or workers_wait(work))
     return misses_it
 
@@ -194,7 +196,8 @@ def reads(subject: Subject) -> bool:
 @Sign
 def blocked(subject: Subject) -> bool:
     """Whether processes of the command are blocked, waiting for a disk or a network file system."""
-    # State D also occurs while a process waits for a network file system.
+    # These are processes in state D, which also occurs while a process waits for a network file
+    # system.
     blocked_processes = subject.work.blocked
     return at_least(blocked_processes, SOME)
 
@@ -213,7 +216,7 @@ def swaps(subject: Subject) -> bool:
     lot."""
     work = subject.work
     memory_full = at_least(subject.run.host_memory, marks.MEMORY_TIGHT)
-    # Both directions count, because reading a data set causes no writes.
+    # Require both reads and writes, because reading a data set causes no writes.
     disk_reads = at_least(work.disk_read_rate, marks.READ_RATE)
     disk_writes = at_least(work.disk_write_rate, marks.READ_RATE)
     return memory_full and disk_reads and disk_writes
@@ -240,7 +243,8 @@ def writes_in_pauses(subject: Subject) -> bool:
 
 
 SAMPLES_OF_A_TURN = 2
-"""A single step that waits for data is much shorter than two samples."""
+"""The least length of an idle stretch, in samples. A single step that waits for data is much
+shorter."""
 
 
 @Sign
@@ -249,7 +253,7 @@ def in_turns(subject: Subject) -> bool:
     more samples."""
     running = subject.work.running_part
     quiet = subject.work.quiet_part
-    # The GPU is always busy or always idle.
+    # The GPU was always busy or always idle, so there are no turns.
     if running is None or quiet is None:
         return False
     is_full = running.utilization >= marks.BUSY
@@ -279,7 +283,8 @@ def others_compute_in_turn(subject: Subject) -> bool:
         return False
     cpu_in_gaps = beside_the_busiest(quiet)
     cpu_at_work = beside_the_busiest(running)
-    # A quarter is allowed, because the training's loader workers may still compute a little.
+    # While the GPU works, the other processes may still use a quarter of that, because loader
+    # workers may compute a little.
     rests_at_work = cpu_at_work <= cpu_in_gaps / 4
     computes_in_gaps = cpu_in_gaps >= marks.HELPER_CPU
     return computes_in_gaps and rests_at_work
@@ -305,7 +310,7 @@ evaluates_on_the_cpu = in_turns & (others_compute_in_turn | main_computes_in_tur
 @Sign
 def failed(subject: Subject) -> bool:
     """Whether the command ended with an error; false if its exit code is unknown."""
-    # None means that it is unknown how the command ended.
+    # An exit code of None means that it is unknown how the command ended.
     exit_code = subject.run.exit
     return bool(exit_code)
 
@@ -314,7 +319,7 @@ def failed(subject: Subject) -> bool:
 def enough_workers(subject: Subject) -> bool:
     """Whether the command already has as many loader workers as are useful for all its GPUs."""
     workers_per_gpu = useful_workers(subject.run)
-    # Each rank has its own loader.
+    # Multiply by the number of GPUs, because each rank has its own loader.
     useful_for_all_gpus = workers_per_gpu * subject.together
     return subject.work.workers >= useful_for_all_gpus
 
@@ -370,7 +375,7 @@ def reads_nothing(subject: Subject) -> bool:
 def copies_nothing(subject: Subject) -> bool:
     """Whether no more data goes to the GPU over PCIe than kernel launches need; false if the rate
     is unknown."""
-    # Batches from a data set in the process's own memory are visible only here.
+    # If a data set is in the process's own memory, its batches are visible only as PCIe traffic.
     rate_to_card = subject.work.pcie_in
     return below(rate_to_card, marks.PCIE_LAUNCHES)
 

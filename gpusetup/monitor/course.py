@@ -13,21 +13,23 @@ from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.work import Moment, is_quiet, or_zero, percentile
 
 RECENT_SAMPLES = 5
-"""How many samples we look back for the peak before memory was freed, because cleaning up may take
-several samples."""
+"""How many samples we look back for the memory's peak before a process ended, because freeing the
+memory may take several samples."""
 LEAST_PHASE_SECONDS = 10.0
-"""No batch takes this long, so a stretch of at least this length is a phase of the program."""
+"""The shortest phase, in seconds. No batch takes this long, so a stretch of at least this length
+must be a phase of the program."""
 SMOOTHING = 5
 """The window of a moving median, in samples. It is so long that a single busy or idle sample
 neither begins nor ends a phase."""
 LENGTH_SPREAD = 2.0
 """Phases of the same kind differ in length by less than this factor."""
 LEAST_CYCLES = 8
-"""With fewer cycles of work and rest, their steadiness may be chance."""
+"""The fewest cycles of work and rest that can show a rhythm; with fewer, their steadiness may be
+chance."""
 LEAST_PHASES = 3
 """Two phases have only one distance between them, which cannot show regularity."""
 LEAST_STEADY_PART = 0.8
-"""Between slow phases, the GPU works at this fraction of its usual level or more, in 90 % of the
+"""Between slow phases, the GPU must work at this fraction of its usual level or more in 90 % of the
 samples."""
 PERIOD_SPREAD = 0.2
 """The largest standard deviation of the time between phases, as a fraction of its mean. Epochs with
@@ -37,8 +39,8 @@ UNEVEN_CYCLES = 0.4
 mean. Requests that arrive at random reach 0.6 and more; a training that waits for its loader
 reaches 0.3, because some batches take longer to load."""
 LEAST_WORK_IN_A_CYCLE = 15.0
-"""In percent of the time. A GPU that works less than this serves requests or an interactive user.
-"""
+"""The least share of a cycle in which the GPU works, in percent. A GPU that works less serves
+requests or an interactive user."""
 LONGEST_CYCLE_SECONDS = 25.0
 """Loading several batches ahead and using them up may take this long. A longer cycle is a phase of
 the program."""
@@ -112,7 +114,7 @@ def process_ends(rows: Sequence[Moment]) -> list[ProcessEnd]:
 
 def tells_its_memory(gpu: GpuSample) -> bool:
     """Whether a sample shows how much memory the processes on the GPU use."""
-    # Memory shared with the CPU is never empty, and a lost GPU reports nothing.
+    # Exclude memory shared with the CPU, which is never empty, and lost GPUs, which report nothing.
     return gpu.memory_used_bytes is not None and not gpu.memory_is_unified and not gpu.lost
 
 
@@ -121,7 +123,7 @@ def most_free_bytes(first: GpuSample) -> float:
     with a desktop, about as much as in the first sample."""
     first_bytes = or_zero(first.memory_used_bytes)
     first_share = or_zero(first.memory_percent)
-    # Before the training starts, only the desktop's programs are in memory.
+    # If the GPU is quiet and nearly empty at first, only the desktop's programs are in memory.
     is_desktop_alone = is_quiet(first) and first_share < marks.DESKTOP_MEMORY
     if not is_desktop_alone:
         return marks.EMPTY_MEMORY
@@ -170,7 +172,7 @@ def slow_phases(rows: Sequence[Moment]) -> SlowPhases | None:
     is_low = [use < low_mark for use in uses]
     long_stretches = []
     for stretch in stretches_of(rows, is_low):
-        # The last stretch may be cut off by the end of the recording.
+        # Leave out the last stretch if the recording ends within it, because it may be incomplete.
         is_whole = stretch.rows[-1] is not rows[-1]
         if stretch.seconds >= LEAST_PHASE_SECONDS and is_whole:
             long_stretches.append(stretch)
@@ -235,14 +237,14 @@ def stretches_of(rows: Sequence[Moment], chosen: Sequence[bool]) -> list[Stretch
 
 
 def rows_between(rows: Sequence[Moment], phases: Sequence[Stretch]) -> list[Moment]:
-    """The samples outside these phases, up to the start of the last phase."""
+    """The samples outside these phases, up to the beginning of the last phase."""
     in_phases = {id(row) for phase in phases for row in phase.rows}
     last_phase = phases[-1]
     return [row for row in rows if id(row) not in in_phases and row.seconds < last_phase.since]
 
 
 def is_steady(rows: Sequence[Moment]) -> bool:
-    """Whether the GPU works at about the same level in nearly all of these samples."""
+    """Whether the GPU's utilisation is about the same in nearly all of these samples."""
     uses = [or_zero(row.gpu.utilization_percent) for row in rows]
     if not uses:
         return False

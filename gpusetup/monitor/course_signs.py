@@ -95,8 +95,8 @@ def works_in_turns(subject: Subject) -> bool:
 
 
 MOST_OF_THE_MOMENTS = 80.0
-"""In percent of the samples. The limit is below 100, because GPUs that pass a batch on to each
-other overlap for a moment now and then."""
+"""The least share of samples with exactly one working GPU, in percent. It is below 100, because
+GPUs that pass a batch on to each other overlap now and then."""
 
 
 @Sign

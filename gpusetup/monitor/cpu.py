@@ -46,20 +46,21 @@ def main_waits(work: Work) -> bool:
 def memory_full(run: WatchedRun, work: Work) -> bool:
     """Whether memory was so full that the next allocation could make the machine swap or kill a
     process."""
-    # The run's highest value is used, because one full moment is enough.
+    # Use the run's highest value, because memory needs to be full only once for this.
     memory_share = run.host_memory
     return at_least(memory_share, marks.MEMORY_TIGHT)
 
 
 COMPUTES = 10.0
-"""In percent of a core. A command that uses less than this hardly needs the CPU that others use."""
+"""The least CPU use, in percent of a core, of a command that needs the CPU. A command that uses
+less does not lack what other programs use."""
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
     """Whether the CPU is full, other programs use a large part of it, and the command needs it.
 
-    On a full machine the command may still wait for something else, such as a disk. Then the other
-    programs are not its problem.
+    On a full machine the command may still wait for something else, such as a disk. In that case
+    the other programs do not slow it down.
     """
     machine_cpu = or_zero(work.host_cpu)
     own_cpu = or_zero(work.cpu)
@@ -80,7 +81,7 @@ def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
 def waits_for_resting_workers(run: WatchedRun, work: Work) -> bool:
     """Whether the process waits for loader workers that hardly compute, because they wait for
     storage or the network themselves."""
-    # Workers that get no core hardly compute either, but that is another verdict.
+    # Workers that get no core hardly compute either, but then a different verdict applies.
     return main_waits(work) and workers_wait(work) and not lacks_cpu_most(work)
 
 
@@ -92,8 +93,8 @@ def workers_are_behind(run: WatchedRun, work: Work) -> bool:
 
 
 def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
-    """Whether the process waits while it reads a lot from a disk, or some of its processes are
-    blocked by one."""
+    """Whether the process waits for a disk: it reads a lot from one, or some of the command's
+    processes are blocked by one."""
     reads = at_least(work.read_rate, marks.READ_RATE)
     # Processes that wait for a network file system are in state D ("blocked") too.
     is_blocked = at_least(work.blocked, SOME)
@@ -117,7 +118,7 @@ def reads_over_the_network(work: Work) -> bool:
 
 def rests(run: WatchedRun, work: Work) -> bool:
     """Whether all processes of the command together hardly compute."""
-    # A training that only polls a queue stays below this limit.
+    # Even a training that polls a queue while it waits stays below this limit.
     whole_cpu = work.cpu
     return below(whole_cpu, marks.RESTING_CPU)
 
@@ -275,7 +276,7 @@ def judged_without_gpu(run: WatchedRun) -> Judgement:
     work = run.since_start
     if run.machine is None:
         return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))
-    # A command's rates need two samples.
+    # There are no figures of the command before its second sample, because rates need two samples.
     if work is None or work.cpu is None:
         was_watched = run.machine.cpu is not None
         command = "the command ended too soon to be judged" if was_watched else "no command"

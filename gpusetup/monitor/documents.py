@@ -58,8 +58,8 @@ class GpuSample(Frozen):
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
     memory_is_unified: bool = False
-    """Whether the GPU shares the machine's memory (GB10, Jetson); then the memory figures are those
-    of the machine."""
+    """Whether the GPU shares the machine's memory (GB10, Jetson); in that case, the memory figures
+    are the machine's."""
     temperature_celsius: Figure = None
     power_watts: Figure = None
     power_limit_watts: Figure = None
@@ -69,7 +69,7 @@ class GpuSample(Frozen):
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None
-    """The maximum in one direction, with the link's current generation and width."""
+    """The most that the link can carry in one direction with its current generation and width."""
     pcie_generation: Count = None
     """The link's current generation. It drops to 1 while the GPU is idle, to save power."""
     pcie_generation_max: Count = None
@@ -78,7 +78,7 @@ class GpuSample(Frozen):
     pcie_width_max: Count = None
     nvlink_rx_bytes_per_second: Figure = None
     nvlink_tx_bytes_per_second: Figure = None
-    """The total over all links of the GPU."""
+    """The total over all of the GPU's NVLinks."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
     clock_memory_mhz: Count = None
@@ -240,7 +240,7 @@ class Summary(Frozen):
     schema: Literal["gpusetup.monitor/1"] = "gpusetup.monitor/1"
     kind: Literal["summary"] = "summary"
     verdict: Verdict | None
-    """None if nothing could be judged; then `evidence` says why."""
+    """None if nothing could be judged; in that case `evidence` says why."""
     cause: str = ""
     """The cause of the verdict, such as `storage` for `input-starved`."""
     evidence: str
@@ -248,7 +248,7 @@ class Summary(Frozen):
     advice: tuple[str, ...] = ()
     """The acceleration guide's advice in order of importance, if utilisation is below 50 %."""
     notes: tuple[str, ...] = ()
-    """Notes on everything else that exceeds a threshold."""
+    """Notes on everything else that is worth knowing about the run."""
     source: str | None = None
     """Where the samples come from: `nvml`, `nvidia-smi`, `machine` (no GPU) and so on, or the kind
     of a recording."""
@@ -258,7 +258,8 @@ class Summary(Frozen):
     seconds: float = 0.0
     samples: int = 0
     epochs: EpochTimes | None = None
-    """None if the command did not print two epochs, or if its output was not read."""
+    """The epochs' times; None if the command did not print two epochs, or if its output was not
+    read."""
     gpus: tuple[GpuSummary, ...] = ()
     tree: TreeSummary | None = None
     host: HostSummary | None = None

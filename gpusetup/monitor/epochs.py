@@ -19,7 +19,7 @@ LONGEST_LINE = 4000
 LINE_END = re.compile(rb"[\r\n]+")
 MOST_EPOCHS = 100_000
 LEAST_EPOCHS = 0.05
-"""The least part of an epoch that is enough, because a shorter part says little about a whole
+"""The least part of an epoch that is measured, because a shorter part says little about a whole
 epoch."""
 WHOLE_EPOCH = 0.99
 LEAST_COLUMNS = 3
@@ -39,16 +39,16 @@ EPOCH = re.compile(
 BAR_OF_EPOCHS = re.compile(
     r"\bepochs?\b[ \t]*:?[ \t]*\d{1,3}%\|[^|]*\|[ \t]*" + NUMBER + r"/\d+", re.I
 )
-"""A tqdm bar over the epochs: `Epochs:  30%|███       | 3/10 [00:15<00:35,  5.00s/it]`."""
+"""Matches a tqdm bar over the epochs: `Epochs: 30%|███ | 3/10 [00:15<00:35, 5.00s/it]`."""
 WITHIN = re.compile(
     r"^(?:/\d+)?[\])]?[ \t]*[:,|-]*[ \t]*"
     r"(?:(?P<percent>\d{1,3})%\||[\[(][ \t]*(?P<done>\d+)/(?P<all>\d+)(?=[\]) ]))"
 )
-"""How much of the epoch is done: a bar `:  45%|`, or batches `[ 450/1000]`."""
+"""Matches how much of the epoch is done: a bar `: 45%|`, or batches `[ 450/1000]`."""
 COUNTS = re.compile(
     r"\b(?:num(?:ber)?|total|max(?:imum)?|all|for|of|n)[ \t_-]*(?:of[ \t]+)?$", re.I
 )
-"""Words before `epochs` which show that the number is the total."""
+"""Words before `epochs` which show that the number that follows is the total number of epochs."""
 
 
 class EpochReader:
@@ -93,7 +93,7 @@ class EpochReader:
         it; None for any other line."""
         words = text.split()
         lower_words = [word.lower() for word in words]
-        # A heading contains no numbers, and the table has other columns besides `epoch`.
+        # A heading contains no numbers, and names other columns besides `epoch`.
         has_numbers = any(word[0].isdigit() for word in words)
         is_wide = len(words) >= LEAST_COLUMNS
         if "epoch" in lower_words and is_wide and not has_numbers:
@@ -114,12 +114,13 @@ class EpochReader:
         last = self._last
         printed = PrintedEpoch(epoch, seconds)
         if last is None or epoch < last.epoch - 1:
-            # This is the first number, or another training began (such as the next fold).
+            # Start here if this is the first number, or if another training began (such as the next
+            # fold).
             self._last = printed
             return
         if epoch <= last.epoch:
             return
-        # A hostile program may print numbers without end.
+        # Limit the number of spans, because a hostile program may print numbers without end.
         if len(self._spans) < MOST_EPOCHS:
             span = EpochSpan(epoch - last.epoch, seconds - last.seconds)
             self._spans.append(span)
@@ -159,7 +160,7 @@ def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
     for span in spans:
         epochs += span.epochs
         seconds += span.seconds
-        # Fractions that were printed rounded may add up to slightly less than one.
+        # Allow slightly less than one epoch, because printed fractions are rounded.
         if epochs >= WHOLE_EPOCH:
             yield EpochSpan(epochs, seconds)
             epochs = 0.0
@@ -197,7 +198,7 @@ def epoch_in(text: str) -> float | None:
         percent_done = min(100, int(part["percent"]))
         return epoch + percent_done / 100
     all_batches = int(part["all"])
-    # A loader without a length prints `0/0`.
+    # A loader without a length prints `0/0`, which says nothing about the part that is done.
     if not all_batches:
         return epoch
     done_batches = min(int(part["done"]), all_batches)

@@ -87,15 +87,15 @@ def worked(subject: Subject) -> str:
     utilization = whole(subject.work.utilization)
     sentence = f"GPU {label} worked {utilization} % of the time"
     parts = subject.gpu.parts
-    # The figure may exclude pauses, although the table of figures includes them; then the sentence
-    # has to say so.
+    # This figure may exclude pauses, while the table of figures includes them. In that case the
+    # sentence has to say so.
     leaves_pauses_out = subject.work is parts.work and parts.pause_share >= 1
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
 def kernels_ran(subject: Subject) -> str:
-    """How much of the time kernels ran. Used for a GPU that only looks busy, because its kernels
-    may have waited."""
+    """A phrase on how much of the time kernels ran. It does not say that the GPU worked, because
+    the kernels may only have waited."""
     utilization = whole(subject.work.utilization)
     return f"kernels ran {utilization} % of the time"
 
@@ -429,7 +429,8 @@ def small_kernels(subject: Subject) -> str:
     power = whole(power_share)
     sentence = f"{kernels_ran(subject)} but drew only {power} % of the power limit"
     memory_busy = subject.work.memory_busy
-    # A kernel that waits for another rank polls all the time, which needs no GPU memory.
+    # Busy kernels that use no GPU memory may be waiting for another rank, because such kernels poll
+    # all the time.
     may_poll = subject.work.utilization >= SPINNING_USE and below(memory_busy, QUIET)
     if may_poll:
         return f"{sentence} and hardly used memory: they are too small, or one of them only waits"
@@ -444,7 +445,7 @@ def memory_in_use(subject: Subject) -> str:
     peak = whole(memory.peak)
     sentence = f"memory in use: {usual} % (p95), {peak} % at its peak"
     holders = subject.gpu.big_holders
-    # A single process uses all of it, so naming it adds nothing.
+    # If a single process uses all of the memory, naming the process adds nothing.
     if len(holders) < 2:
         return sentence
     return f"{sentence}: {', '.join(map(named_with_size, holders))}"

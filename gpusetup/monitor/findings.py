@@ -1,7 +1,7 @@
-"""What the user should act on even if the working GPUs are used well: leaking memory, work that
-ended, unused GPUs. Pure functions.
+"""Finds what the user should act on even if the working GPUs are used well: leaking memory, work
+that ended, unused GPUs. Pure functions.
 
-A verdict of `good` names the first finding and suggests its next step.
+If the verdict is `good`, it names the first finding and suggests that finding's next step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import at_least
 
 MOST_PAUSED = 10.0
-"""In percent of the time. In most trainings, pauses for checkpoints take less than this."""
+"""The share of the time, in percent, from which pauses matter. In most trainings, pauses for
+checkpoints take less."""
 LONG_REST_SECONDS = 60.0
 """A GPU that rests this long at the end of a recording, with memory still in use, has perhaps
 finished."""
@@ -52,7 +53,8 @@ def rests_at_the_end(subject: Subject) -> bool:
     gpu = subject.gpu
     is_told = subject.run.exit is not None
     rest = gpu.seconds_after_work
-    # A pause as long as the earlier ones will probably end.
+    # Require a rest longer than twice the longest pause, because a pause like the earlier ones will
+    # probably end.
     is_longer_than_pauses = rest > 2 * gpu.parts.longest_pause
     is_held = subject.run.held(gpu)
     return is_held and not is_told and rest >= LONG_REST_SECONDS and is_longer_than_pauses
@@ -68,7 +70,7 @@ def leaves_others_unused(subject: Subject) -> bool:
     # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
     # for someone else.
     is_one_job = run.command is not None or len(run.at_work) == 1 or run.alike(run.at_work)
-    # A card of another model may only drive the display.
+    # Require the same model, because a card of another model may only drive the display.
     models = {gpu.name for gpu in run.unused_gpus}
     return is_one_job and subject.gpu.name in models
 
@@ -168,7 +170,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(pauses_cost & ~(c.watched | c.no_training), pauses_and_mean, "shorter-pauses"),
     Finding(leaves_others_unused, unused, "use-the-other-gpus"),
 )
-"""All findings, with the most urgent first."""
+"""All kinds of findings, with the most urgent first."""
 
 
 def findings_on(subject: Subject) -> Iterator[Finding]:
@@ -185,7 +187,8 @@ def unreported(subject: Subject) -> list[str]:
     """The names of missing figures without which we cannot say that nothing slows the GPU down."""
     work = subject.work
     latest = subject.gpu.latest
-    # Both throttle reasons and clocks near their maximum can show that nothing throttles the GPU.
+    # Either figure is enough: throttle reasons and clocks near their maximum both show that nothing
+    # throttles the GPU.
     shows_throttling = latest.throttle_reasons is not None or work.clock_most is not None
     known = {
         "power": work.power_watts is not None,

@@ -32,20 +32,20 @@ WARM_UP_CHUNKS = 64
 LAST_SAMPLES = 5
 """How many memory samples count as the end of a run."""
 LAST_WORKING_SAMPLES = 2
-"""How many of the last working samples are ignored: a killed process may still run kernels."""
+"""How many working samples at the end to ignore, because a killed process may still run kernels."""
 
 
 class Parts(NamedTuple):
     """One GPU's run, split into start-up, warm-up, work, pauses and the time after that."""
 
     work: Work | None
-    """From the first to the last work, without start-up, warm-up and pauses."""
+    """The work from first to last, without start-up, warm-up and pauses."""
     body: Work | None
     """The same as `work`, but including the pauses."""
     paused: Work | None
     """Only the pauses."""
     whole: Work | None
-    """All samples, including the start and the end."""
+    """The means over all samples, including the start and the end."""
     rest: Work | None
     """The time after the last work."""
     pauses: Sequence[float]
@@ -58,7 +58,7 @@ class Parts(NamedTuple):
     @property
     def pause_share(self) -> float:
         """The percentage of samples between the first and the last work in which the GPU paused."""
-        # The GPU never worked, or never paused.
+        # If the GPU never worked or never paused, there is no share.
         if not self.paused or not self.body:
             return 0.0
         part = self.paused.samples / self.body.samples
@@ -82,8 +82,8 @@ class MemoryShare(NamedTuple):
     p95: float | None
     peak: float
     last: float | None
-    """The highest value of the last seconds or, if memory became empty, of the seconds before that.
-    """
+    """The highest value of the last seconds or, if memory suddenly became empty, of the seconds
+    before."""
     fell: bool
     """Whether memory was full and then nearly empty, as if its process had run out of memory."""
     grew: bool
@@ -172,7 +172,7 @@ class GpuRun:
         after_work: list[Moment] = []
         if self.tally.has_worked:
             after_work = [row for row in measured if not row.phase]
-        # An earlier pause belongs to the start.
+        # A pause before `judged_from` belongs to the start.
         pauses = [length for since, length in self.tally.pauses if since >= judged_from]
         return Parts(
             work=work_of(work, self.highest_clock),
@@ -245,7 +245,7 @@ class GpuRun:
         """How full the GPU's memory was during the run."""
         shares = [row.gpu.memory_percent for row in self.rows]
         known_shares = [share for share in shares if share is not None]
-        # If memory suddenly became empty, use the peak before that.
+        # If memory suddenly became empty, use the peak shortly before.
         falls = peaks_before_a_fall(known_shares)
         last_shares = falls or known_shares[-LAST_SAMPLES:]
         usual_share = percentile(known_shares, 95) if known_shares else None
@@ -374,7 +374,7 @@ class GpuRun:
         work, first = self.parts.work, self.first
         gpus = [row.gpu for row in self.rows]
         if has_worked:
-            # A mean that includes the program's start would say nothing about the training.
+            # A mean over the program's start would say nothing about the training.
             first_work = self.rows[0].seconds + self.parts.start_up
             work_ends = self.rows[-1].seconds if self.ended_at is None else self.ended_at
             gpus = [row.gpu for row in self.rows if first_work <= row.seconds <= work_ends]
@@ -427,7 +427,7 @@ def spins(gpu: GpuSample) -> bool:
     power_share = percent(gpu.power_watts, limit_watts)
     utilization = or_zero(gpu.utilization_percent)
     is_busy = utilization >= marks.SPINNING_USE
-    # A card's idle power adds to what light kernels draw.
+    # What light kernels draw comes on top of the card's idle power.
     light_power = marks.IDLE_POWER + marks.LIGHT_POWER
     return is_busy and below(power_share, light_power)
 
@@ -443,7 +443,7 @@ def first_touch(body: Sequence[Moment]) -> int:
         return 0
     pause_begins = phases.index(PAUSE)
     later_phases = phases[pause_begins:]
-    # This needs work before the pause and after it.
+    # There must be work both before and after the pause.
     if pause_begins == 0 or WORK not in later_phases:
         return 0
     pause_ends = phases.index(WORK, pause_begins)
@@ -451,13 +451,13 @@ def first_touch(body: Sequence[Moment]) -> int:
     touched_seconds = pause_begins_at - body[0].seconds
     paused_seconds = body[pause_ends].seconds - pause_begins_at
     is_short = touched_seconds < marks.TOUCH_SECONDS
-    # A training that pauses now and then works for longer than it pauses.
+    # If the work took longer than the pause, this is a training that pauses now and then.
     is_touch = is_short and touched_seconds < paused_seconds
     return pause_ends if is_touch else 0
 
 
 LEAST_WARM_UP_SAMPLES = 3
-"""With fewer samples, a low utilisation may be chance."""
+"""The shortest warm-up in samples; in fewer samples, low utilisation may be chance."""
 
 
 def warm_up(body: Sequence[Moment]) -> int:

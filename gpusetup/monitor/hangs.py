@@ -69,8 +69,8 @@ def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
         if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED):
             spinning_long.append(gpu)
     all_spin = len(spinning_soon) == len(working)
-    # If it is unknown how the run ended, we wait longer, because one rank may be working while the
-    # others wait for it.
+    # If it is unknown how the run ended, require a longer time, because one rank may be working
+    # while the others wait for it.
     is_sure = run.exit is not None or all_spin
     return spinning_soon if is_sure else spinning_long
 
@@ -100,7 +100,8 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
 def nothing_moves(work: Work) -> bool:
     """Whether NVLink, PCIe, network and disk transfer less than real work needs; an unknown rate
     counts as 0."""
-    # It is not a hang if one rank saves or loads while the others wait.
+    # Disk and network count too, because it is not a hang if one rank saves or loads while the
+    # others wait.
     rates = (
         (work.link_rate, marks.NVLINK_RATE),
         (work.pcie_rate, marks.PCIE_RATE),
@@ -114,14 +115,15 @@ def nothing_moves(work: Work) -> bool:
 def standstill(run: WatchedRun) -> Judgement | None:
     """The verdict on a job whose GPUs and processes were all idle until it was ended, or for very
     long; None if they were not."""
-    # Servers and notebooks rest until a user sends a request.
+    # Leave out servers and notebooks, which rest until a user sends a request.
     waits_for_people = run.kind in ("server", "notebook")
     if run.exit == 0 or not run.at_work or waits_for_people:
         return None
     for gpu in run.at_work:
         if not rests_to_the_end(gpu, run):
             return None
-    # The job made progress until the last GPU stopped working.
+    # The standstill begins when the last GPU stops working, because the job makes progress until
+    # then.
     quiet_times = [or_zero(gpu.tally.quiet_since) for gpu in run.at_work]
     since = max(quiet_times)
     rested = "its GPUs did nothing, its processes rested, and nothing was read"
@@ -134,11 +136,11 @@ def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
     a hang."""
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since
-    # If the command's processes were not watched, it is unknown whether they rest.
+    # If the command's processes were not watched, it is unknown whether they rested.
     if after_work is None or since is None or after_work.cpu is None:
         return False
     is_still_running = run.exit is None
-    # A job that is still running may only be in a long pause.
+    # Require a longer time if the job is still running, because it may only be in a long pause.
     least_seconds = marks.HANG_SECONDS_UNENDED if is_still_running else marks.HANG_SECONDS
     quiet_seconds = run.seconds - since
     processes_rest = after_work.cpu < marks.RESTING_CPU

@@ -1,8 +1,8 @@
 """Hardware faults that the GPU itself reports: uncorrectable memory errors, and faulty memory that
 could not be replaced or is waiting to be replaced. Pure functions.
 
-They come before every other verdict, because results computed on faulty memory may be wrong and the
-next error ends the run.
+These faults take precedence over every other verdict, because results computed on faulty memory may
+be wrong, and because the next error ends the run.
 """
 
 from __future__ import annotations

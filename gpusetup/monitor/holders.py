@@ -12,7 +12,8 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse
 from gpusetup.monitor.programs import kind_of
 
 BIG_HOLDER = 10.0
-"""In percent of the GPU's memory. A desktop and a bare CUDA context use less than this."""
+"""The share of the GPU's memory, in percent, from which a process is named. A desktop and a bare
+CUDA context use less."""
 WAITING_KINDS = ("server", "notebook")
 """Kinds of programs that keep their memory while they wait for users."""
 
@@ -23,7 +24,7 @@ def big_holders(gpu: GpuSample) -> list[ProcessUse]:
     least_bytes = total_bytes * BIG_HOLDER / 100
     holders = []
     for process in gpu.processes or ():
-        # Windows does not report a process's GPU memory.
+        # A process's memory may be unknown, because Windows does not report it.
         held_bytes = process.memory_bytes or 0
         if total_bytes and held_bytes >= least_bytes:
             holders.append(process)
@@ -33,7 +34,8 @@ def big_holders(gpu: GpuSample) -> list[ProcessUse]:
 def without_resting(
     holders: Sequence[ProcessUse], samples: Sequence[GpuSample]
 ) -> list[ProcessUse]:
-    """These processes, except for those that are known to compute nothing in any of the samples."""
+    """Only the given processes that may compute: a process that computed nothing in any sample is
+    left out."""
     highest_shares: dict[int, float] = {}
     for gpu in samples:
         for process in gpu.processes or ():
@@ -43,7 +45,8 @@ def without_resting(
     computing = []
     for holder in holders:
         highest_share = highest_shares.get(holder.pid)
-        # nvidia-smi's table does not show how much a process computes.
+        # Keep a process if it is unknown how much it computes, because nvidia-smi's table does not
+        # show that.
         if highest_share is None or highest_share > marks.QUIET:
             computing.append(holder)
     return computing
@@ -74,9 +77,9 @@ def foreign_holders(
     if command_kind is not None:
         return [] if command_kind in WAITING_KINDS else waiting
     if waiting:
-        # If all of them are servers and notebooks, they are the watched job themselves.
+        # If all of them are servers and notebooks, these are themselves the watched job.
         return waiting if len(waiting) < len(holders) else []
-    # It is unknown which of two Python processes is the job.
+    # With several Python processes, it is unknown which of them is the job.
     if any(INTERPRETERS.search(holder.name or "") for holder in holders[1:]):
         return []
     job_name = holders[0].name if holders else None

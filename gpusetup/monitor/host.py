@@ -152,7 +152,8 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     parents = {process["ppid"] for process in tree}
     commands = {}
     for process in tree:
-        # psutil returns no name for a process that it may not inspect.
+        # The name may be missing, because psutil returns none for a process that it may not
+        # inspect.
         program = process["name"] or ""
         if "python" in program.lower():
             commands[process["pid"]] = process["cmdline"]
@@ -160,12 +161,13 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     for process in tree:
         command = process["cmdline"]
         parents_command = commands.get(process["ppid"])
-        # A fork keeps its parent's command line, whereas a separately started program has its own.
+        # A fork has its parent's command line, whereas a separately started program has a different
+        # one.
         is_fork = bool(command) and command == parents_command
         has_child = process["pid"] in parents
         if is_fork and not has_child:
             forks.add(process["pid"])
-    # The ranks started by torch.multiprocessing are forks too, but they use a GPU.
+    # Leave out processes on a GPU, because ranks started by torch.multiprocessing are forks too.
     return forks - on_gpu
 
 
@@ -174,7 +176,7 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        # What each process had used at the previous sample, and when that sample was taken.
+        # What each process had used by the previous sample, and when that sample was taken.
         self._before: dict[ProcessId, Counter[str]] | None = None
         self._at = 0.0
         self._children: dict[ProcessId, tuple[int, Counter[str]]] = {}
@@ -204,7 +206,8 @@ class ProcessTree:
             growth[key] = used - before.get(key, Counter())
         self._take_off_what_children_left(tree, usage, growth)
         total = sum(growth.values(), Counter())
-        # Only what psutil counts on this system: nothing on macOS, no `read_chars` on Windows.
+        # psutil does not count all of these on every system: nothing on macOS, no `read_chars` on
+        # Windows.
         moved_names = set[str]().union(*usage.values()) - {"cpu", CPU_WAIT}
         moved = {f"{name}_per_second": round(total[name] / seconds) for name in moved_names}
         cpu = {pid: _percent(used["cpu"], seconds) for (pid, _), used in growth.items()}
@@ -257,7 +260,8 @@ class ProcessTree:
     def _processes(self) -> list[ProcessFacts]:
         """What psutil reports about the process and its current descendants, except for those that
         have ended or hide their figures."""
-        # The root may have ended while its children keep running; then only these are watched.
+        # The root may have ended while its children keep running; in that case only the children
+        # are watched.
         children = or_none(self.root.children, True) or ()
         tree = []
         for process in (self.root, *children):
@@ -265,7 +269,7 @@ class ProcessTree:
             has_ended = not facts or facts["status"] == psutil.STATUS_ZOMBIE
             if facts is None or has_ended:
                 continue
-            # Another user's process hides its figures.
+            # Leave out processes that hide their figures, such as those of another user.
             if facts["cpu_times"] and facts["memory_info"]:
                 tree.append(facts)
         return tree
@@ -360,7 +364,7 @@ def _percent(microseconds: int, seconds: float) -> float:
 def _usage(process: ProcessFacts) -> Counter[str]:
     """The CPU time and the waiting time for a core (in microseconds) of a process since its start,
     and the bytes that it moved."""
-    # The first two are the user and system times; the times of ended children come after them.
+    # The first two values are the user and system times; the times of ended children follow.
     own_times = process["cpu_times"][:2]
     cpu_microseconds = round(sum(own_times) * MICROSECONDS)
     usage = Counter({"cpu": cpu_microseconds})
@@ -378,10 +382,10 @@ def _cores() -> float | None:
     """The number of cores that this process may use: the smaller of its CPU affinity and its cgroup
     quota; None if unknown."""
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
-    # macOS has no CPU affinity.
+    # Without CPU affinity (macOS), all of the machine's cores are usable.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
-    # The smaller of the two is the effective limit.
+    # Of CPU affinity and quota, the smaller one is the effective limit.
     if usable and quota:
         return min(usable, quota)
     return usable

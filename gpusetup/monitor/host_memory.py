@@ -10,8 +10,8 @@ from gpusetup.monitor import course
 from gpusetup.monitor.work import Moment, or_zero, percent
 
 LEAST_GROWTH = 10.0
-"""In percentage points of the machine's memory. A machine has more memory than a GPU, so a leak
-takes longer to show."""
+"""The least growth that counts, in percentage points of the machine's memory. It is small, because
+a machine has more memory than a GPU, so a leak takes longer to show."""
 LEAST_SECONDS = 60.0
 """A shorter growth may come from a program that fills its caches after it starts."""
 

@@ -40,7 +40,7 @@ def held_memory(run: WatchedRun) -> str:
     memory in use`; "" if none is known."""
     held_bytes = 0.0
     for gpu in run.gpus:
-        # A DGX Spark or a Jetson shares the machine's memory.
+        # Leave out memory that the GPU shares with the machine (DGX Spark, Jetson).
         if run.held(gpu) and not gpu.latest.memory_is_unified:
             held_bytes += or_zero(gpu.latest.memory_used_bytes)
     if not held_bytes:
@@ -60,10 +60,11 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     is_over_with_error = bool(run.exit)
     if not run.command or held is None or is_over_with_error:
         return None
-    # A program that is still loading its model looks the same.
+    # A program that is still loading its model looks the same, so rule that out.
     if run.exit is None and is_starting(run):
         return None
-    # A server that waits for requests also keeps the GPU's clocks high.
+    # Only judge trainings, because a server that waits for requests also keeps the GPU's clocks
+    # high.
     if kind_of(run.command, programs_of(run)) not in ("training", ""):
         return None
     # A process that hardly computes may be waiting for anything; one that fills a core is preparing
@@ -75,8 +76,8 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     if not works_and_waits or not awake_gpus:
         return None
     evidence = evidence_of_short_kernels(awake_gpus[0], run.held_from, held)
-    # The signs that choose a next step need a working GPU. Here there is none, so check the workers
-    # directly.
+    # The signs that usually choose a next step need a working GPU. No GPU worked here, so check for
+    # loader workers directly.
     step = "run-ahead" if held.workers >= 1 else "load-with-workers"
     return Judgement("input-starved", "by-itself", evidence, (step,))
 
@@ -107,7 +108,8 @@ def stays_awake(gpu: GpuRun, since: float) -> bool:
     """Whether a GPU's clocks are high in nearly all samples from this second on, although its
     utilisation is low."""
     later = [row.gpu for row in gpu.rows if row.seconds >= since]
-    # Without throttle reasons, it is unknown whether a clock is an idle clock.
+    # Only samples with throttle reasons count, because only they show whether an idle GPU explains
+    # the clock.
     told = [sample for sample in later if sample.throttle_reasons is not None]
     if len(told) < marks.LEAST_SAMPLES:
         return False
@@ -158,7 +160,7 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
 def work_with_gpu(run: WatchedRun) -> Work | None:
     """What the command did since it first used a GPU, or in the whole run if it never did; None if
     there are no samples."""
-    # Anything before the first use of a GPU is start-up.
+    # Leave out the time before the first use of a GPU, which is start-up.
     since_held = run.since_held
     return since_held or run.machine
 
@@ -170,7 +172,7 @@ def is_fetching(run: WatchedRun) -> bool:
     busiest_cpu = work.busiest_cpu if work else None
     network_rate = or_zero(run.machine.network_rate if run.machine else None)
     receives = network_rate >= marks.NETWORK_RATE
-    # A program that computes at the same time is not waiting for a download.
+    # Require a mostly idle CPU, because a program that computes is not waiting for a download.
     return receives and below(busiest_cpu, marks.CORE_FULL)
 
 

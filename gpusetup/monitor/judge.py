@@ -50,7 +50,8 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
         if judgement:
             return judgement, None
     subject, case = worst_case(run)
-    # One throttled card makes the others wait, and a hang looks uneven too.
+    # Check these first, because one throttled card makes the others wait, and because a hang looks
+    # uneven too.
     explains_unevenness = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if explains_unevenness else uneven_work(run)
     if unevenness:
@@ -132,7 +133,7 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the others kept
     working and never needed it."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    # They never needed it if it never worked while they did.
+    # The others never needed the lost GPU if it never worked while they did.
     was_needed = not run.at_work or any(map(worked, lost))
     if not lost or not was_needed:
         return None
@@ -142,7 +143,8 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
     reason = reason_of(first_lost[0].rows[-1].gpu)
     if reason and len(first_lost) > 1:
-        # One lost GPU prevents nvidia-smi from reading the others.
+        # The log shows all GPUs as lost, because one lost GPU prevents nvidia-smi from reading the
+        # others.
         evidence = f"a GPU was lost {time}: {reason}, and so none of GPU {labels}"
     else:
         verb = "was" if len(first_lost) == 1 else "were"
@@ -174,7 +176,7 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     if picture.use == "idle":
         evidence = f"{words}: nothing ran at that moment"
         return Judgement("idle", "one-reading", evidence, ("watch-the-command",))
-    # Full memory is a danger at any utilisation.
+    # Report nearly full memory at any utilisation, because the next allocation may fail.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     shared = [shared_gpu for shared_gpu in run.gpus if len(shared_gpu.sharers) > 1]
@@ -311,5 +313,5 @@ RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
     hang_in_collective,
     standstill,
 )
-"""Called in this order; the first verdict that is not None counts. The last two are about runs that
-stopped making progress, where earlier figures mean little."""
+"""Functions that are called in this order; the first verdict that is not None counts. The last two
+recognise runs that stopped making progress, for which means over the whole run say little."""

@@ -15,7 +15,7 @@ def pcie_limit(generation: float | None, lanes: float | None) -> float | None:
     """
     if generation is None or not lanes:
         return None
-    # The generation is newer than this table.
+    # The rate is unknown if the generation is newer than this table.
     if not 0 < generation < len(LANE_BYTES):
         return None
     return LANE_BYTES[int(generation)] * lanes

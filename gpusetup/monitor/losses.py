@@ -21,7 +21,8 @@ LOST_HANDLE = re.compile(
 )
 """Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`."""
 LOST_DRIVER = re.compile(r"failed to initialize nvml: .*(unknown error|gpu is lost)", re.I)
-"""Matches only endings that show a faulty GPU; others, such as a version mismatch, do not."""
+"""Matches the message only if its ending shows a faulty GPU. Other endings, such as a version
+mismatch, do not match."""
 
 
 NO_LONGER = "nvidia-smi can no longer"
@@ -101,7 +102,7 @@ def with_losses(
     for sample in read(iter(watch), interval):
         present = {gpu.index for gpu in sample.gpus}
         absent = [gpu for index, gpu in seen.items() if index not in present]
-        # A GPU that just has no row at this moment is not lost.
+        # A GPU whose row is only missing at this moment is not lost.
         lost_gpus = gpus_lost(watch.loss, absent) if watch.loss else ()
         seen.update((gpu.index, gpu) for gpu in sample.gpus)
         if latest is not None and sample.seconds > latest.seconds:

@@ -55,7 +55,7 @@ def warmed_up(subject: Subject) -> bool:
 def started_late(subject: Subject) -> bool:
     """Whether the GPU did nothing in the first seconds, while the program started or loaded its
     model and data."""
-    # Python's imports take about two seconds on their own.
+    # Ignore a short start-up, because Python's imports alone take about two seconds.
     start_seconds = subject.gpu.parts.start_up
     return start_seconds >= marks.START_UP_NOTE
 
@@ -63,7 +63,7 @@ def started_late(subject: Subject) -> bool:
 @Sign
 def paused(subject: Subject) -> bool:
     """Whether the GPU paused between its first and its last work, for at least five seconds."""
-    # A stretch without work counts as a pause from five seconds on.
+    # A stretch without work counts as a pause if it lasts at least five seconds.
     pauses = subject.gpu.parts.pauses
     return len(pauses) > 0
 
@@ -151,8 +151,8 @@ def locked_clocks(subject: Subject) -> str:
 slow_but_busy = s.busy & s.slow_link
 """The GPU's link is slow, but this costs nothing yet."""
 waits_on_half_its_lanes = ~s.busy & ~s.narrow_link
-"""The GPU waits, and half of its lanes are missing, which is seldom the cause. If three quarters
-are missing, a verdict says so."""
+"""The GPU waits, and half of its lanes are missing, which is seldom the cause of the waiting. If
+three quarters are missing, there is a verdict about it."""
 
 NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (s.memory_grew & ~(s.peak_high | fills_soon), leak_words),
@@ -181,7 +181,7 @@ def notes(run: WatchedRun) -> Iterator[str]:
         yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
     elif run.samples < marks.FEW_SAMPLES:
         words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
-        yield f"{words}: a minute of them says more"
+        yield f"{words}: watch for at least a minute"
     yield from grouped_notes(run)
     # If no GPU worked, the verdict itself describes them.
     if run.at_work:
@@ -203,7 +203,7 @@ def grouped_notes(run: WatchedRun) -> Iterator[str]:
             if worked(gpu) and reason_of(gpu.rows[-1].gpu):
                 continue
             since = f" since {gpu.lost_at}" if gpu.lost_at else ""
-            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
+            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` shows the details"
             continue
         for sentence in notes_of(run, gpu):
             labels_of.setdefault(sentence, []).append(gpu.label)

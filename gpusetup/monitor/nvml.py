@@ -1,7 +1,7 @@
 """Samples that a child process reads from NVML. Reads the machine.
 
-If the child hangs, crashes or cannot start, `SourceEnded` gives the reason; the monitor itself
-never hangs.
+If the child hangs, crashes or cannot start, `SourceEnded` gives the reason. The monitor itself
+cannot hang in NVML.
 """
 
 from __future__ import annotations

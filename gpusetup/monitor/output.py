@@ -76,7 +76,8 @@ class CommandOutput:
     def begin(self) -> None:
         """Start passing on the output; call this once the command has started."""
         for channel in self._channels:
-            # Otherwise the stream would stay open for us after the command's end.
+            # Close our copy, because otherwise the stream would stay open for us after the
+            # command's end.
             os.close(channel.written)
             thread = threading.Thread(target=self._pass_on, args=(channel,), daemon=True)
             self._threads.append(thread)
@@ -107,7 +108,7 @@ class CommandOutput:
         try:
             while data := self._next(channel.read):
                 write_all(channel.target, data)
-                # A failure in reading along must not harm the command, whatever it prints.
+                # If reading the output for epochs fails, the command must not be affected.
                 with contextlib.suppress(Exception):
                     self._read_along(data)
         except OSError:

@@ -28,5 +28,5 @@ def equally_judged(subject: Subject) -> list[Subject]:
         other_case = case_of(other)
         if (other_case.verdict, other_case.cause) == (case.verdict, case.cause):
             equals.append(other)
-    # A verdict may be about a GPU that is not judged along with the others, such as a lost one.
+    # A verdict may be about a GPU that is not among these subjects, such as a lost one.
     return equals or [subject]

@@ -23,6 +23,6 @@ class Polled(Machine):
         moment = super().read(timeout)
         before = time.monotonic()
         gpus = self._ask()
-        # If the tool is slow, its values are from the moment when it returns.
+        # Take the time only now, because a slow tool's values are from the moment when it returns.
         waited = time.monotonic() - before
         return replace(moment, gpus=gpus, seconds=round(moment.seconds + waited, 3))

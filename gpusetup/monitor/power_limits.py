@@ -10,9 +10,10 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.work import Moment, below, mean, or_zero, percent
 
 LEAST_SAMPLES = 5
-"""With fewer samples before or after the fall, it may only be temporary."""
+"""The fewest samples before and after a fall of the limit; with fewer, the fall may only be
+temporary."""
 NEAR_THE_LIMIT = 85.0
-"""In percent of the limit. A card that draws more is considered to be slowed down by the limit."""
+"""In percent of the power limit. If a card draws more, we assume that the limit slows it down."""
 
 
 class PowerLimitFall(NamedTuple):
@@ -35,7 +36,7 @@ def power_limit_fall(rows: Sequence[Moment]) -> PowerLimitFall | None:
     """
     known_rows = [row for row in rows if row.gpu.power_limit_watts]
     highest_limit = max((or_zero(row.gpu.power_limit_watts) for row in known_rows), default=0.0)
-    # A laptop constantly shifts a few watts between CPU and GPU.
+    # Ignore small changes, because a laptop constantly shifts a few watts between CPU and GPU.
     least_limit = highest_limit * marks.RATED_POWER / 100
     begin = len(known_rows)
     while begin > 0 and or_zero(known_rows[begin - 1].gpu.power_limit_watts) < least_limit:

@@ -1,8 +1,8 @@
 """Samples of Apple's GPU from `powermetrics`, which only root may run. Reads the machine.
 
-gpusetup never asks for a password: without root, it only watches the machine's CPU and memory.
-Sources of the output format: Apple's manual page powermetrics(1), and outputs in public issues of
-asitop.
+gpusetup never asks for a password: without root, it only watches the machine's CPU and memory. The
+output format is known from Apple's manual page powermetrics(1), and from outputs in public issues
+of asitop.
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     ('training', '')
     """
     whole = " ".join(command or names)
-    # Options contain names of models and data sets, which say nothing about the program.
+    # Leave the options out, because they contain names of models and data sets, which say nothing
+    # about the program.
     runs = " ".join(what_runs(command)) if command else whole
     for program in PROGRAMS:
         text = whole if program.options else runs
@@ -119,13 +120,13 @@ def is_launched(command: Sequence[str] | None) -> bool:
     (True, False)
     """
     words = " ".join(command or ())
-    # Program names may contain capitals on Windows.
+    # Ignore case, because program names may contain capitals on Windows.
     match = LAUNCHERS.search(words.lower())
     return match is not None
 
 
 MOST_DIGITS = 6
-"""The most digits in a number of machines; a longer number is something else."""
+"""The most digits that a number of machines can have; a longer number must mean something else."""
 
 
 NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)")

@@ -52,7 +52,8 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
-    # Our own recordings are JSON, with one document per line.
+    # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
+    # document per line.
     if texts and texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(documents=_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
@@ -70,7 +71,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
             )
         form = smi_text.form_that_begins(line)
         if form:
-            # The lines above the beginning may contain its time.
+            # The lines above the recording's first line may contain its time.
             all_lines = chain(beginning, lines)
             samples = with_losses(all_lines, form.samples, interval)
             has_times = form.tells_time(beginning)
@@ -121,7 +122,7 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
             if is_last_line:
                 return  # the recorder was killed while writing this line
             raise BadInput(f"{where} is no JSON: {problem}", hint=FORMAT_HINT) from problem
-        # `null` is valid JSON, but not a document.
+        # Skip `null`, which is valid JSON but not a document.
         if plain is not None:
             yield _document(plain, where)
 

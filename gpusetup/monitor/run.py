@@ -58,9 +58,9 @@ class WatchedRun:
         """Bytes per second that the machine's network can carry in one direction."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
-        """The kind of its program, judged by the command line only, and the number of machines it
-        runs on."""
-        # A script may also start its ranks itself (torch.multiprocessing).
+        """The kind of the command's program, judged by the command line only, and the number of
+        machines that the command runs on."""
+        # A script may also start its ranks without a launcher (torch.multiprocessing).
         has_several_ranks = or_zero(self.ranks) > 1
         self.launched = is_launched(command) or has_several_ranks
         """Whether a launcher or the script itself started several ranks."""
@@ -96,7 +96,7 @@ class WatchedRun:
         """
         held_from = self.held_from
         rows = [row for row in self._rows if row.seconds >= held_from]
-        # The first rows may be from before the first sample of the command.
+        # Leave out the first rows if they are from before the first sample of the command.
         while rows and rows[0].tree is None:
             rows = rows[1:]
         enough = len(rows) >= marks.LEAST_SAMPLES
@@ -134,7 +134,7 @@ class WatchedRun:
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
-        """What each of the working GPUs did."""
+        """The figures of each GPU that worked."""
         works = []
         for gpu in self.at_work:
             work = considered(gpu)
@@ -145,7 +145,7 @@ class WatchedRun:
     def kind_on(self, gpu: GpuRun) -> str:
         """The kind of program on a GPU, judged by the command line or, if there is none, by the
         names of its processes; "" if it is unclear."""
-        # Process names matter only if there is no command.
+        # Without a command, judge by the names of the processes on the GPU.
         if self.command or not gpu.big_holders:
             return kind_of(self.command, gpu.programs)
         # Ignore processes with little memory; if two kinds are left, the kind is unclear.
@@ -160,7 +160,7 @@ class WatchedRun:
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
         """The working GPUs of the same job as this one: all of them if a command is watched,
         otherwise those with the same model and program names."""
-        # While a command is watched, assume that all working GPUs belong to it.
+        # If a command is watched, assume that all working GPUs belong to it.
         if self.command or self.ranks:
             return self.at_work
         return tuple(
@@ -174,7 +174,7 @@ class WatchedRun:
         """The GPUs that did nothing, have no process and are not lost."""
         unused = []
         for gpu in self.gpus:
-            # A card that drives the display is in use too.
+            # A card that drives the display counts as used.
             is_in_use = worked(gpu) or self.held(gpu) or gpu.only_draws
             is_lost = gpu.lost_at is not None
             if not is_in_use and not is_lost:
@@ -218,7 +218,7 @@ class WatchedRun:
     def belongs(self, gpu: GpuRun) -> bool:
         """Whether a GPU takes part in the run, because it worked or a process uses it."""
         has_worked = worked(gpu)
-        # The process of a waiting rank still has memory on its GPU.
+        # A waiting rank takes part too: its process still has memory on its GPU.
         return has_worked or self.held(gpu)
 
     def held(self, gpu: GpuRun) -> bool:
@@ -263,7 +263,7 @@ def drawn(gpu: GpuRun) -> bool:
     """Whether only programs that draw on the screen use the GPU, and for less than half of the
     time."""
     utilization = or_zero(gpu.utilization)
-    # A game or a renderer may be listed as drawing, although it works the card hard.
+    # Exclude cards that work hard, because a game or a renderer may be listed as drawing too.
     works_hard = utilization >= marks.LOW
     return gpu.only_draws and not works_hard
 
@@ -274,7 +274,7 @@ def considered(gpu: GpuRun) -> Work | None:
     parts = gpu.parts
     if parts.pause_share > marks.PAUSE_SHARE:
         return parts.body
-    # Short pauses for evaluation and checkpoints are part of every training.
+    # Leave out short pauses, because every training pauses for evaluation and checkpoints.
     return parts.work
 
 

@@ -20,7 +20,7 @@ Cell = str | float | int | None
 
 def mib(count: int | None) -> int | None:
     """A number of bytes in MiB, rounded; None stays None."""
-    # None becomes an empty cell.
+    # An unknown value becomes an empty cell.
     if count is None:
         return None
     return round(count / MIB)

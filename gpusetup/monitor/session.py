@@ -36,7 +36,7 @@ class NotStarted(GpuSetupError):
 
     def __init__(self, name: str, problem: OSError) -> None:
         is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
-        # Use the same words as a shell.
+        # Use the words with which a shell reports this.
         reason = problem.strerror or str(problem)
         if is_missing:
             reason = "command not found"
@@ -141,7 +141,7 @@ def _has_terminal() -> bool:
 
 
 class WatchLimits(NamedTuple):
-    """How many seconds to watch, and how many seconds a sample may be late."""
+    """For how many seconds to watch, and by how many seconds a sample may be late."""
 
     seconds: float = 0.0
     """0 means to watch until the source, the processes or the command end."""

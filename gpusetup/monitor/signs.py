@@ -24,7 +24,7 @@ from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percen
 @Sign
 def busy(subject: Subject) -> bool:
     """Whether the GPU's utilisation is near 100 %."""
-    # The acceleration guide's threshold for a well-used GPU.
+    # This is the acceleration guide's threshold for a well-used GPU.
     utilization = subject.work.utilization
     return at_least(utilization, marks.BUSY)
 
@@ -54,8 +54,8 @@ def no_memory_traffic(subject: Subject) -> bool:
 
 
 MEMORY_BUS_FULL = 70.0
-"""In percent of the time. Memory counts as fully used from this share on, because no kernel reaches
-100."""
+"""The share of the time, in percent, from which the memory bus counts as full. It is below 100,
+because no kernel reaches that."""
 
 
 @Sign
@@ -86,8 +86,8 @@ def pauses_rule(subject: Subject) -> bool:
 
 
 LONG_PAUSE = 20.0
-"""In seconds. No batch takes this long, but an evaluation, a checkpoint or a starting loader may.
-"""
+"""The shortest long pause, in seconds. An evaluation, a checkpoint or a starting loader may take
+this long, but no batch does."""
 
 
 @Sign
@@ -103,8 +103,8 @@ def busy_between_long_pauses(subject: Subject) -> bool:
 @Sign
 def often_quiet(subject: Subject) -> bool:
     """Whether the GPU does nothing in many of the samples."""
-    # A sample with a step that waits for data still shows some of the work, because such a step is
-    # shorter than a sample.
+    # A step that waits for data does not make a sample quiet: it is shorter than a sample, so the
+    # sample still shows some work.
     quiet_share = subject.work.quiet_share
     return at_least(quiet_share, marks.QUIET_SHARE)
 
@@ -122,7 +122,7 @@ def swings(subject: Subject) -> bool:
 
 
 gaps = often_quiet | swings
-"""The GPU is quiet again and again."""
+"""The GPU is quiet in many samples, or its utilisation swings."""
 
 # --- the GPU's memory -----------------------------------------------------------------------------
 
@@ -147,8 +147,8 @@ def memory_full(subject: Subject) -> bool:
 @Sign
 def memory_used_up(subject: Subject) -> bool:
     """Whether the GPU's memory is so full that the next allocation may fail."""
-    # In that state, torch's allocator frees and allocates again in each step, which shows as
-    # waiting.
+    # With so little memory left, torch's allocator frees and allocates again in each step, which
+    # shows as waiting.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_FULL)
 
@@ -157,7 +157,7 @@ def memory_used_up(subject: Subject) -> bool:
 def memory_fell(subject: Subject) -> bool:
     """Whether the GPU's memory was full and then suddenly nearly empty, as if its process ran out
     of memory."""
-    # This is what it looks like when a process runs out of memory and ends.
+    # When a process runs out of memory and ends, its memory is freed at once.
     memory = subject.gpu.memory
     return memory.fell
 
@@ -238,7 +238,7 @@ def shared_with_others(subject: Subject) -> bool:
     """Whether processes outside the command use part of the GPU's memory."""
     last = subject.work.rows[-1]
     memory_bytes = last.gpu.memory_total_bytes
-    # A process with unknown memory may use all of it.
+    # Assume that a process with unknown memory may use all of the GPU's memory.
     used_bytes = of_others(last, lambda use: use.memory_bytes, float("inf"))
     foreign_share = percent(used_bytes, memory_bytes)
     return at_least(foreign_share, marks.HELD_MEMORY)
@@ -262,7 +262,7 @@ def held_down_by(cause: str) -> Sign:
 
     def is_held_down(subject: Subject) -> bool:
         throttle = subject.throttle
-        # No throttle reason is active, or only one that costs this card no speed.
+        # There is no throttle reason, or only reasons that cost this card no speed.
         if throttle is None:
             return False
         return throttle.cause == cause
@@ -271,14 +271,14 @@ def held_down_by(cause: str) -> Sign:
 
 
 AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
-"""In percent of the power limit. A card that draws more than this counts as being at its limit."""
+"""In percent of the power limit; a card that draws more counts as being at its limit."""
 
 
 @Sign
 def unexplained(subject: Subject) -> bool:
     """Whether there is no known reason for low clocks: no throttle reason is reported, and the GPU
     is not near its power limit."""
-    # Being idle explains low clocks only while nothing runs.
+    # Ignore the reason `gpu_idle`, which explains low clocks only while nothing runs.
     reasons = subject.work.reasons.keys() - {"gpu_idle"}
     # A card at its power limit lowers its clocks, but some drivers do not report that reason.
     power_share = or_zero(subject.work.power_share)
@@ -289,7 +289,7 @@ def unexplained(subject: Subject) -> bool:
 @Sign
 def power_known(subject: Subject) -> bool:
     """Whether the GPU's power draw and power limit are known."""
-    # Laptops and virtual GPUs report neither.
+    # Laptops and virtual GPUs do not report them.
     power_share = subject.work.power_share
     return power_share is not None
 
@@ -318,14 +318,15 @@ and no reason is reported."""
 def only_now_and_then(subject: Subject) -> bool:
     """Whether the clocks were throttled in less than half of the samples with work."""
     throttle_share = subject.throttle_share
-    # In that case, waiting costs more than the lower clocks do.
+    # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
     return throttle_share < marks.POWER_CAPPED_SHARE
 
 
 @Sign
 def laptop(subject: Subject) -> bool:
     """Whether this is the GPU of a laptop, judged by its name."""
-    # A laptop GPU's power depends on the charger, and its limit cannot be raised.
+    # The distinction matters because a laptop GPU's power depends on the charger, and because its
+    # limit cannot be raised.
     name = subject.gpu.name
     return is_laptop(name)
 
@@ -338,14 +339,14 @@ def several(subject: Subject) -> bool:
     """Whether several GPUs work on the job, either on this machine or, according to its launcher
     options, on several machines."""
     works_together_here = subject.together >= 2
-    # The job may use only one GPU of each machine.
+    # Several machines are enough, because the job may use only one GPU of each machine.
     spans_machines = subject.run.nodes >= 2
     return works_together_here or spans_machines
 
 
 @Sign
 def beside_a_resting_one(subject: Subject) -> bool:
-    """Whether some GPU has a process on it although nothing ran there."""
+    """Whether at least one GPU has a process on it but did no work."""
     run = subject.run
     held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
     # A rank that has stopped computing still has memory on its GPU.
@@ -363,7 +364,7 @@ def alike(subject: Subject) -> bool:
 @Sign
 def launched(subject: Subject) -> bool:
     """Whether a launcher started the command's ranks, or several of its processes use GPUs."""
-    # Both the command line and the number of processes on GPUs can show this.
+    # Either the command line or the number of processes on GPUs can show several ranks.
     return subject.run.launched
 
 
@@ -392,7 +393,8 @@ def pcie_carries(subject: Subject) -> bool:
 
 
 FULL_POWER = 50.0
-"""The power draw above idle, in percent. Kernels that compute all the time draw more than this."""
+"""Power draw above idle, in percent of the power limit. Kernels that compute all the time draw
+more."""
 
 
 links_carry = nvlink_carries | pcie_carries
@@ -404,7 +406,7 @@ def links_rule(subject: Subject) -> bool:
     """Whether NVLink or PCIe transfers a lot while the GPU draws little power, so that its kernels
     wait for data."""
     power_at_work = subject.weight
-    # Full power shows that the data exchange overlaps with computing.
+    # If the GPU draws full power, the exchange overlaps with computing and costs nothing.
     draws_less = below(power_at_work, FULL_POWER)
     return links_carry(subject) and draws_less
 
@@ -433,7 +435,7 @@ def network_full(subject: Subject) -> bool:
 
 
 LINK_FULL = 70.0
-"""In percent of a link's capacity in one direction. Above this, the link counts as full, because
+"""The share of a link's capacity in one direction, in percent, above which the link counts as full;
 packet headers and gaps take the rest."""
 
 
@@ -441,7 +443,7 @@ packet headers and gaps take the rest."""
 def link_full(subject: Subject) -> bool:
     """Whether the GPU's PCIe link carries nearly as much as it can in one direction."""
     work = subject.work
-    # dmon prints the link's traffic, but not how much the link can carry.
+    # If the link's limit is unknown, as in a dmon log, judge by the rate alone.
     if work.pcie_limit is None:
         return looks_full(work.pcie_fuller_rate)
     return at_least(work.pcie_one_way_share, LINK_FULL)
@@ -474,7 +476,8 @@ def lacks_lanes(subject: Subject) -> bool:
 
 
 SLOW_LINK = 8e9
-"""In bytes per second. Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 in one direction."""
+"""A slower link counts as slow, in bytes per second. Four lanes of PCIe 4 or eight of PCIe 3 carry
+7.9e9 in one direction."""
 
 
 @Sign
@@ -482,6 +485,6 @@ def slow_link(subject: Subject) -> bool:
     """Whether the GPU's PCIe link carries no more than four lanes of PCIe 4 or eight of PCIe 3;
     false if its speed is unknown."""
     limit = subject.gpu.link_limit
-    # 0 means that nothing is known about the link.
+    # A value of 0 means that nothing is known about the link.
     is_known = limit >= 1.0
     return is_known and limit < SLOW_LINK

@@ -68,7 +68,7 @@ class Situation(NamedTuple):
     def working_gpus(self) -> int:
         """The number of GPUs that are not lost."""
         working = [gpu for gpu in self.run.gpus if gpu.lost_at is None]
-        # torchrun can start this many ranks here.
+        # This is how many ranks torchrun can start on this machine.
         return len(working)
 
 
@@ -84,8 +84,8 @@ def config_of(command: tuple[str, ...]) -> str | None:
     """
     previous = ""
     for word in command:
-        # The option before the file name may be the same word as the file or the word before. In
-        # `--deepspeed_config zero3.json`, it is everything before the first dot.
+        # An option may be joined to its file (`--config=FILE`) or be the word before the file, so
+        # look at both words, up to the first dot (`--deepspeed_config zero3`).
         option = f"{previous} {word}".partition(".")[0]
         # DeepSpeed's settings are not a training config.
         is_for_deepspeed = "deepspeed" in option
@@ -426,7 +426,7 @@ def one_process_each(situation: Situation) -> str:
     all_work = len(situation.run.at_work) == situation.working_gpus
     if situation.run.launched or not all_work:
         return words
-    # All GPUs work, so there may already be one process for each of them.
+    # All GPUs work, so each may already have its own process.
     return (
         f"{words} (DistributedDataParallel with torchrun). If there is one for each already, give "
         "them the same amount of work"

@@ -1,7 +1,7 @@
 """Samples from `nvidia-smi`, used if NVML cannot be loaded: one row of figures per GPU. Reads the
 machine.
 
-They contain neither processes nor the traffic of the links.
+These samples contain neither processes nor the traffic of PCIe and NVLink.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FIELDS = (
     *("pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current"),
     *("pcie.link.width.max", "ecc.errors.uncorrected.volatile.total"),
 )
-"""These are tried first. If a driver does not know one of them, nvidia-smi rejects the whole query.
-"""
+"""Fields that are tried first. If the driver does not know one of them, nvidia-smi rejects the
+whole query."""
 FIRST_ANSWER_SECONDS = 10.0
 """Without persistence mode, a large node may take several seconds."""
 
@@ -56,7 +56,7 @@ class NvidiaSmi(SampleSource):
         super().__init__()
         self._lines = lines
         self._names = names
-        # A sample consists of this many rows.
+        # Each sample consists of this many rows, one per GPU.
         self._gpu_count = len(first.gpus)
         self._began = time.monotonic()
         self.first = first
@@ -70,7 +70,7 @@ class NvidiaSmi(SampleSource):
                 line = self._lines.next(remaining)
             except EOFError as problem:
                 raise SourceEnded(f"{PROGRAM}: {problem}") from problem
-            # The heading comes once, before the first row.
+            # Skip the heading, which comes once, before the first row.
             if not headings(line):
                 lines.append(line)
         seconds = time.monotonic() - self._began
@@ -103,7 +103,8 @@ def open_nvidia_smi(interval: float) -> NvidiaSmi:
         raise SourceEnded(f"{PROGRAM}: not found")
     fields: tuple[str, ...] = FIELDS
     answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
-    # An old driver rejects fields that it does not know.
+    # If the query failed, ask only for the basic fields, because an old driver rejects fields that
+    # it does not know.
     if answer.exit:
         fields = BASIC_FIELDS
         answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
@@ -112,7 +113,7 @@ def open_nvidia_smi(interval: float) -> NvidiaSmi:
     heading, *lines = answer.stdout.splitlines() or [""]
     names = headings(heading)
     first = sample_of(names, lines, 0.0) if names else None
-    # nvidia-smi exits with 0 even if it only printed an error.
+    # Check the output too, because nvidia-smi exits with 0 even if it only printed an error.
     if first is None or not first.gpus:
         printed = answer.stdout or answer.stderr
         reason = printed.strip().splitlines() or ["no answer"]

@@ -44,11 +44,11 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "gpu_name"),
     "uuid": ("uuid", "gpu_uuid"),
 }
-"""Maps each field to the names of its columns; the first column with a value counts."""
+"""Maps each field to the names that its column may have; the first column with a value counts."""
 IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id")
 """The first of these columns that a row has identifies its GPU."""
 GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")
-"""Every heading contains at least one of these."""
+"""Every header line of such a log contains at least one of these columns."""
 
 
 def headings(line: str) -> list[str]:
@@ -167,7 +167,7 @@ def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[in
 
 def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
     """Yields the rows of a log, without repeated headers and incomplete rows."""
-    # A log that was interrupted by a crash may end with zero bytes.
+    # Remove zero bytes, because a log that was interrupted by a crash may end with them.
     clean_lines = (line.replace("\0", "") for line in lines)
     reader = csv.DictReader(clean_lines, names)
     column_count = len(set(names))
@@ -175,13 +175,13 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
         for cells in reader:
             row = {}
             for name, text in cells.items():
-                # csv returns cells beyond the heading as a list.
+                # If a row has more cells than the heading, csv returns the surplus as a list.
                 if isinstance(text, str):
                     row[name] = text.strip()
             is_cut_off = len(row) < column_count
             is_heading = bool(headings(gpu_name(row)))
-            # A user who pastes a log may write a sentence below it, which may have just as many
-            # commas.
+            # Require numbers in the row, because below a pasted log a user may write a sentence
+            # with just as many commas.
             if not is_cut_off and not is_heading and has_numbers(row):
                 yield row
 

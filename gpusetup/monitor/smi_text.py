@@ -33,7 +33,7 @@ from gpusetup.readings.nvidia_smi import (
 )
 
 MOST_LINES_OF_A_MOMENT = 20_000
-"""Further lines of a moment are ignored; `-q` prints about 6,000 for 16 GPUs."""
+"""How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
 
 
 class SmiForm(NamedTuple):
@@ -101,7 +101,7 @@ def date_of(text: str) -> datetime | None:
 def has_date(lines: Sequence[str]) -> bool:
     """Whether one of these lines contains a date and time."""
     dates = map(date_of, lines)
-    # If so, the time between two samples is known.
+    # With dates, the time between two samples is known.
     return any(dates)
 
 
@@ -136,7 +136,7 @@ def is_table(line: str) -> bool:
 def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
     """Yields the samples of a single table, or of all tables that `nvidia-smi -l` printed."""
     tables = moments(lines, begins_table)
-    # A table's date is printed above its banner, so it is among the lines of the previous moment.
+    # A table's date is above its banner, so it ends up among the lines of the previous table.
     pictures = dated(tables, table_gpus)
     return timed(pictures, interval)
 
@@ -304,7 +304,7 @@ def date_of_query(lines: Sequence[str]) -> datetime | None:
 def query_gpus(text: str) -> tuple[GpuSample, ...]:
     """The GPUs in one report of `nvidia-smi -q`."""
     _, *parts = GPU_HEAD.split(text)
-    # The odd parts are the GPUs' pages; between them are the values from the next page's heading.
+    # The parts alternate: values captured from a GPU's heading, then the page below that heading.
     pages = parts[1::2]
     samples = []
     for index, page in enumerate(pages):
@@ -451,7 +451,7 @@ def dmon_date(row: Mapping[str, str]) -> datetime | None:
     is arbitrary; None if the row has no time."""
     names = ("time", "hh:mm:ss")
     times = [row[name] for name in names if name in row]
-    # Without that option, there are no such columns.
+    # Without `-o T` or `-o DT`, the row has no time.
     if not times:
         return None
     date = row.get("date") or ANY_DAY

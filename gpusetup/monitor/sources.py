@@ -53,7 +53,8 @@ class SampleSource:
         self.first = None
         gpus = sample.gpus
         if self.positions is not None:
-            # nvidia-smi leaves out a GPU that was lost.
+            # The sample may have fewer GPUs than before, because nvidia-smi leaves out a GPU that
+            # was lost.
             present = [position for position in self.positions if position < len(gpus)]
             gpus = tuple(gpus[position] for position in present)
         checked = map(plausible, gpus)
@@ -87,7 +88,7 @@ class Machine(SampleSource):
         # If the previous sample was late, the next one may already be due.
         time.sleep(max(0.0, wait))
         seconds = time.monotonic() - self._began
-        # Missed samples are skipped, and not made up for later.
+        # Samples that were missed meanwhile are skipped, not taken later.
         intervals = int(seconds / self._interval)
         self._count = intervals + 1
         return Sample(at=utc_now(), seconds=round(seconds, 3))
@@ -116,7 +117,7 @@ def plausible(gpu: GpuSample) -> GpuSample:
     if not wrong:
         return gpu
     problems = [f"{field} is not plausible" for field in wrong]
-    # A problem that the source itself reports takes precedence.
+    # If the source itself reports a problem, show that one.
     problem = gpu.problem or ", ".join(problems)
     removed = dict.fromkeys(wrong)
     return replace(gpu, problem=problem, **removed)
@@ -140,7 +141,7 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
     positions: list[int] = []
     for name in names:
         matching = [position for position, gpu in enumerate(gpus) if is_called(gpu, name)]
-        # A prefix that several UUIDs share is ambiguous.
+        # Refuse a name that matches no GPU, and a prefix that several UUIDs share.
         if len(matching) != 1:
             raise no_such_gpu(name, gpus, is_ambiguous=bool(matching))
         positions += matching
@@ -153,7 +154,7 @@ def no_such_gpu(name: str, gpus: Sequence[GpuSample], *, is_ambiguous: bool) -> 
     """The error for a name that matches no GPU or several; its hint lists the GPUs."""
     gpu_names = []
     for gpu in gpus:
-        # Unlike the index, the UUID never changes.
+        # Show the UUID too, because it never changes, unlike the index.
         uuid = gpu.uuid or "UUID unknown"
         gpu_names.append(f"{gpu.index} ({uuid})")
     problem = "Several GPUs are" if is_ambiguous else "No GPU is"
@@ -165,7 +166,7 @@ def is_called(gpu: GpuSample, name: str) -> bool:
     """Whether a GPU has this index, or a UUID that begins with this name."""
     if name == str(gpu.index):
         return True
-    # `GPU-` on its own would match all GPUs.
+    # Refuse a name as short as `GPU-`, which would match all GPUs.
     if len(name) <= SHORTEST:
         return False
     uuid = (gpu.uuid or "").lower()

@@ -193,7 +193,8 @@ def next_step(ids: Sequence[str], subject: Subject | None, run: WatchedRun) -> N
     situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]
-        # A verdict on the whole run has no subject that the sign could test.
+        # Signs test a subject, which a verdict on the whole run does not have, so show its step
+        # without a test.
         fits = subject is None or step.when is None or step.when(subject)
         if fits:
             # The command is left out if the run lacks a part of it, such as the script's name.

@@ -41,7 +41,7 @@ class Subject:
         the temperature shows it, 0 if there is none."""
         if self.throttle is None:
             return 0.0
-        # Heat without a reported reason is judged over the whole run.
+        # If only the temperature shows the throttling, no reason was counted, so the share is 100.
         return self.work.reasons.get(self.throttle.reason, 100.0)
 
     @property
@@ -52,14 +52,14 @@ class Subject:
         utilization = self.work.utilization
         if power_share is None or not utilization:
             return None
-        # A card always draws its idle power, whatever runs.
+        # Subtract the idle power, because a card draws it whatever runs.
         power_above_rest = power_share - marks.IDLE_POWER
         return power_above_rest / utilization * 100
 
     @property
     def power_limit_watts(self) -> float | None:
         """The GPU's last known power limit in watts; None if unknown."""
-        # For a lost GPU, this is the last limit that it reported.
+        # `latest` is the last sample before a loss, so a lost GPU still has a limit.
         latest = self.gpu.latest
         return latest.power_limit_watts
 
@@ -75,7 +75,7 @@ class Subject:
         """The CPU that programs other than the command use, in percent of all cores; None if the
         number of cores is unknown."""
         cores = self.run.host_cores
-        # No sample contains figures of the machine.
+        # The samples contain no figures of the machine.
         if not cores:
             return None
         return self.others_cpu / cores
@@ -133,7 +133,8 @@ class Sign:
 
     def __invert__(self) -> Sign:
         def is_not_seen(subject: Subject) -> bool:
-            # So if no source reported the value that the sign needs, its negation is true.
+            # This means that if no source reported the value that the sign needs, the negated sign
+            # is true.
             return not self(subject)
 
         return Sign(is_not_seen)

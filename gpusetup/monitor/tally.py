@@ -87,8 +87,8 @@ class GpuTally:
             self.lost_at = None
             self.latest = gpu
         if gpu.utilization_percent is not None:
-            # NVML's value covers up to one second before, so what it shows for an empty GPU has
-            # already ended.
+            # NVML's value covers up to one second before the sample, so any work that it shows for
+            # an empty GPU has already ended.
             use = 0.0 if is_empty(gpu) else gpu.utilization_percent
             self._note_use(moment, use)
 
@@ -101,7 +101,7 @@ class GpuTally:
         goes_on = self.quiet_since is not None and is_stray
         if use <= marks.QUIET or goes_on:
             if self.quiet_since is None:
-                # Stray kernels just before belong to the beginning of the pause.
+                # If stray kernels ran just before, the pause begins with them.
                 since_stray = self._stray_since
                 self.quiet_since = moment.seconds if since_stray is None else since_stray
             return
@@ -117,8 +117,8 @@ class GpuTally:
         self._count += 1
 
     def _end_quiet(self, since: float, until: float) -> None:
-        """Decide what a stretch of quiet time was, now that work follows it: the start-up, a short
-        stutter (counted as work) or a pause."""
+        """Now that work follows a quiet stretch, decide what it was: the start-up, a short stutter
+        (counted as work) or a pause."""
         if not self.has_worked:
             phase = START
         elif until - since < marks.PAUSE_SECONDS:
@@ -167,7 +167,7 @@ def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
         if share is not None and process.pid in seen_before:
             shares.append(share)
     busiest_share = max(shares, default=0.0)
-    # A lower share is only a stray kernel.
+    # A lower share comes only from a stray kernel.
     if busiest_share < marks.IDLE:
         return gpu
     return replace(gpu, utilization_percent=busiest_share)
@@ -182,8 +182,8 @@ def is_empty(gpu: GpuSample) -> bool:
 
 
 IMPOSSIBLE_CPU = 1.5
-"""As a multiple of the CPU time of all cores. A sample that shows more was divided by too short a
-time."""
+"""As a multiple of the CPU time of all cores. If a sample shows more, the time that it was divided
+by was too short."""
 
 
 def has_impossible_cpu(sample: Sample) -> bool:

@@ -30,8 +30,8 @@ class Throttle(NamedTuple):
     least_share: float = THROTTLED_SHARE
     """During how much of the work the reason must be active, in percent."""
     needs_low_clocks: bool = False
-    """Whether it counts only if the clocks are low, because cards also reach their power limit in
-    normal work."""
+    """Whether the reason counts only if the clocks are low, because cards also reach their power
+    limit in normal work."""
 
 
 THERMAL_VIOLATION, POWER_VIOLATION = "thermal_violation", "power_violation"
@@ -54,8 +54,8 @@ THROTTLES = (
         True,
     ),
 )
-"""In the order in which they are reported. Their meaning is explained in nvml.h,
-nvmlClocksEventReason*."""
+"""Throttle reasons; the first that is active and counts is reported. nvml.h explains their meaning
+(nvmlClocksEventReason*)."""
 
 
 def active_throttle(
@@ -84,7 +84,8 @@ def active_throttle(
 
 
 WARM = 80.0
-"""In °C. GeForce cards lower their clocks from 83 °C on; the limit is lower because we compare it
+"""The temperature, in °C, from which heat may explain why a card is slower than others of its
+model. GeForce cards lower their clocks at 83 °C, but this limit is lower, because we compare it
 with the 95th percentile."""
 
 
@@ -138,7 +139,7 @@ def is_capped_from_outside(work: Work, gpu: GpuRun) -> bool:
         limit_watts = gpu.latest.power_limit_watts or rated_watts(gpu.name)
         clocks_are_far_down = below(work.clock_share, RATED_CLOCKS)
         return not limit_watts and clocks_are_far_down
-    # The power that the GPU would draw if it worked all the time.
+    # Estimate the power that the GPU would draw if it worked all the time.
     power_above_rest = (power_share - IDLE_POWER) / work.utilization * 100
     power_at_full_work = power_above_rest + IDLE_POWER
     return power_at_full_work < POWER_LEFT

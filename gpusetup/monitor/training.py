@@ -42,7 +42,7 @@ class TrainingMonitor:
     def __init__(self, record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> None:
         self.record = Path(record)
         self.interval = interval
-        # The summary until something has been watched.
+        # The summary as long as nothing has been watched.
         self.summary = Summary(verdict=None, evidence="nothing was watched yet")
         self.problem: str | None = None
         self._child: Any = None
@@ -202,7 +202,8 @@ def memory_report() -> MemoryReport:
         memory_report().devices[0].allocated_bytes
     """
     torch = sys.modules.get("torch")
-    # Querying a device would initialise CUDA, which takes memory itself.
+    # If CUDA is not in use, report no devices, because a query would initialise CUDA, which itself
+    # takes memory.
     if torch is None or not torch.cuda.is_initialized():
         return MemoryReport(devices=())
     device_count = torch.cuda.device_count()

@@ -32,7 +32,8 @@ class VerdictCase(NamedTuple):
 partly = ~s.busy
 main_waits = c.watched & ~c.core_full
 costs_most = ~(s.mostly_waits & s.only_now_and_then)
-"""If a GPU mostly waits, a throttle reason that is active only now and then is not the verdict."""
+"""False if the GPU mostly waits and is throttled only now and then, because then waiting costs more
+than throttling."""
 starved = c.watched & partly & ~c.no_loader
 waits = starved & ~c.core_full
 alone_with_its_cpu = starved & ~c.workers
@@ -69,7 +70,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("memory-tight", "before-the-end",
          (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
          e.memory_in_use, margin),
-    # Memory will soon be full and end the run.
+    # Memory grows, so that it will soon be full and end the run.
     VerdictCase("memory-tight", "leak",
          s.memory_grew & (s.peak_high | k.fills_soon) & ~c.server,
          e.memory_will_be_full, ("find-the-leak",)),
@@ -89,7 +90,8 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("throttled", "others",
          s.used_by_others & s.busy,
          e.with_others, ("free-the-card",)),
-    # Between GPUs, or between a GPU and its host. A hang shows no traffic; the other cases do.
+    # The GPU waits for other GPUs or for its host. In a hang there is no traffic; in the other
+    # cases there is.
     VerdictCase("communication-bound", "hang",
          (s.several | s.beside_a_resting_one)
          & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
@@ -136,7 +138,8 @@ CASES: tuple[VerdictCase, ...] = (
          s.pauses_rule & main_waits
          & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.receives),
          e.paused_and_computed, waits_where),
-    # The input, as seen from the processes. Causes outside the command come first.
+    # The GPU waits for its input, and the processes show why. Causes outside the command come
+    # first.
     VerdictCase("input-starved", "neighbours",
          starved & c.others_full,
          e.neighbours, ("free-the-cpu",)),
@@ -170,7 +173,8 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("input-starved", "machine",
          partly & c.machine_full & ~(c.watched | c.no_loader),
          e.machine_busy, ("see-who-uses-the-cpu",)),
-    # Kernel launches: a fully used core without input, or kernels that draw little power.
+    # Kernels are launched too slowly: a core is fully used without reading input, or the kernels
+    # draw little power.
     VerdictCase("launch-bound", "core",
          c.core_full & partly,
          e.one_core, small),
@@ -206,7 +210,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("bursty", "short-pieces",
          partly,
          e.in_short_pieces, unseen),
-    # Memory limits of a busy GPU.
+    # The GPU is busy, but its memory is at a limit.
     VerdictCase("memory-tight", "margin",
          s.memory_full & ~c.server,
          e.memory_in_use, margin),

@@ -68,7 +68,7 @@ def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
     """The mean of a figure about the command's processes, over the samples that contain it."""
 
     def figure_of(row: Moment) -> float | None:
-        # A rate needs two readings, so the first sample has no figures of processes.
+        # The first sample has no figures of processes, because a rate needs two readings.
         if row.tree is None:
             return None
         return figure(row.tree)
@@ -80,7 +80,7 @@ def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
     """The mean of a figure about the machine, over the samples that contain it."""
 
     def figure_of(row: Moment) -> float | None:
-        # A log of nvidia-smi contains no figures of the machine.
+        # Samples from a log of nvidia-smi contain no figures of the machine.
         if row.host is None:
             return None
         return figure(row.host)
@@ -131,7 +131,8 @@ class Work:
         self.rows = rows
         self.highest_clock = highest_clock
         self.samples = len(rows)
-        # A GPU with unknown utilisation may be working, so it does not count as quiet.
+        # A sample with unknown utilisation does not count as quiet, because the GPU may have been
+        # working.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
@@ -177,7 +178,7 @@ class Work:
         active."""
         counts: Counter[str] = Counter()
         for row in self.running:
-            # One sample may have several reasons.
+            # Count each reason separately, because a sample may have several.
             reasons = row.gpu.throttle_reasons or ()
             counts.update(reasons)
         shares = {}
@@ -391,7 +392,8 @@ def rated_watts(name: str | None) -> float | None:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import rows_or_none, tokens
 
-    # Laptop makers choose different power ratings for the same chip.
+    # A laptop's rating is unknown, because laptop makers choose different power ratings for the
+    # same chip.
     if "laptop" in tokens(name):
         return None
     # A name may fit several cards (SXM and PCIe); the result is clear only if all of them have the

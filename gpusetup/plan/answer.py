@@ -3,7 +3,7 @@ and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from gpusetup.catalog.gpus import GpuRow
@@ -39,7 +39,7 @@ from gpusetup.plan.job import (
 from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models_beside import uncounted_models
-from gpusetup.plan.notes import notes, uncertainties
+from gpusetup.plan.notes import needs_memory_of_others, notes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.rope import RopeScaling, factor_remark
@@ -53,8 +53,9 @@ ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
 (torch 2.9 and later)."""
 SET_BEFORE_START = (
-    "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Ray and "
-    "the workers start: a process that already runs keeps its allocator"
+    "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Python "
+    "starts (with Ray: before Ray and the workers start), because a process that already runs "
+    "keeps its allocator"
 )
 SOURCES = {
     "measured": "measured: Trinity-RFT's GPU configuration guide",
@@ -91,18 +92,16 @@ def answer(request: PlanRequest) -> PlanAnswer:
     solver = SOLVERS[question.solve] if question.solve else decide
     decision = solver(request.job, request.limits)
     plain = cell(decision, hardware.gpu)
-    # An answer cannot be clear if the question or the config leaves something open.
     uncounted = uncounted_parts(request)
-    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, hardware))
-    # A job that does not fit stays clear, because uncounted parts can only need more memory.
-    is_open = is_open and decision.fits
+    reasons = tuple(reasons_for_close(request, decision, uncounted))
     usual_ways = tuple(ways(request))
     # Do not recommend a card to buy if the model's shape is a guess. Do not do so either if the
     # kind of training is open, because full training and LoRA need very different cards.
     too_open = bool(usual_ways or request.job.shape.assumed)
     return PlanAnswer(
-        **plain_fields(plain, "confidence", "env"),
-        confidence="close" if is_open else plain.confidence,
+        **plain_fields(plain, "confidence", "close_because", "env"),
+        confidence="close" if reasons else plain.confidence,
+        close_because="; ".join(reasons) or None,
         uncounted=uncounted,
         env=environment(decision, request),
         better=better_with_fewer(decision, question.solve),
@@ -118,6 +117,28 @@ def answer(request: PlanRequest) -> PlanAnswer:
         smallest_gpu=None if too_open else smallest_gpu(decision, request.gpu_rows),
         config=request.config,
     )
+
+
+def reasons_for_close(
+    request: PlanRequest, decision: RecipeDecision, uncounted: Sequence[str]
+) -> Iterator[str]:
+    """Yields why the answer is only `close`, as phrases; nothing if it is measured or clear."""
+    # A job that does not fit stays clear, because uncounted parts can only need more memory.
+    if decision.fits and uncounted:
+        yield "something that may take memory is not counted"
+    if decision.close_because and not decision.measured:
+        yield decision.close_because
+    if not decision.fits:
+        return
+    # An answer cannot be clear if the question or the config leaves something open.
+    if request.notes:
+        yield "a setting in the config is not counted (see the notes)"
+    if decision.measured:
+        return
+    if request.question.params is not None:
+        yield "the model's shape is assumed (`--params`)"
+    if needs_memory_of_others(decision, request.hardware):
+        yield "other programs use some of the GPU's memory"
 
 
 def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
@@ -154,7 +175,7 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
         )
     if request.config is not None:
         for key in request.config.not_understood:
-            # Name a list once, not once for each of its items.
+            # A list appears in the answer once, not once for each of its items.
             name = key.key.partition("[")[0]
             if name not in uncounted:
                 uncounted.append(name)
@@ -174,7 +195,8 @@ def trainer_in_words(request: PlanRequest) -> str | None:
                 return "verl"
     setup = rl_setup_of(request.question, request.job)
     if setup is not None:
-        # Settings for a supervised trainer would start a different kind of training.
+        # Print no settings, because those for a supervised trainer would start a different kind of
+        # training.
         return None
     return request.question.trainer
 
@@ -220,9 +242,11 @@ def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
 def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
     """The plan for a single job as one row of results, without suggestions."""
     job, shown, limits = decision.job, decision.shown, decision.limits
-    confidence: Literal["measured", "clear", "close"] = "clear" if decision.clear else "close"
+    close_because = decision.close_because
+    confidence: Literal["measured", "clear", "close"] = "close" if close_because else "clear"
     source = SOURCES["fitted" if is_standard(job) else "model"]
     if decision.measured:
+        close_because = None
         confidence, source = "measured", SOURCES["measured"]
     return PlanCell(
         fits=decision.fits,
@@ -230,6 +254,7 @@ def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
         basis="measured" if decision.measured else "predicted",
         confidence=confidence,
         near_percent=round(100 * near_limit(job)),
+        close_because=close_because,
         memory_gib=memory_gib(decision),
         margin_percent=round(-100 * shown.over(limits) / limits.capacity, 2),
         env=ENV if decision.fits and shown.recipe.env else {},
@@ -250,9 +275,9 @@ def memory_gib(decision: RecipeDecision) -> PlanMemory:
     """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     job = decision.job
-    # The memory that torch would reserve on a larger GPU. If the job fits on this GPU, torch frees
-    # cached blocks to stay below the capacity minus the CUDA context, so show at most that. If it
-    # does not fit, show the larger value.
+    # `memory.reserved` is what torch would reserve on a larger GPU. If the job fits on this GPU,
+    # torch frees cached blocks to stay below the capacity minus the CUDA context, so cap the value
+    # there. If the job does not fit, show the value for the larger GPU.
     reserved_bytes = memory.reserved
     if memory.total <= capacity:
         reserved_bytes = min(reserved_bytes, capacity - memory.runtime)

@@ -114,7 +114,8 @@ def _why_it_may_fit(
                 f"its launcher shards the model over the {job.gpus} GPUs (FSDP, ZeRO), which this "
                 "config does not say"
             )
-    # A note may name a way to shard weights that plan does not count.
+    # If there are notes, assume sharding, because a note may name a way to shard weights that plan
+    # does not count.
     divides_weights = may_be_sharded or job.shards_parameters or bool(from_config.notes)
     if _least_weights_gib(job, divided=divides_weights) > capacity_gib:
         return ""
@@ -134,17 +135,18 @@ def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
     quantised. `divided`: whether the weights are sharded over the GPUs."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
-    # However the weights are sharded, the GPUs together hold at least one copy.
+    # Divide by the number of GPUs at most, because together they hold at least one copy of the
+    # weights.
     if divided:
         weights /= job.gpus
     return weights / GIB
 
 
 def _may_save_memory(key: ConfigKey) -> bool:
-    """Whether a config key that plan does not know could save memory: its value is a number, a word
-    or a switch that is on.
+    """Whether a config key that plan does not know could save memory, because its value is a
+    number, a word or a switch that is on.
 
-    So paths, hub ids, special tokens and items of a list do not count.
+    So values such as paths, hub ids and special tokens do not count; items of a list never do.
     """
     is_list_item = key.key.endswith("]")
     if is_list_item:

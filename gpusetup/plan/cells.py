@@ -25,7 +25,7 @@ _model = lru_cache(maxsize=64)(model_named)
 NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 COLUMNS = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
 LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
-"""A larger number in a row is certainly a typo."""
+"""The largest plausible values in a row; anything above is a typo."""
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:

@@ -31,8 +31,8 @@ def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
     if request.gpus == 1 or request.strategy == "single":
         return dict(step.phases)
     if request.strategy == "ddp":
-        # DDP's buckets are a second copy of the gradients: `gradient_as_bucket_view` is off by
-        # default.
+        # Add DDP's buckets, which are a second copy of the gradients unless
+        # `gradient_as_bucket_view` is on.
         return {phase: size + step.gradients for phase, size in step.phases.items()}
     return sharded_phase_bytes(step, request)
 
@@ -123,8 +123,9 @@ CUDNN_WORKSPACE = 0.15
 """The share of the memory that cuDNN often takes for the workspaces of convolutions."""
 SOURCE = "predicted by tracing one step of the code on tensors without values"
 FRAGMENTATION = 0.1
-"""The share of temporary memory that fixed-size segments may leave unusable. This is an assumption
-that was never checked on a GPU. Expandable segments (Env) leave almost none unusable."""
+"""The share of temporary memory that fixed-size segments may leave unusable; with expandable
+segments (Env) almost nothing is lost. This number is an assumption that was never checked on a GPU.
+"""
 
 
 class CodeQuestion(Frozen):
@@ -144,7 +145,7 @@ class CodeQuestion(Frozen):
 
     @property
     def free(self) -> float:
-        """The bytes of one GPU that torch's allocator can use for the training."""
+        """The bytes on one GPU that torch's allocator can use for the training."""
         capacity = self.hardware.capacity
         # The CUDA context and NCCL's buffers lie outside torch's allocator.
         return capacity - self.runtime
@@ -154,7 +155,8 @@ class CodeQuestion(Frozen):
         """The share of the GPU's memory within which an answer counts as close instead of clear."""
         if self.request.gpus == 1:
             return CLEAR
-        # The estimate of what a sharded step gathers was never checked on a GPU.
+        # Use the wider margin for sharded steps, because the estimate of what they gather was never
+        # checked on a GPU.
         is_sharded = self.request.strategy in ("fsdp", "zero3")
         return CLEAR_UNMEASURED if is_sharded else CLEAR
 
@@ -169,7 +171,8 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
     if len(trace.traces) < 2:
         return None
     free = question.free
-    # The answer recommends expandable segments wherever they work. Elsewhere, memory fragments.
+    # The answer recommends expandable segments wherever they work. On other systems, allow for
+    # fragmentation.
     if not question.hardware.limits().env:
         free /= 1 + FRAGMENTATION
 
@@ -205,8 +208,8 @@ class CodeMemory(Frozen):
 
 
 def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
-    """The memory that a step needs on one GPU; expandable segments are switched on only if it would
-    not fit otherwise."""
+    """The memory that a step needs on one GPU; expandable segments are switched on only if the step
+    would not fit otherwise."""
     allocated = max(phase_bytes(step, question.request).values())
     transient = max(step.transient.values())
     fragmentation = FRAGMENTATION * transient
@@ -225,7 +228,7 @@ def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
 def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
     """The rows of the answer's memory table, in GiB."""
     states = memory.allocated - memory.transient
-    # The rest: temporary memory other than activations, and the CUDA runtime.
+    # The rest of the total is temporary memory other than activations, and the CUDA runtime.
     other = memory.total - states - memory.activations - memory.fragmentation
     return PlanMemory(
         states=in_gib(states),
@@ -247,7 +250,8 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
     memory = memory_of(step, question)
     filled = memory.total / capacity
     fits = memory.total <= capacity
-    # Workspaces of cuDNN's convolutions could fill the remaining memory.
+    # cuDNN's workspaces for convolutions could fill the remaining memory, so such an answer is not
+    # clear.
     with_workspaces = memory.total
     if trace.asked.convolves:
         with_workspaces *= 1 + CUDNN_WORKSPACE
@@ -260,6 +264,7 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
         basis="predicted",
         confidence="close" if is_near else "clear",
         near_percent=round(100 * question.near),
+        close_because=why_close(needs_cudnn, question) if is_near else None,
         memory_gib=memory_gib(memory, capacity),
         margin_percent=round(100 * (1 - filled), 2),
         env=ENV if fits and memory.env else {},
@@ -278,12 +283,19 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
     )
 
 
+def why_close(needs_cudnn: bool, question: CodeQuestion) -> str:
+    """Why the prediction is uncertain, as a phrase."""
+    if needs_cudnn:
+        return "something that may take memory is not counted"
+    return f"within {round(100 * question.near)} % of the limit"
+
+
 def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:
     """The part of the answer that only `--code` has: memory in each phase, the torch version, and
     the largest batch of all GPUs together."""
     phases = phase_bytes(planned_step(trace, question, largest), question.request)
     phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
-    # The user asked for the batch of all GPUs together, but the trace is for one GPU.
+    # The trace is for one GPU, but the answer gives the batch of all GPUs together.
     largest_of_all = None if largest is None else largest * question.request.gpus
     return CodePlan(
         torch=trace.torch,

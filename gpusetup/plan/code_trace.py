@@ -30,7 +30,8 @@ class TraceRequest(Frozen):
     """The number of micro-batches in a step. The last one is traced, while the gradients of the
     earlier ones are in memory."""
     line: bool = True
-    """Whether to trace twice the batch as well, which the search for the largest batch needs."""
+    """Whether to trace the code a second time with twice the batch, because the search for the
+    largest batch needs two batch sizes."""
 
 
 class TracedStep(Frozen):
@@ -52,7 +53,8 @@ class TracedStep(Frozen):
     parameters: int
     """The number of parameters."""
     values_read: int = 0
-    """How often the code read a tensor's value; the trace has no values and returned 1.0."""
+    """How often the code read a tensor's value. A trace has no values, so each read returned 1.0.
+    """
     compiled: bool = False
     """Whether the code called `torch.compile`, which the trace skips."""
     convolves: bool = False
@@ -121,7 +123,7 @@ def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
 def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
     """The trace that the child process printed; raises the error that the child reported or ended
     with."""
-    # The user's code may print as well, so the child's answer is the last line.
+    # The user's code may print other lines before, so the child's answer is the last line.
     last_line = stdout.strip().rpartition("\n")[2]
     if last_line.startswith('{"problem"'):
         problem = from_json(last_line, TraceProblem, what="the trace's answer")
@@ -187,8 +189,8 @@ def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
 
 
 def problem_by_words(problem: TraceProblem) -> str:
-    """The key of a problem in `HINTS`. If a library raised its own error, words of the message
-    decide; otherwise it is the child's name for the problem."""
+    """The key of a problem in `HINTS`. If a library raised its own error, words in the message
+    determine the key. Otherwise, the key is the child's name for the problem."""
     for words, name in PROBLEM_BY_WORDS.items():
         if words in problem.message:
             return name

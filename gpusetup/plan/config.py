@@ -1,9 +1,9 @@
 """Turns a training config into a question for `plan`, and records what was read, what was assumed
 and which keys were not understood.
 
-Each known key has a role, such as `batch` or `optimizer`, by which settings are looked up
-(`data/plan/keys.json`). For job fields that neither an option nor a trainer's key can set, the file
-may contain a map `plan:` (`plan: {loss: eager, step: loop}`).
+Each known key has a role, such as `batch` or `optimizer` (`data/plan/keys.json`), and the functions
+look up settings by role. For job fields that neither an option nor a trainer's key can set, the
+file may contain a map `plan:` (`plan: {loss: eager, step: loop}`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def question_of(
         notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
         rank=reader.number("rank", LARGEST["lora"]),
-        # This comes last, because it lists all keys that were read.
+        # Build the report last, because it lists all keys that were read.
         read=read_of(reader, fields),
     )
 
@@ -134,8 +134,8 @@ def counted_maps(fields: Fields) -> frozenset[str]:
     """The maps about additional models (rollout, critic) whose keys plan need not understand.
     Either plan counts these models as a whole, or they use no memory of this training run.
 
-    Trinity-RFT's additional models run on other GPUs or were part of the measured runs. A teacher
-    model is not counted.
+    Trinity-RFT's additional models run on other GPUs or were part of the measured runs. The map of
+    a teacher model is not among them, because plan does not count teachers.
     """
     counts_models = fields["trainer"] == "trinity" or fields.get("rl")
     if counts_models:

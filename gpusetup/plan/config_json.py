@@ -60,7 +60,7 @@ def has_layers(config: ModelConfig) -> bool:
     if config.has("rwkv") or config.has("num_mem_blocks"):
         return False
     has_heads = bool(config.values.get("num_attention_heads"))
-    # A pure state space model has no attention heads.
+    # A pure state space model has a state size instead of attention heads.
     return has_heads or config.has("state_size")
 
 
@@ -149,7 +149,7 @@ def tables_of(config: ModelConfig, layers: int) -> int:
     if "learned positions" in config.family:
         size += config.get("max_position_embeddings") * config.hidden
     if "gemma3n" in config.kind or "gemma4" in config.kind:
-        # Gemma 3n and 4 have an additional small token embedding for each layer.
+        # Gemma 3n and 4 also have a small token embedding for each layer.
         width = config.get("hidden_size_per_layer_input")
         size += config.get("vocab_size_per_layer_input") * width * layers
     return size
@@ -158,7 +158,7 @@ def tables_of(config: ModelConfig, layers: int) -> int:
 def is_tied(config: ModelConfig) -> bool:
     """Whether the output head shares the embedding's weights; if the config does not say so, the
     default of the family applies."""
-    # Configs leave the key out if it has the family's default.
+    # Without the key the family's default applies, because configs then leave it out.
     is_usual = "a tied head" in config.family
     says_tied = config.values.get("tie_word_embeddings", is_usual)
     return bool(says_tied)

@@ -17,8 +17,8 @@ from gpusetup.plan.tables import tables_in
 
 def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; empty if there is
-    none. `fields` is not used here; it is there because all functions that read a part of the
-    config have the same parameters."""
+    none. `fields` is unused, but all functions that read a part of the config have the same
+    parameters."""
     for setting, text in reader.all("named-model"):
         if names_model(setting, text):
             return model_of_setting(reader, setting, text)
@@ -46,8 +46,8 @@ def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
 
 
 def names_model(setting: Setting, text: str) -> bool:
-    """Whether a setting names a model; the key `model` may also hold a kind of network instead
-    (`model: lstm`)."""
+    """Whether a setting names a model; the key `model` may name a kind of network instead (`model:
+    lstm`)."""
     if setting.path[-1] != "model":
         return True
     is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
@@ -64,7 +64,7 @@ def known_name(text: str) -> str:
     name = text
     if "torchtune." in text:
         name = _name_of_component(text.rpartition(".")[2])
-    # torchtitan's `llama3` means Llama 3.1.
+    # In torchtitan, `llama3` means Llama 3.1.
     name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
     if is_known(name):
         return name
@@ -101,7 +101,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     LLaMA-Factory's `freeze`."""
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
-        # LLaMA-Factory then trains only the last layers, two by default.
+        # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
         trained_layers = reader.number("trained-layers", 10**4) or 2
         return {"freeze": f"-{trained_layers}"}
     rank = rank_of(reader, fields, method)

@@ -38,8 +38,8 @@ Meaning = Callable[[Setting, str], Any]
 
 
 def by_words(kind: str, if_on: str | None = None) -> Meaning:
-    """A function that interprets settings of this kind: by their text or, for a switch that is on,
-    by their key.
+    """A function that looks up a setting's meaning in the table of this kind: by the setting's text
+    or, for a switch that is on, by its key.
 
     `if_on`: the meaning of a switch that is on and whose key has no known meaning.
     """
@@ -115,7 +115,8 @@ class Reader:
             # In many trainers 0 and -1 mean "no limit".
             if not is_number or digits in ("0", "-1"):
                 return None
-            # Python refuses to convert a number with thousands of digits.
+            # Do not convert a very long number, because Python refuses to convert thousands of
+            # digits.
             value = int(digits) if len(digits) < MOST_DIGITS else most + 1
             if not 1 <= value <= most:
                 raise self.refused(setting, f"{digits[:20]}: out of range", f"1 to {most:,}")
@@ -156,7 +157,8 @@ class Reader:
         list's key.
         """
         for setting in self.config.settings:
-            # Items of a list have a number after the list's key in their path.
+            # In the path of a list item, a number follows the list's key, so look only at the
+            # words.
             keys = [part for part in setting.path if isinstance(part, str)]
             if not keys or keys[-1] != name:
                 continue

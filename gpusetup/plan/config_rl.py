@@ -67,8 +67,8 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     """The preference or RL setup with its additional models, as fields of the question; empty for
     supervised training.
 
-    It is also empty for Trinity-RFT: its explorer generates on other GPUs, and the measured table
-    already includes the memory of its reference model.
+    For Trinity-RFT the setup is empty too, because its explorer generates on other GPUs, and
+    because the measured table already includes its reference model's memory.
     """
     is_verl = reader.has_map("actor_rollout_ref")
     if fields["trainer"] == "trinity" and not is_verl:
@@ -91,7 +91,7 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     generates = method in GENERATING
     engine = engine_of(reader) if generates else NO_ENGINE
     reader.text_named("num_generations", "answers to one prompt")
-    # If there is no inference engine, here or on other GPUs, the trainer itself generates.
+    # Without an inference engine, here or on other GPUs, the trainer itself generates the answers.
     uses_engine = engine.share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
     generated_at_once = 0
     if generates and not uses_engine:
@@ -156,7 +156,8 @@ def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...
     names = reward_model_names(reader)
     if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
         names.append(SAME_AS_POLICY)
-    # LLaMA-Factory's reward model is a second adapter on the same base.
+    # With LoRA, LLaMA-Factory's reward model is a second adapter on the same base, not a second
+    # model.
     shares_base = fields["trainer"] == "llama-factory" and fields.get("lora") is not None
     if judge == "api" or shares_base:
         return ()
@@ -225,7 +226,7 @@ def is_elsewhere(reader: Reader) -> bool:
 
 
 def is_on(reader: Reader, name: str) -> bool:
-    """Whether a key is set to anything that does not mean off."""
+    """Whether a key is set to a value other than those that mean off."""
     words = name.replace("_", " ")
     text = reader.text_named(name, words)
     # Any other word, such as a server's address, means on.
@@ -243,7 +244,7 @@ def share_of(text: str | None, default: float) -> float:
 def generated_sequences(reader: Reader, fields: Fields) -> int:
     """The number of sequences that a GPU generates at once: its batch times the micro-batches of
     one generation."""
-    # By default TRL generates once for all micro-batches of an optimizer step.
+    # By default, TRL generates the answers for all micro-batches of an optimizer step at once.
     micro_batches = int(fields.get("accumulate") or 1)
     text = reader.text_named("steps_per_generation", "micro-batches of one generation")
     if text and re.fullmatch(r"\d{1,5}", text):

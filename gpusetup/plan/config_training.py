@@ -1,5 +1,5 @@
-"""Reads from a training config how the training runs: checkpointing, optimizer, precision, kernels,
-and how the GPUs share the work."""
+"""Reads the settings for how a training runs from its config: checkpointing, optimizer, precision,
+kernels, and how the GPUs share the work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     elif text == "selective" and fields["trainer"] != "megatron":
         checkpoints["selective"] = True
     elif text:
-        # Megatron-LM's selective recomputation affects only attention without a flash kernel.
+        # `selective` counts as none, because Megatron-LM's selective recomputation affects only
+        # attention without a flash kernel.
         words_for_none = ("selective", "none", "no", "false", "off", "n")
         checkpoints["checkpointing"] = text not in words_for_none
     return checkpoints
@@ -45,8 +46,8 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
 
 
 IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
-"""Trainers that always compute in 16 bits, so that `bf16: true` does not tell the type of the
-weights."""
+"""Trainers that always compute in 16 bits. Their `bf16: true` therefore says nothing about the type
+of the weights."""
 
 
 def precision(reader: Reader, fields: Fields) -> Fields:

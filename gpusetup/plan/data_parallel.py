@@ -19,18 +19,19 @@ from gpusetup.plan.states import gradient_bytes, model_weights
 
 
 def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes on each GPU other than the first: a copy of the weights, and the gradients and
-    activations of its share of the batch."""
+    """The bytes on each GPU other than the first: a copy of the weights, and gradients and
+    activations for this GPU's share of the batch."""
     shape = job.shape
     logits = shape.vocabulary * tokens(job, recipe)
     outputs = logits + shape.classes * samples(job, recipe)
-    # Each GPU holds its outputs and their gradient. The loss is computed on the first GPU.
+    # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
+    # it.
     output_bytes = 2 * outputs * job.compute_bytes
     end_of_forward = activations(job, recipe) + output_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients
-    # Gradients are created while activations are freed, so only the larger of the two moments
-    # counts.
+    # The backward pass frees activations while it creates gradients, so the peak is the larger of
+    # the two moments, not their sum.
     peak = max(end_of_forward, end_of_backward)
     return model_weights(job) + peak + runtime(job, recipe)
 

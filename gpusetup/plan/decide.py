@@ -17,10 +17,11 @@ CLEAR = 0.03
 """The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have
 measurements (`measured.py`)."""
 CLEAR_UNMEASURED = 0.2
-"""The same share for other trainers, for which we only have published figures."""
+"""The share of the card that must stay free for a clear answer with other trainers, for which we
+only have published figures."""
 CLEAR_SHARDED = 0.3
-"""The same share for jobs with sharded weights or states, because a tenth of the published runs
-needed 50 to 70 % more memory than estimated."""
+"""The share that must stay free for jobs with sharded weights or states. It is larger, because a
+tenth of their published runs needed 50 to 70 % more memory than estimated."""
 LARGEST_SOLUTION = 1 << 24
 """The upper end of the search for the largest batch or context."""
 MOST_GPUS = 1024
@@ -31,7 +32,7 @@ class MachineLimits(Frozen):
     """The memory limits of a machine, and the memory-saving settings that its system supports."""
 
     capacity: float
-    """The bytes of one GPU's memory that CUDA can use."""
+    """The bytes of memory that CUDA can use on one GPU."""
     env: bool = True
     """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
     linux: bool = True
@@ -79,18 +80,19 @@ class RecipeDecision(Frozen):
         return self.shown.recipe
 
     @property
-    def clear(self) -> bool:
-        """Whether every recipe that was tried is far from the memory limit and the memory model is
-        well tested for such jobs."""
-        near_bytes = near_limit(self.job) * self.limits.capacity
+    def close_because(self) -> str | None:
+        """Why the prediction is uncertain, as a phrase; None if every recipe that was tried is far
+        from the memory limit and the memory model is well tested for such jobs."""
+        near_share = near_limit(self.job)
+        near_bytes = near_share * self.limits.capacity
         for option in self.tried:
             distance = abs(option.over(self.limits))
             if distance < near_bytes:
-                return False
+                return f"within {round(100 * near_share)} % of the limit"
         # A doubt cannot change that a job does not fit, because uncounted parts only add memory.
-        if not self.fits:
-            return True
-        return doubt(self.job, self.shown.recipe) is None
+        if self.fits and doubt(self.job, self.shown.recipe):
+            return "plan knows little about this kind of job (see the notes)"
+        return None
 
 
 # --- how certain an answer is ---------------------------------------------------------------------
@@ -100,7 +102,8 @@ def near_limit(job: TrainingJob) -> float:
     """The share of the GPU's memory within which an answer for this job counts as close."""
     if is_standard(job):
         return CLEAR
-    # The memory that FSDP needs for gathering and sending was compared with few published runs.
+    # Sharded jobs get a wider margin, because the memory that FSDP needs for gathering and sending
+    # was compared with few published runs.
     is_sharded = job.gpus > 1 and not job.copies_model
     return CLEAR_SHARDED if is_sharded else CLEAR_UNMEASURED
 
@@ -139,8 +142,8 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     """Why a job that should fit may still run out of memory, as a sentence; None for well-tested
     kinds of jobs."""
     shape = job.shape
-    # Image training scripts differ in what they keep on the GPU, and the levels of a U-Net have
-    # different widths.
+    # The estimate for diffusion models is rough, because training scripts differ in what they keep
+    # on the GPU, and because the levels of a U-Net have different widths.
     if shape.kind in DENOISERS:
         return (
             f"plan counts what {shape.name} keeps only roughly, and runs of images and video "
@@ -154,7 +157,7 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     if shape.tower and job.lora is None:
         return "plan does not count what the image encoder keeps; with LoRA it is not trained"
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
-    # The measurements of Trinity-RFT also include offload.
+    # Only Trinity-RFT's measured runs (`is_standard`) also cover offload.
     if keeps_parts_on_host and not is_standard(job):
         return f"runs with parts on the host {OFTEN_MORE}"
     if job.strategy == "dp" and job.gpus > 1:
@@ -204,7 +207,8 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         if str(recipe) == table_recipe:
             measured = option_of(job, recipe)
             break
-    # If no recipe fitted in the measurements, this counts more than the memory model.
+    # If the job fitted with no recipe when it was measured, trust the measurement more than the
+    # memory model.
     none_was_measured = table_recipe == NONE
     if none_was_measured:
         first_fitting = None
@@ -300,7 +304,8 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
 def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
     """Whether the degree divides the number of key-value heads or is a multiple of it."""
     divides_heads = key_value_heads % degree == 0
-    # A repeated head is on several GPUs, each of which has different query heads.
+    # Repeated key-value heads work too: the same head is then on several GPUs that have different
+    # query heads.
     repeats_heads = degree % key_value_heads == 0
     return divides_heads or repeats_heads
 
@@ -352,7 +357,7 @@ def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         return with_offload
     group = group_size(job)
     groups = max(MOST_GPUS // group, 1)
-    # If each GPU holds a whole copy, more GPUs do not reduce it.
+    # If each GPU holds a whole copy of the model, more GPUs do not make the copy smaller.
     if job.copies_model:
         groups = 1
     return decide(replace(job, gpus=groups * group), limits)
@@ -406,7 +411,7 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
     1000
     """
     low, high = 0, 1
-    # Double the number until it no longer fits, then search by bisection.
+    # Double the number until `fits` is false, then search by bisection.
     while high < limit and fits(high):
         low = high
         high *= 2

@@ -24,7 +24,8 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
     A smaller number is better if the job fits only on it, if it avoids offload (which costs the
     most speed), or, if `solve` is `context`, if it allows a longer context.
     """
-    # With `gpus` the answer already is the smallest number, and the largest batch needs all GPUs.
+    # If plan solves for `gpus`, its answer already is the smallest number; the largest batch needs
+    # all GPUs.
     if solve in ("gpus", "batch"):
         return None
     best: RecipeDecision | None = None
@@ -54,7 +55,7 @@ def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[Rec
     solver = max_context if solve == "context" else decide
     fewest = max(job.gpus - MOST_TRIED, 0)
     for gpus in range(job.gpus - 1, fewest, -1):
-        # The GPUs that share one copy of the model cannot be separated.
+        # Only whole groups can be removed, because the GPUs of a group share one copy of the model.
         if gpus % group_size(job) != 0:
             continue
         # If the user chose a degree, it must divide the smaller number of GPUs too.

@@ -27,7 +27,8 @@ def residual_bytes(job: TrainingJob) -> int:
     # With PEFT's 32-bit norms and embedding, the hidden state is in 32 bits too.
     if rest_is_32_bit(job):
         return 4
-    # Autocast casts only inside the layers.
+    # Autocast casts only inside the layers, so the hidden state between them keeps the weights'
+    # type.
     if keeps_cast_weights(job):
         return BYTES[job.dtype]
     return job.compute_bytes
@@ -48,11 +49,11 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def checkpoint_bytes(job: TrainingJob) -> float:
-    """The bytes per token and layer for the layer's input, which checkpointing stores to recompute
-    the layer (Chen et al., arXiv 1604.06174)."""
+    """The bytes per token of one layer's input, which checkpointing stores to recompute the layer
+    (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
-    # A token budget is rarely filled completely.
+    # Micro-batches rarely fill a token budget completely, so count less for these jobs.
     width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
     element_bytes = residual_bytes(job) / 2 * width
     return job.shape.hidden * element_bytes / sequence_shards(job)
@@ -61,8 +62,8 @@ def checkpoint_bytes(job: TrainingJob) -> float:
 def selected_bytes(job: TrainingJob) -> float:
     """The bytes per token that selective checkpointing keeps in each layer.
 
-    torchtitan's policy keeps every second of the matrix products with wq, wk, wv, wo, w1, w3 and
-    w2, and the output of attention.
+    torchtitan's policy keeps the output of attention and every other matrix product among those
+    with wq, wk, wv, wo, w1, w3 and w2.
     """
     if not job.selective:
         return 0.0
@@ -140,7 +141,8 @@ def score_bytes(job: TrainingJob) -> float:
     # A 16-bit copy of the softmax for the product with the values.
     if is_16_bit:
         bytes_per_score += 2
-    # Dropout keeps its mask and, in 32 bits, its output. In 16 bits its output is the copy above.
+    # Dropout keeps its mask and, when computing in 32 bits, its output. In 16 bits the output is
+    # the copy counted above.
     if job.shape.dropout:
         bytes_per_score += 1 if is_16_bit else 5
     return job.length * job.shape.heads * bytes_per_score
@@ -150,7 +152,7 @@ def mlp_bytes(job: TrainingJob) -> float:
     """The bytes per token that the MLP keeps for its backward pass."""
     shape = job.shape
     elements = shape.intermediate * mlp_tensors(job)
-    # Copies of each token as inputs and outputs of its experts.
+    # Each token is copied as input and output of each of its experts.
     elements += 3 * shape.experts * shape.hidden
     return elements * job.compute_bytes
 
@@ -160,7 +162,7 @@ def mlp_tensors(job: TrainingJob) -> int:
     # An MLP without a gate keeps the up projection and its activation.
     if not job.shape.gated:
         return 2
-    # The activation of the gate is recomputed.
+    # Fused or compiled kernels recompute the gate's activation, so three tensors are left.
     if job.compile or job.fused_kernels:
         return 3
     # The gate, the up projection, the gate's activation and their product are kept.

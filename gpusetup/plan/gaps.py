@@ -42,10 +42,11 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     if logits_decide and job.loss != "eager-old":
         bytes_of_uneven_size -= logit_bytes
     shares = gap_shares(job, recipe)
-    # Expandable segments round the logits up as well.
+    # With expandable segments, logits leave gaps too, because their size is rounded up.
     bytes_with_gaps = moving_bytes if recipe.env else bytes_of_uneven_size
     reserved = bytes_with_gaps * shares.reserved + logit_segments
-    # The allocator cannot give back a third of the logits' own segments; this share is fitted too.
+    # The allocator cannot give back about a third of the logits' own segments. This share was
+    # fitted too.
     after_collection = bytes_of_uneven_size * shares.staying + logit_segments / 3
     staying = min(reserved, after_collection)
     # Tensors that lie between attention scores in memory keep the segments of those scores from
@@ -53,7 +54,7 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     if job.attention == "eager" and not job.gathers and not recipe.env:
         staying = reserved
     given_back = reserved - staying
-    # If memory peaks at another moment, half of the logits' segments are idle then.
+    # If memory peaks while there are no logits, half of the logits' segments are idle at the peak.
     if segments_of_logits_idle(job, recipe) and not logits_decide:
         given_back += 0.5 * logit_bytes
     return Gaps(staying, given_back)
@@ -63,7 +64,7 @@ class GapShares(NamedTuple):
     """The size of the gaps as shares of the memory for temporary tensors."""
 
     reserved: float
-    """All gaps, while there is enough free memory."""
+    """All gaps, as long as there is enough free memory."""
     staying: float
     """The gaps that are left after the allocator has given back what it can."""
 

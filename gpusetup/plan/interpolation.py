@@ -18,8 +18,8 @@ from gpusetup.configs.settings import EMPTY, Path
 MOST_DEPTH = 16
 """The limit on nested references, because a config that refers to itself would never end."""
 MOST_PARTS = 200
-"""The limit on `${...}` parts in one value. Without it a chain of values, each of which names the
-next one twice, would grow exponentially."""
+"""The limit on `${...}` parts in one value. Without this limit, a chain of values that each name
+the next value twice would grow exponentially."""
 SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
 
 

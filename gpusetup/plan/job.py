@@ -82,10 +82,10 @@ class TrainingJob(Frozen):
     quantize: Quantization | None = None
     """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
-    """Whether everything that is not quantised is converted to 32 bits (PEFT's
+    """Whether all weights that are not quantised are converted to 32 bits (PEFT's
     `prepare_model_for_kbit_training`)."""
 
-    # The parts that are trained.
+    # These fields say which parts are trained.
     lora: int | None = None
     """The rank of LoRA on every linear layer; the model itself is then frozen."""
     trained_embeddings: bool = False
@@ -103,10 +103,10 @@ class TrainingJob(Frozen):
     pass."""
     offload_optimizer: bool = False
 
-    # Tensors that are kept for the backward pass.
+    # These fields say which tensors are kept for the backward pass.
     checkpointing: bool = True
     selective: bool = False
-    """Whether every second matrix product is kept (torchtitan's selective checkpointing)."""
+    """Whether every other matrix product is kept (torchtitan's selective checkpointing)."""
     reentrant: bool = True
     """Whether checkpointing is reentrant: layers are recomputed by a nested backward pass
     (transformers) instead of by hooks (torch's `checkpoint_wrapper`)."""
@@ -118,7 +118,8 @@ class TrainingJob(Frozen):
     """Whether fused kernels for the norms, the rotary embedding and the gated MLP recompute cheap
     intermediate values (Liger)."""
 
-    # Additional models (for preference and reinforcement learning, see `plan/models_beside.py`).
+    # These fields describe additional models (for preference and reinforcement learning, see
+    # `plan/models_beside.py`).
     models_beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
     """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer, otherwise
@@ -257,7 +258,7 @@ class TrainingJob(Frozen):
     @property
     def deepspeed_steps(self) -> bool:
         """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights."""
-        # Megatron-LM also keeps a 32-bit copy, but in its own optimizer.
+        # Exclude Megatron-LM, which also keeps a 32-bit copy, but in its own optimizer.
         if self.gradient_dtype is not None:
             return False
         return self.master_weights
@@ -363,7 +364,8 @@ def least_tokens(job: TrainingJob, sp: int) -> int:
 
 def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:
     """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it."""
-    # Without a budget in the config, plan assumes a budget of two longest sequences (see `tokens`).
+    # Without a budget in the config, plan assumes a budget that fits two of the longest sequences
+    # (see `tokens`).
     if job.tokens is None:
         return True
     needed_tokens = least_tokens(job, sp)

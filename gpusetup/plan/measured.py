@@ -36,10 +36,10 @@ def gpu_of(name: str | None, total_bytes: float) -> str | None:
     """
     words = tokens(name or "")
     gib = total_bytes / GIB
-    # The A100 with 40 GB was not measured.
+    # Check the size, because the A100 with 40 GB was not measured.
     if "a100" in words and gib > 70:
         return "A100"
-    # The H20 with 141 GB was not measured either.
+    # Check the size, because the H20 with 141 GB was not measured.
     if "h20" in words and 90 < gib < 100:
         return "H20"
     return None

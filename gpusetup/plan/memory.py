@@ -1,9 +1,10 @@
 """Estimates how much memory a training run needs on its fullest GPU: the sum of all terms at the
 moment when the sum is largest.
 
-A term is an amount (such as parameters, or tokens times width) times the bytes of its dtype. The
-few constants that cannot be computed were fitted to a table of 560 measurements (`measured.py`), or
-set beforehand. All amounts are for one GPU. `docs/explanation/memory-model.md` explains the terms.
+Each term is a number of elements (such as parameters, or tokens times width) times the bytes per
+element. The few constants that cannot be computed were fitted to a table of 560 measurements
+(`measured.py`), or set beforehand. All amounts are for one GPU. `docs/explanation/memory-model.md`
+explains the terms.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
     if recipe.sp == 1:
         return 0.0
     elements = job.shape.hidden * tokens(job, recipe)
-    # The constant was fitted to runs that compute in 16 bits.
+    # Scale by the type used for computing, because the constant was fitted to runs that compute in
+    # 16 bits.
     width = job.compute_bytes / 2
     return elements * EXCHANGE * width
 
@@ -185,13 +187,14 @@ def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = Non
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
     terms = [SizedTerm(part, moments, size(job, recipe)) for part, moments, size in TERMS]
-    # With a token budget only the end of the forward pass counts, because the constants were fitted
-    # that way.
+    # With a token budget, only the end of the forward pass is considered, because the constants
+    # were fitted under this assumption.
     moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.generates:
         moments = (*moments, "generation")
     transient = max(logits(job, recipe), layer_backward(job, recipe))
-    # The gaps depend on whether the logits are at the peak, so each moment has its own.
+    # The gaps depend on whether the logits exist at the peak, so compute them separately for each
+    # moment.
     gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
     gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
 

@@ -15,7 +15,7 @@ from gpusetup.errors import BadInput
 from gpusetup.plan.model_keys import ModelConfig
 
 MOST_LAYERS = 10_000
-"""No model has more layers. The limit prevents a config from a stranger from filling the memory."""
+"""More layers than any model has. Without this limit, a malicious config could fill the memory."""
 LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern")
 """Keys that list the kind of every layer."""
 
@@ -111,8 +111,8 @@ def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
 
 
 def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[str]:
-    """The mixers of a model with attention in one layer of every period, by default the last
-    one."""
+    """The mixers of a model in which one layer of every period has attention, by default the
+    period's last layer."""
     offset = config.values.get("attn_layer_offset")
     if not isinstance(offset, int):
         offset = period - 1
@@ -137,7 +137,7 @@ def full_attention_layers(config: ModelConfig) -> frozenset[int]:
 
 
 def mixer_named(config: ModelConfig, kind: str) -> str:
-    """The mixer that a layer kind in the config stands for.
+    """The mixer for a layer kind in the config.
 
     transformers 5 writes `linear_attention` for state space too, which the model's other keys
     reveal. Linear attention without known keys (MiniMax) is counted like attention.
@@ -205,7 +205,7 @@ def latent_attention(config: ModelConfig) -> int:
     query_rank = config.get("q_lora_rank")
     queries = hidden * query_width
     if query_rank:
-        # The queries come from a narrow tensor too.
+        # If there is a query rank, the queries come from a narrow tensor too.
         queries = query_rank * (hidden + query_width)
     compression = hidden * (rank + rotated)
     expansion = rank * heads * (plain + value)
@@ -278,7 +278,7 @@ def mamba_1(config: ModelConfig, inner: int, state: int, kernel: int) -> int:
 
 
 def state_space_heads(config: ModelConfig) -> tuple[int, int]:
-    """The number of Mamba 2 heads and the inner width; 0 heads mean Mamba 1."""
+    """The number of Mamba 2 heads and the inner width; with 0 heads, the layers are Mamba 1."""
     heads = config.first("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
     head_width = config.first("mamba_d_head", "mamba_head_dim", "mamba_headdim")
     if is_state_space_alone(config) and not heads:

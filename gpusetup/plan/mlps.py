@@ -36,7 +36,7 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
     a gate, otherwise 2."""
     layers = layers_with_mlp(config, mixers)
     width = dense_width(config)
-    # The parameters for each unit of width: one column or row in each matrix.
+    # The parameters per unit of inner width: one column or row in each matrix.
     unit = matrices * config.hidden
     if not config.get("num_experts"):
         return Mlp(
@@ -82,7 +82,7 @@ def default_mlp_width(config: ModelConfig) -> int:
         ratio = config.values.get(key)
         if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
             return round(ratio * config.hidden)
-    # The first transformers used a factor of 4.
+    # The original transformer used a factor of 4.
     return 4 * config.hidden
 
 
@@ -134,7 +134,8 @@ def layers_with_experts(config: ModelConfig, layers: int) -> int:
     only_dense = config.values.get("mlp_only_layers")
     if dense_layers == 0 and isinstance(only_dense, list):
         dense_layers = len(only_dense)
-    # A config may list more dense layers than the model has layers.
+    # The result must not be negative, because a config may list more dense layers than the model
+    # has layers.
     layers_left = max(layers - dense_layers, 0)
     period = config.first(*PERIODS) or 1
     return layers_left // period

@@ -54,7 +54,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "heads of 256": ("gemma", "gemma2", "gemma3"),
 }  # fmt: skip
-"""A trait that no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
+"""A trait that no config key shows -> the families that have the trait (transformers 4.30 to 5)."""
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
 
@@ -70,8 +70,8 @@ class ModelConfig:
     def __init__(self, values: Mapping[str, Any], source: str) -> None:
         self.values = with_usual_keys(values)
         self.source = source
-        # Remove suffixes, because the text part of a multimodal model has the layers of its text
-        # family.
+        # Remove suffixes such as `_text`, because the text part of a multimodal model has the
+        # layers of its text family.
         model_type = str(values.get("model_type"))
         self.kind = re.sub(r"_vl|_5|_text|_model", "", model_type)
         self.family = traits_of(self.kind)
@@ -86,7 +86,7 @@ class ModelConfig:
             )
         if isinstance(value, list):
             value = largest_of(value)
-        # In Python a bool is an int.
+        # Exclude booleans, because Python's bool is a subclass of int.
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < LARGEST_SIZE:
             raise BadInput(
                 f"{self.source}: `{key}` is {value!r}; a positive whole number is needed"

@@ -86,7 +86,7 @@ PARTS_OF_OTHER_KINDS = frozenset((
     "audio", "document", "image", "multimodal", "ocr", "omni", "speech", "tts", "video", "vision",
     "vl", "vla",
 ))  # fmt: skip
-"""Words in a name that mean that the model has more parts than its text model."""
+"""Words in a name which show that the model has more parts than a text model."""
 
 
 def words_of_name(text: str) -> list[str]:
@@ -122,7 +122,7 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
 
 
 def says_size(words: list[str]) -> bool:
-    """Whether one of the words of a name is a parameter count, such as `8b`."""
+    """Whether one of a name's words is a parameter count, such as `8b`."""
     sizes = list(filter(SIZE_WORD.fullmatch, words))
     return bool(sizes)
 
@@ -181,5 +181,6 @@ def size_in_name(text: str) -> SizeInName | None:
     if active_number is None:
         return SizeInName(parameters=parameters, active=parameters)
     active = round(float(active_number) * UNITS[active_unit])
-    # If there are more active parameters than parameters, the word means something else (`A100`).
+    # A model cannot have more active parameters than parameters, so such a word means something
+    # else (`A100`).
     return SizeInName(parameters=parameters, active=min(active, parameters))

@@ -146,7 +146,8 @@ def shape_or_relative(text: str) -> Shape:
 
     A fine-tuned model has the shape of its base model (`Hermes-3-Llama-3.1-8B`). Any other hub id
     with a size in its name gets the shape of a similar known model, scaled to that size; `assumed`
-    then names that model, and the plan is never clear. Raises UsageError if the name tells neither.
+    then names that model, and the plan is never clear. Raises UsageError if the name contains
+    neither a known base model nor a size.
 
     >>> shape_or_relative("NousResearch/Hermes-3-Llama-3.1-8B").layers
     32
@@ -259,7 +260,7 @@ def known_shape(name: str) -> Shape:
     """The shape of a known model, given by its hub id."""
     row = model_table().models[name]
     fields = {"name": name.rpartition("/")[2], "active": row["parameters"], **row}
-    # These fields describe the row, not the model's shape.
+    # Leave out the fields that describe the table's row, not the model's shape.
     fields.pop("checked", None)
     fields.pop("also", None)
     return from_plain(fields, Shape, what=name)
@@ -316,8 +317,8 @@ take most of the parameters, so plan assumes that it does not write text."""
 def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
     """A transformer with this many parameters, shaped like published models of that size.
 
-    `has_tokens`: whether its samples are token sequences. It then has GPT-2's vocabulary, unless it
-    is too small for a language model. Without a vocabulary there are no logits.
+    `has_tokens`: whether its samples are token sequences. If so, the model has GPT-2's vocabulary,
+    unless it is too small for a language model. Without a vocabulary there are no logits.
     """
     # Compare sizes by ratio, so that 14B is as close to 7B as 3.5B is.
     nearest = min(PUBLISHED_SIZES, key=lambda row: abs(math.log(row[0] / parameters)))

@@ -91,8 +91,8 @@ def models_beside(setup: RlSetup, job: TrainingJob) -> tuple[ModelBeside, ...]:
         return tuple(models)
     critic = shape_of_model(setup.critic_name, policy)
     if critic is not None:
-        # If only adapters of the policy are trained, this is also true of the critic (ms-swift,
-        # verl). Its base is then frozen, and its adapters are too small to count.
+        # If only adapters of the policy are trained, the critic is trained with adapters too
+        # (ms-swift, verl). Its base is then frozen, and its adapters are too small to count.
         critic_model = ModelBeside(
             role="critic",
             parameters=critic.parameters,

@@ -1,5 +1,5 @@
-"""The notes of a plan: sentences about what it assumed, what is uncertain, and what else to
-consider."""
+"""The notes of a plan: sentences about what plan assumed, what is uncertain, and what else the user
+should consider."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def model_notes(job: TrainingJob) -> Iterator[str]:
     # Only diffusion models have such encoders.
     if shape.encoder_parameters:
         yield (
-            f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
-            "by `--context`"
+            f"planned with {job.context:,} tokens per sample; for another resolution, give its "
+            "number of tokens with `--context`"
         )
     if job.encoder_parameters:
         encoder_gib = FROZEN_ENCODER_BYTES * job.encoder_parameters / GIB
         yield (
             f"the text encoders and the VAE are counted on the GPU ({encoder_gib:.1f} GiB): "
-            "if they are encoded before the training, add `--encoded-before`"
+            "if you encode texts and images before the training, add `--encoded-before`"
         )
 
 
@@ -83,7 +83,7 @@ def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterat
         part = f"{100 * job.frozen:.0f} % of the model"
     yield (
         f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
-        "activations all the same; they are only needed if something before it is trained"
+        "activations anyway; they are only needed if something before it is trained"
     )
     if not job.trained_parameters:
         yield (
@@ -125,12 +125,13 @@ def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
     """Notes on the sequence length that was assumed, and on a length beyond the model's native
     context."""
     shape = job.shape
-    # The number of tokens of an image model is fixed.
+    # An image model has a fixed number of tokens.
     if shape.tokens is not None:
         return
     if question.context is None and question.solve != "context":
         length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
-        yield f"`--context` not given: {length} of text are assumed"
+        verb = "is" if job.context == 1 else "are"
+        yield f"`--context` not given: {length} of text {verb} assumed"
     native = shape.native_context
     if native is None or job.context <= native:
         return
@@ -150,7 +151,7 @@ def assumed_batch(decision: RecipeDecision) -> str:
     larger = ""
     if largest.fits:
         larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)"
-    return f"no `--batch`: one {sample} a GPU{larger}"
+    return f"`--batch` not given: one {sample} per GPU is assumed{larger}"
 
 
 def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
@@ -162,14 +163,20 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
     names_checkpointing = {"checkpointing", "selective"} & named_fields
     trains_adapters = job.lora is not None
     if trains_adapters and job.checkpointing and not names_checkpointing:
-        yield "with checkpointing, as trainers of adapters run; `--checkpointing none` changes that"
+        yield (
+            "planned with checkpointing, as trainers use it for adapters; `--checkpointing none` "
+            "changes that"
+        )
     names_precision = {"amp", "dtype"} & named_fields
     if job.compute_bytes == 4 and not names_precision:
-        yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
-    # With a single token the kept activations are too small to mention.
+        yield "planned in 32 bits, as in a plain training loop; `--amp bf16` changes that"
+    # With one token per sample the kept activations are too small to mention.
     keeps_activations = not job.checkpointing and job.context > 1
     if keeps_activations and "checkpointing" not in named_fields:
-        yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
+        yield (
+            "planned without checkpointing, as in a plain training loop; `--checkpointing` changes "
+            "that"
+        )
 
 
 # --- the number of GPUs, and the machine ----------------------------------------------------------
@@ -261,11 +268,16 @@ def uncertainties(
         return
     if question.params is not None:
         yield assumed_shape(question, decision.job)
-    # Other programs may leave the GPU before the training starts, or keep their memory.
-    needed_now = decision.shown.memory.total + hardware.used_bytes
-    if needed_now > decision.limits.capacity:
+    if needs_memory_of_others(decision, hardware):
         used_gib = hardware.used_bytes / GIB
         yield f"it fits only if other programs free {used_gib:.1f} GiB"
+
+
+def needs_memory_of_others(decision: RecipeDecision, hardware: Place) -> bool:
+    """Whether the job only fits if other programs free the memory that they use now. They may leave
+    the GPU before the training starts, or keep their memory."""
+    needed_now = decision.shown.memory.total + hardware.used_bytes
+    return needed_now > decision.limits.capacity
 
 
 def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
@@ -278,12 +290,12 @@ def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
     # Without a length plan assumes that a sample is a row of a table, not a text.
     if question.context is None and job.context == 1:
         about_samples = (
-            ". A sample is one token, as a row of a table is: memory grows with the tokens, so "
-            "give `--context` for sequences"
+            ". A sample is one token, like a row of a table. For sequences, give `--context`, "
+            "because memory grows with the tokens"
         )
     layers = "1 layer" if shape.layers == 1 else f"{shape.layers} layers"
     return (
-        f"`--params` says nothing of the model's shape. Assumed: a transformer of {layers} of "
-        f"width {shape.hidden:,}, {vocabulary}. For your own give `--model config.json` or "
-        f"`--code FILE:NAME`{about_samples}"
+        f"`--params` does not tell the model's shape, so plan assumes a transformer with {layers} "
+        f"of width {shape.hidden:,} and {vocabulary}. For your own model, use `--model "
+        f"config.json` or `--code FILE:NAME`{about_samples}"
     )

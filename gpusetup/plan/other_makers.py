@@ -1,7 +1,7 @@
 """Finds the memory that torch can use on a GPU from AMD, Intel or Apple.
 
 The memory model was fitted to jobs on NVIDIA GPUs. torch allocates the same tensors on GPUs of any
-maker, but we have measured nothing on these, so the answer warns about it.
+maker, but the model was never checked on these GPUs, so the answer contains a warning.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.place import Place, cuda_bytes, machine_place, named_gpu
 
 NOT_MEASURED = (
-    "{maker}'s GPUs were never measured: the memory model is fitted to NVIDIA's, and torch "
-    "allocates the same for a model. 8-bit AdamW and QLoRA need a bitsandbytes for {label}"
+    "we have no measurements from {maker} GPUs: the memory model was fitted on NVIDIA GPUs, and "
+    "torch allocates the same memory for a model. 8-bit AdamW and QLoRA need a bitsandbytes build "
+    "for {label}"
 )
 LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
 
@@ -63,14 +64,14 @@ def named_place(text: str, maker: Maker) -> Place:
         several = " or ".join(f"{size}GB" for size in sizes)
         hint = f"add it: `--gpu '{name} {sizes[-1]}GB'`" if sizes else "give `--gpu-mem 16GiB`"
         known = f"has {several}" if sizes else "is not in gpusetup's table"
-        raise UsageError(f"The memory of {text!r} is open: the card {known}", hint=hint)
+        raise UsageError(f"The memory size of {text!r} is unclear: the card {known}", hint=hint)
     total = written_gb * GIB
     return place(name, total, cuda_bytes(total), maker)
 
 
 def of_apple(name: str, written_gb: int | None) -> Place:
-    """A Mac's GPU. `written_gb` is the memory size in the given name; UsageError if None, because
-    Macs with one chip differ in memory."""
+    """A Mac's GPU. `written_gb` is the memory size in the given name; UsageError if it is None,
+    because Macs with the same chip differ in memory."""
     if written_gb is None:
         raise UsageError(
             f"{name} is sold with several sizes of memory",
@@ -99,7 +100,8 @@ def place(
     remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
     if unified:
         remark += (
-            f". Of the machine's {total / GIB:.0f} GiB torch can take about {capacity / GIB:.1f}"
+            f". Of the machine's {total / GIB:.0f} GiB, torch can use about "
+            f"{capacity / GIB:.1f} GiB"
         )
         remark += UNIFIED_ADVICE[maker.id]
     return Place(

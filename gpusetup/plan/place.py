@@ -88,8 +88,8 @@ def count_in_name(text: str) -> tuple[int | None, str]:
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """The NVIDIA GPU with this name; UsageError if the name is unknown or has several memory sizes.
 
-    If cards with this name have several memory sizes, the usual card is assumed. For example,
-    "H100" means the SXM5 card with 80 GB, which most servers and clouds have.
+    If cards with this name have several memory sizes, this function assumes the usual card. For
+    example, "H100" means the SXM5 card with 80 GB, which most servers and clouds have.
     """
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
@@ -103,7 +103,8 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     hardware = described_place(name, usual.memory_bytes, usual.capability)
     return replace(
         hardware,
-        remark=f"{text} is planned as {usual.name}; name another one in full: {hint}",
+        remark=f"for {text}, plan assumes {usual.name}; for another card, give its full name "
+        f"({hint})",
     )
 
 
@@ -199,7 +200,7 @@ def is_unified(name: str, snapshot: Snapshot) -> bool:
 
 
 def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
-    """The bytes of memory of a GPU, or of the machine if they share it; 0 if unknown."""
+    """The bytes of a GPU's memory, or of the machine's if the GPU shares it; 0 if unknown."""
     size = gpu.memory_total_bytes
     # If the GPU shares the machine's memory, the driver prints "N/A".
     if not size and is_unified(gpu.name, snapshot):
@@ -208,7 +209,7 @@ def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
 
 
 def system_of(snapshot: Snapshot) -> System:
-    """The kind of system, for the differences in how CUDA and torch behave."""
+    """The kind of system, because CUDA and torch behave differently on each kind."""
     os = snapshot.os
     if os.jetson:
         return "jetson"
@@ -236,8 +237,8 @@ LARGEST_DRIVER_SHARE = 0.05
 """The memory that the driver keeps for itself: a share of the total, plus a fixed number of bytes
 (on small GPUs at most `LARGEST_DRIVER_SHARE` of the total).
 
-This rule is within 0.4 GiB for A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060 (11.76 of
-12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20.
+The result is within 0.4 GiB of the real value for A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX
+3060 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20.
 """
 
 
@@ -272,7 +273,8 @@ def capacity(name: str | None, total_bytes: float) -> float:
         card_words = tokens(card) - SERIES_WORDS
         is_card = card_words <= words
         difference = total_bytes / GIB / gib - 1
-        # A card with the same name may have a different memory size.
+        # Use the table only if the size matches, because cards with the same name may differ in
+        # memory.
         if is_card and abs(difference) < 0.1:
             return gib * GIB
     if not UNIFIED.isdisjoint(words):

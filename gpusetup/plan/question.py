@@ -71,8 +71,8 @@ class TrainingQuestion(Frozen):
 
     @property
     def describes_training(self) -> bool:
-        """Whether any option says how the model is trained, as opposed to which model and
-        length."""
+        """Whether the user set any option about how to train the model, as opposed to the model and
+        the length."""
         words = (
             self.trainer,
             self.method,
@@ -87,14 +87,14 @@ class TrainingQuestion(Frozen):
 
 
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
-    """Whether a step has a number of samples, as opposed to a token budget that RL trainers fill.
+    """Whether the batch is a number of samples, as opposed to a token budget that RL trainers fill.
 
     RL trainers train whole text decoders, so images, videos, encoders, classifiers and adapters are
     counted in samples.
     """
     if question.batch is not None or question.solve == "batch":
         return True
-    # Trinity-RFT fills a token budget by default.
+    # Without a batch, Trinity-RFT fills a token budget.
     if question.tokens is not None or question.trainer == "trinity":
         return False
     if question.trainer is not None or question.method is not None:
@@ -122,8 +122,8 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
 def shape_of_question(
     question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
 ) -> Shape:
-    """The shape of the model in the question, by name, file or size; UsageError if none is given or
-    it is unknown.
+    """The shape of the model in the question, by name, file or size; UsageError if the question
+    names no model, or an unknown one.
 
     `fetch` returns the shape of a model that plan does not know; None if downloads are not allowed.
     """

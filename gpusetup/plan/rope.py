@@ -30,13 +30,13 @@ def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
     nothing is.
 
     The factor must be at least the job's length divided by the original length; with a smaller
-    factor, the model meets positions that it does not know, and its texts break there. A larger
-    factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
+    factor, the model reaches positions that it was not trained for, and its text degenerates there.
+    A larger factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
     """
     native = job.shape.native_context
     if scaling is None or native is None:
         return None
-    # Other kinds of scaling grow with the text or come with the model.
+    # Other kinds of scaling need no check, because they grow with the text or come with the model.
     if scaling.kind not in STATIC_KINDS:
         return None
     original = scaling.original or native

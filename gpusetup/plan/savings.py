@@ -54,7 +54,7 @@ def same_training(job: TrainingJob) -> Changes:
 
 
 def other_strategies(job: TrainingJob) -> Changes:
-    """Changes to a strategy that shards more of the memory over several GPUs."""
+    """Changes that switch to a strategy which shards more of the memory over several GPUs."""
     changes: Changes = {}
     if job.strategy == "dp":
         by_torchrun = "DistributedDataParallel (`--strategy ddp`, by torchrun)"
@@ -84,7 +84,7 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
 
 def adapters(job: TrainingJob) -> Changes:
     """Changes that switch to LoRA or to a quantised base, if the job does not use them yet."""
-    # A frozen model already has no gradients, so adapters would not help.
+    # Frozen weights already have no gradients, so adapters would not help.
     if job.frozen:
         return {}
     four_bits = {"quantize": "nf4"}

@@ -32,7 +32,7 @@ def modelled_version(server: Server) -> str:
     if not version:
         version = server.engine.version
     name = server.engine_name
-    return f"counted as {name} {version} runs"
+    return f"planned for {name} {version}"
 
 
 def version_note(server: Server) -> str:
@@ -57,7 +57,7 @@ def uncounted_by_serving(server: Server) -> tuple[str, ...]:
     shape = server.shape
     if shape.assumed:
         reasons.append(f"the shape of {shape.name} ({shape.assumed})")
-    # At its start a server tries the largest image that the model accepts.
+    # When it starts, a server tries the largest image that the model accepts.
     free = free_beside_requests(server)
     reads_images = shape.tower > 0 and server.engine_name != LLAMA_CPP
     if reads_images and free < LARGEST_IMAGE:
@@ -74,7 +74,8 @@ def uncounted_by_serving(server: Server) -> tuple[str, ...]:
 
 
 LARGEST_IMAGE = 2.5 * GIB
-"""The bytes that trying the largest image needs on a GPU, as vLLM 0.8.4 logs it for Qwen2.5-VL."""
+"""The bytes that a server's trial run with the largest image needs on a GPU, from vLLM 0.8.4's log
+for Qwen2.5-VL."""
 WITHIN_ERROR = 0.02
 """The error of estimates for servers, as a share of the GPU's memory: CUDA graphs and NCCL's
 buffers differ between versions."""
@@ -106,8 +107,8 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
     server = server_of(options, hardware, fetch)
     check_server(server)
     shape = server.shape
-    # The memory that remains for the cache. It depends on the context, because an engine that
-    # computes whole prompts at once needs more memory for a longer one.
+    # The memory that remains for the cache depends on the context, because an engine that computes
+    # whole prompts at once needs more memory for a longer prompt.
     free = free_with_context(server, server.context)
     bytes_of_sequence = sequence_bytes(server, server.context)
     used = server.sequences * bytes_of_sequence
@@ -133,7 +134,8 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
         token_kib=round(token_bytes_of(server) / 1024, 2),
         largest_context=largest_context(server),
         largest_sequences=most_sequences,
-        # The engine refuses a context longer than the model's native one.
+        # Show no command for a context longer than the model's native one, because the engine would
+        # refuse it.
         command=command_of(server) if fits and not is_beyond(server) else None,
         notes=tuple(serve_notes(server, fits)),
     )

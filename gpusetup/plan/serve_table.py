@@ -14,8 +14,7 @@ from gpusetup.model.versions import Capability
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "serve.json"
 
 LARGE_GPU = 70 * GIB
-"""GPUs with at least this many bytes of memory: vLLM and SGLang compute more tokens at once on
-them."""
+"""On GPUs with at least this many bytes of memory, vLLM and SGLang compute more tokens at once."""
 
 
 class LargeGpu(Frozen):

@@ -54,13 +54,13 @@ class Server(Frozen):
         """The number of rows of logits that one forward pass computes on this GPU, at least one per
         request."""
         profile = self.large_gpu or self.engine
-        # All requests may need logits in the same pass.
+        # Count at least one row per request, because all requests may need logits in the same pass.
         return max(profile.sequences, self.sequences)
 
     @property
     def large_gpu(self) -> LargeGpu | None:
-        """The engine's settings for large GPUs; None if it has none, or if this GPU is not large or
-        is too old for them."""
+        """The engine's settings for large GPUs; None if the engine has none, or if this GPU is too
+        small or too old for them."""
         large = self.engine.large
         is_large = self.hardware.capacity >= LARGE_GPU
         if large is None or not is_large:
@@ -166,7 +166,7 @@ def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
 
 def share_of_memory(share: float | None, engine: ServingEngine) -> float:
     """The share of the GPU's memory that the server may use, from 0 to 1: the option's value or the
-    engine's default. UsageError if it is invalid."""
+    engine's default. UsageError if the option's value is invalid."""
     if share is None:
         return engine.share
     if not 0 < share <= 1:

@@ -1,9 +1,9 @@
 """The memory that an inference server needs on each GPU: weights, the cache of keys and values, and
 a forward pass.
 
-The weights need parameters times bits. For every token and layer, the cache has two tensors of the
-key-value heads' width (with DeepSeek's latent attention one compressed tensor, arXiv 2405.04434).
-Layers with linear attention or a state space have no cache.
+The weights need the number of parameters times the bits per weight. For every token and layer, the
+cache has two tensors of the key-value heads' width (with DeepSeek's latent attention one compressed
+tensor, arXiv 2405.04434). Layers with linear attention or a state space have no cache.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def token_bytes_of(server: Server) -> float:
 
 
 def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
-    """The bytes of one forward pass: the widest tensors of a layer in 16 bits, and the logits in 32
-    bits.
+    """The bytes that one forward pass needs: the widest tensors of a layer in 16 bits, and the
+    logits in 32 bits.
 
-    `pass_tokens`: the number of prompt tokens in the pass; None means the number of the modelled
-    version.
+    `pass_tokens`: the number of prompt tokens in the pass; None means the number that the modelled
+    version uses.
     """
     shape = server.shape
     tokens = pass_tokens or server.tokens_at_once
@@ -89,7 +89,7 @@ def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
     used = weight_bytes_of(server)
     used += engine.fixed_gib * GIB
     if server.gpus > 1:
-        # NCCL needs the same buffers as in training.
+        # With several GPUs, NCCL needs the same buffers as in training.
         used += NCCL
     if not engine.outside:
         used += pass_bytes_of(server, pass_tokens)

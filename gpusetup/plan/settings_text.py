@@ -18,7 +18,8 @@ torchtune read them."""
 
 
 def without_none(values: Values) -> Values:
-    """The settings without values that are None and without maps that are empty as a result."""
+    """The settings without keys whose value is None, and without maps that become empty because of
+    this."""
     cleaned: Values = {}
     for key, value in values.items():
         if isinstance(value, dict):
@@ -65,7 +66,7 @@ def flag(name: str, value: Any) -> str:
 def spelled(value: Any) -> str:
     """A value as text, with `true` and `false` in lower case as in YAML."""
     text = str(value)
-    # Python writes True and False with a capital letter.
+    # Python's text for a boolean begins with a capital letter, so convert it.
     if isinstance(value, bool):
         return text.lower()
     return text
@@ -113,6 +114,6 @@ def yaml_scalar(value: Any) -> str:
     if not isinstance(value, str):
         return spelled(value)
     is_word = re.fullmatch(r"[A-Za-z][\w./-]*", value)
-    # YAML 1.1 reads some words as booleans or as null.
+    # Quote words such as `yes` or `null`, because YAML 1.1 reads them as booleans or as null.
     is_switch = value in (*TRUE, *FALSE, *EMPTY)
     return value if is_word and not is_switch else json.dumps(value)

@@ -38,8 +38,8 @@ class Shape(Frozen):
     key_value: int
     """The width of all key heads together (that of the value heads is the same)."""
     intermediate: int
-    """The MLP width that one token uses; with experts, the experts per token times the width of
-    one."""
+    """The MLP width that one token uses; with experts, the experts per token times the width of one
+    expert."""
     gated: bool = True
     """Whether the MLP has a gate in addition to its up projection (SwiGLU)."""
     rms_norm: bool = True
@@ -59,8 +59,8 @@ class Shape(Frozen):
     classes: int = 0
     """The number of classes if the model only has one output per sample (ViT)."""
     tokens: int | None = None
-    """The number of tokens in a sample if the model fixes it: the patches of an image, or those of
-    a diffusion model at its usual frames and resolution."""
+    """The number of tokens in a sample if the model fixes it: the patches of an image or, for a
+    diffusion model, the patches at its usual number of frames and resolution."""
     encoder_parameters: int = 0
     """The number of parameters in a diffusion model's frozen text encoders and VAE."""
     adapted: int = 0
@@ -103,7 +103,7 @@ class Shape(Frozen):
         if not self.tied:
             tables *= 2
         parameters = tables * self.hidden
-        # If a config has an absurd vocabulary, the result must not exceed the whole model.
+        # Even if a config has an absurd vocabulary, the result must not exceed the whole model.
         return min(parameters, self.parameters)
 
     @property

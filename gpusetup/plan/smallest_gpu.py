@@ -30,7 +30,7 @@ class CardSize(Frozen):
 
     memory_gb: float
     capacity: float
-    """The bytes that CUDA can use on the card of this size that offers the least."""
+    """The bytes that CUDA can use on a card of this size; the lowest value of all these cards."""
     names: tuple[str, ...]
     """The names of the fastest cards, fastest first."""
 
@@ -44,7 +44,8 @@ def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
             rows_of_size.append(row)
     for memory_gb in sorted(rows_by_size):
         cards = rows_by_size[memory_gb]
-        # Cards of the same size differ in how much memory ECC and the driver keep.
+        # Take the smallest capacity, because cards of the same size differ in how much memory ECC
+        # and the driver keep.
         capacities = [capacity(row.name, row.memory_bytes) for row in cards if row.memory_bytes]
         yield CardSize(
             memory_gb=memory_gb,

@@ -29,7 +29,8 @@ class Link(NamedTuple):
 
 
 PCIE = Link("PCIe 4.0", 20e9)
-"""PCIe 4.0 with 16 lanes carries 32 GB/s in one direction; programs reach about 20."""
+"""A PCIe 4.0 link with 16 lanes, which can carry 32 GB/s in one direction; programs reach about 20.
+"""
 NVLINKS: tuple[tuple[str, Link], ...] = (
     ("V100 SXM2", Link("NVLink", 150e9)), ("A100 SXM4", Link("NVLink", 300e9)),
     ("H100 SXM5", Link("NVLink", 450e9)), ("H800 SXM5", Link("NVLink", 200e9)),
@@ -88,8 +89,8 @@ def one_gpu_is_enough(decision: RecipeDecision) -> bool:
     groups = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     if groups > 1:
         return False
-    # The batch is for all GPUs together. A single GPU would process its share and accumulate
-    # gradients for the rest.
+    # The job's batch is for all GPUs together. Test whether a single GPU can process one GPU's
+    # share; it would process the other shares later, with accumulated gradients.
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
         share = job.sequences // job.gpus

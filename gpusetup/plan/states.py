@@ -8,8 +8,8 @@ from gpusetup.plan.job import BYTES, SHARDED, ModelBeside, Recipe, Shardable, Tr
 from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA = 1.065
-"""Extra bytes per parameter if a sharded strategy runs on one GPU. This number and the next two
-were fitted to the measured table (`measured.py`)."""
+"""Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
+(`measured.py`), as are the next two numbers."""
 GATHERED_UNIT = 11.565
 """Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
 OFFLOADED_UNIT = 7.998
@@ -58,7 +58,8 @@ keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible
 # --- how parameters are divided -------------------------------------------------------------------
 
 NODE = 8
-"""The number of GPUs in a node. HSDP shards within a node, and each node holds a copy."""
+"""The number of GPUs in a node. HSDP shards the model within a node, and each node holds a full
+copy."""
 
 
 def shard_count(job: TrainingJob, state: Shardable) -> int:
@@ -72,7 +73,7 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
 
 
 def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
-    """How many of these parameters one GPU holds in the largest pipeline stage.
+    """How many of the given parameters one GPU holds in the largest pipeline stage.
 
     `state` tells whether weights, gradients or optimizer states are counted, which the strategy may
     shard; None means that nothing is sharded.
@@ -134,7 +135,7 @@ def keeps_cast_weights(job: TrainingJob) -> bool:
     # With 32-bit master copies the weights are already in 16 bits and need no cast.
     if job.master_weights:
         return False
-    # A sharded strategy casts the weights before it gathers them.
+    # Sharded strategies keep no copies, because they cast the weights before they gather them.
     if not job.copies_model:
         return False
     return job.compute_bytes < BYTES[job.dtype]
@@ -262,7 +263,7 @@ def states_of_model_beside(job: TrainingJob, model: ModelBeside) -> float:
     weights = per_gpu(job, model.parameters, "parameters")
     if not model.trained:
         return weights * model.weight_bytes
-    # A critic is trained like the policy.
+    # A trained model (a critic) also has gradients and optimizer states, like the policy.
     total = weights * weight_bytes(job)
     total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
     if not optimizer_on_host(job):
@@ -305,7 +306,8 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     rate = unit_rate(job, recipe)
     unit_parameters = job.shape.largest_unit / job.tensor_parallel
-    # The rates were fitted to runs that compute in 16 bits.
+    # Scale by the type used for computing, because the rates were fitted to runs that compute in 16
+    # bits.
     unit = unit_parameters * rate * job.compute_bytes / 2
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
     # gradients.
@@ -367,8 +369,8 @@ gradient, parameter, squares, the product of the factors, and parts of others.""
 def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     """The additional bytes that the optimizer needs during its step, such as the copies of a
     `foreach` step."""
-    # For token budgets only the forward pass was fitted, and a step on the host makes no copies on
-    # the GPU.
+    # For jobs with a token budget, the constants were fitted to the forward pass only. A step on
+    # the host makes no copies on the GPU.
     if job.fills_token_budget:
         return 0.0
     if recipe.offload or job.offload_optimizer:
@@ -413,7 +415,7 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
 
 def offloaded_bytes(job: TrainingJob) -> float:
     """The bytes of RAM for all states under offload, with one full copy for each group of GPUs that
-    shares a copy."""
+    shards the model."""
     all_weights = job.shape.parameters + job.tables
     weights = all_weights * BYTES[job.dtype]
     adapters = job.adapter_parameters * job.trained_bytes
@@ -422,6 +424,6 @@ def offloaded_bytes(job: TrainingJob) -> float:
     models_beside = 0
     for model in job.models_beside:
         models_beside += model.parameters * model.weight_bytes
-    # Each group of GPUs that shards the model has its own full copy.
+    # Every group of GPUs that shards the model has a full copy in RAM.
     groups = job.data_parallel / shard_count(job, "parameters")
     return (weights + adapters + trained + models_beside) * groups

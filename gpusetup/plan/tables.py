@@ -17,7 +17,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config_reader import Reader
 
 LARGEST_ROWS, LARGEST_WIDTH = 10**12, 10**6
-"""A larger number is certainly a typo."""
+"""The largest plausible values; anything above is a typo."""
 
 
 class EmbeddingTable(Frozen):
@@ -60,7 +60,7 @@ def table_named(text: str) -> EmbeddingTable:
             hint="rows x width: `--embedding users=6040x64`",
         )
     name, rows, width = hit.groups()
-    # The user may separate thousands.
+    # Remove separators between thousands.
     digits = re.sub(r"[_,]", "", rows)
     table = EmbeddingTable(name=name or "", rows=int(digits), width=int(width))
     has_rows = 1 <= table.rows <= LARGEST_ROWS
@@ -84,7 +84,7 @@ COUNT_NAME = re.compile(
     r"(?:n|num|number_of)_([a-z_]+)|([a-z_]+?)_(?:num|count|cardinality|vocab_size|num_embeddings)"
 )
 """Keys with a number of rows, such as `n_users`, `num_items`, `user_count` and
-`category_cardinality`. Each contains a noun for the rows."""
+`category_cardinality`. Each key contains a noun for the rows."""
 NO_ROWS = frozenset((
     "accumulate", "accumulation", "anchors", "attention", "batch", "batches", "beams", "bins",
     "blocks", "channels", "checkpoints", "class", "classes", "cpu", "cpus", "decoder", "dim",
@@ -117,8 +117,8 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
         noun = noun_of_rows(setting)
         if rows is None or noun is None:
             continue
-        # The closest width counts: first the one for the same noun, then in the same map, then in
-        # the whole config.
+        # Take the closest width: first the width for the same noun, then one in the same map, then
+        # one anywhere in the config.
         width = width_of(noun, widths) or sibling_width(reader, setting) or shared_width
         if width:
             table = EmbeddingTable(name=noun, rows=rows, width=width)
@@ -151,7 +151,7 @@ def noun_of_rows(setting: Setting) -> str | None:
     if parent in LISTS:
         return f"{parent}[{name}]"
     if name == "num_embeddings":
-        # This is the name in torch.nn.Embedding and torchrec.
+        # torch.nn.Embedding and torchrec use this name.
         return parent or "rows"
     key = key_of(setting.path)
     if key is not None and key.role not in ("users", "items"):
@@ -203,7 +203,7 @@ def widths_in(reader: Reader) -> Iterator[Setting]:
 
 
 def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
-    """The whole number from 1 to `most` in a setting; None if it holds anything else."""
+    """The whole number from 1 to `most` in a setting; None if the setting is anything else."""
     text = reader.text(setting) or ""
     digits = text.replace("_", "")
     if not re.fullmatch(r"\d{1,13}", digits):

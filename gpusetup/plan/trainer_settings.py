@@ -90,19 +90,19 @@ def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
 
 
 FSDP = ("fsdp", "fsdp1")
-"""Strategies that a trainer sets with the same key, so that they count as equal."""
+"""Strategies that count as equal, because trainers set them with the same key."""
 
 
 def job_read_back(trainer: str, job: TrainingJob, text: str) -> TrainingJob:
     """The job that plan reads from the settings which it has written for a trainer.
 
-    A field that differs from the planned job is one that the settings do not express: `missing`
-    lists it.
+    If a field differs from the planned job, the settings do not express it, so `missing` lists it.
     """
     config = read_config(text.encode(), "train.yaml")
     from_config = question_of(config, trainer)
     question = for_gpus(from_config, job.gpus)
-    # The settings are only about memory, so the data's length and the model come from the plan.
+    # The settings only contain what affects memory, so the sequence length and the model come from
+    # the plan.
     question = replace(question, context=job.context, tokens=job.tokens)
     # The LoRA rank comes from the plan too. Settings that quantise the base are already read as
     # LoRA training.
@@ -119,5 +119,5 @@ NOT_COMPARED = {
     "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
     "tables", *BESIDE_FIELDS,
 }  # fmt: skip
-"""Job fields that are not compared, because the trainer derives them itself, because reading back
-adds them, or because they depend on the user's model and the additional models."""
+"""Job fields that are not compared: the trainer derives them itself, reading back adds them, or
+they depend on the user's model and the additional models."""

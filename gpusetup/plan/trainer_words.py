@@ -126,7 +126,7 @@ HF_OPTIMIZERS = {
     "adafactor": "adafactor", "lion": "lion_32bit", "lion8bit": "lion_8bit", "sgd": "sgd",
     "adagrad": "adagrad", "rmsprop": "rmsprop",
 }  # fmt: skip
-"""Optimizer -> its name in `TrainingArguments.optim`, for those that are not AdamW."""
+"""Optimizers other than AdamW -> their names in `TrainingArguments.optim`."""
 TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -191,7 +191,7 @@ def llama_factory(facts: JobAndRecipe) -> Values:
     names_of_attention = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
     arguments = hf(facts)
     for name in ("gradient_checkpointing", "use_liger_kernel", "dtype"):
-        del arguments[name]  # LLaMA-Factory has its own names for these
+        del arguments[name]  # LLaMA-Factory has its own names for these settings
     return arguments | {
         "bf16": only_if(facts.half == "bf16", True),
         "fp16": only_if(facts.half == "fp16", True),

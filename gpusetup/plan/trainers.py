@@ -22,7 +22,8 @@ class TrainerTable(Frozen):
 
 @lru_cache(maxsize=1)
 def trainers() -> Mapping[str, Mapping[str, Any]]:
-    """Trainer -> the job fields that it sets by default, and other facts about it.
+    """Trainer -> the job fields that the trainer sets by default, and other facts about the
+    trainer.
 
     `several` holds the fields that change with several GPUs, and `also` other names of the trainer.
     `masters` tells whether it keeps trained 16-bit weights in 32 bits: `always`, only for `sharded`
@@ -76,8 +77,8 @@ SOFTCAPPED = ("gemma2",)
 memory."""
 TRAINED_EAGERLY = ("gemma3",)
 """Families that are trained with eager attention, because transformers warns against anything else.
-Unsloth does so too: 67 GB were published for the 4B model with 16,384 tokens, while flash attention
-would need 34."""
+Unsloth does so too: a published run of the 4B model with 16,384 tokens took 67 GB, while flash
+attention would need 34."""
 ON_TRANSFORMERS = (
     "accelerate", "axolotl", "hf", "llama-factory", "ms-swift", "trl", "unsloth",
 )  # fmt: skip
@@ -161,8 +162,8 @@ def keeps_32_bit_masters(
     # true even if the trainer is set to train purely in 16 bits (`pure_bf16`).
     if strategy.startswith("zero"):
         return True
-    # If the user chose 16-bit weights on purpose, they stay in 16 bits (as in TRL's published 56.2
-    # GB).
+    # If the user chose 16-bit weights on purpose, they stay in 16 bits, as in TRL's published run
+    # that took 56.2 GB.
     if named.get("amp") == "none" or "dtype" in named:
         return False
     # With mixed precision, accelerate converts FSDP's trained weights to 32 bits; LLaMA-Factory

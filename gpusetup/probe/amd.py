@@ -22,11 +22,10 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
 RENDER_FOLDER = "/dev/dri"
 MODULE_VERSION = "/sys/module/amdgpu/version"
-"""Only AMD's own driver package has this file; the driver in the Linux kernel has no version."""
+"""The version file of AMD's own driver package. The driver in the Linux kernel has no version."""
 ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
 LIBDRM_NAMES = "/usr/share/libdrm/amdgpu.ids"
-"""This file belongs to the libdrm package that Mesa needs, so every desktop and most servers have
-it."""
+"""The card names of libdrm. Mesa needs libdrm, so every desktop and most servers have this file."""
 MOST_NODES = 128
 """The maximum number of topology nodes that are read: a server has 8 GPUs, or up to 64 partitions
 of them."""
@@ -73,7 +72,7 @@ def topology_targets(system: System) -> dict[str, str]:
     targets: dict[str, str] = {}
     for name in list_or_empty(system, TOPOLOGY)[:MOST_NODES]:
         properties = properties_of(read_or_none(system, f"{TOPOLOGY}/{name}/properties") or "")
-        # A CPU is a node too; its version is 0.
+        # A CPU is a node too, but its `gfx_target_version` is 0.
         target = target_of_version(properties.get("gfx_target_version", 0))
         if target is None:
             continue
@@ -137,8 +136,8 @@ def name_of_libdrm(system: System, device_id: str | None, revision_file: str) ->
 
 
 def with_targets_of_rocminfo(system: System, gpus: list[Gpu]) -> tuple[list[Gpu], Reading]:
-    """The GPUs with the targets that `rocminfo` prints, and a reading. If it lists another number
-    of GPUs, they are unchanged."""
+    """The GPUs with the targets that `rocminfo` prints, and a reading. If `rocminfo` lists another
+    number of GPUs, the GPUs are returned unchanged."""
     if system.which("rocminfo") is None:
         return gpus, Reading(subject="makers.gpus", source="rocminfo", problem="not on PATH")
     output = system.run(("rocminfo",), ROCMINFO_SECONDS)

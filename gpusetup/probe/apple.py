@@ -19,7 +19,8 @@ SYSCTL_SECONDS = 5.0
 
 
 def read_apple(system: System) -> Snapshot:
-    """The Apple chip, and how much of its memory torch can use; nothing on an Intel Mac."""
+    """The Apple chip and how much of its memory torch can use; an empty snapshot on an Intel
+    Mac."""
     output = system.run(SYSCTL, SYSCTL_SECONDS)
     values = dict(re.findall(r"^([\w.]{1,60}): (.{1,120})$", output.stdout, re.MULTILINE))
     if not values:
@@ -28,7 +29,8 @@ def read_apple(system: System) -> Snapshot:
         return Snapshot(readings=(reading,))
     brand = values.get("machdep.cpu.brand_string", "")
     reading = Reading(subject="makers.gpus", source="sysctl", value=brand or "unknown chip")
-    # To a translated program, the chip is called `VirtualApple`, but the CPU's own flag is right.
+    # A translated program (Rosetta) sees the chip's name as `VirtualApple`, but the CPU's own flag
+    # is right.
     has_apple_chip = brand.startswith("Apple") or values.get("hw.optional.arm64") == "1"
     if not has_apple_chip:
         return Snapshot(readings=(reading,))

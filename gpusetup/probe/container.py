@@ -57,7 +57,7 @@ def _kind_and_source(system: System) -> tuple[str, str]:
     lines = [f"{name}={value}" for name, value in system.environ().items()]
     lines += first_process.split("\0")
     lines += [path for path in MARKER_FILES if exists(system, path)]
-    # Each marker begins with a line break, so that it only matches at the start of a line.
+    # Each marker begins with a line break, so that a marker only matches at the start of a line.
     text = "\n" + "\n".join(lines)
     for marker, kind in MARKERS.items():
         if marker in text:

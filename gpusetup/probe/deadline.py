@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 Notify = Callable[[str], None]
 LIMIT_SECONDS = 30.0
-"""A node with many GPUs and without persistence mode may take this long."""
+"""The default time limit in seconds for the driver. A node with many GPUs and without persistence
+mode may take this long."""
 NOTICE_SECONDS = 3.0
 """After this many seconds, the user is told what the program waits for."""
 NOTICE = "waiting for {sources}: up to {limit:g} s"
@@ -31,7 +32,7 @@ class BackgroundCall(Generic[T]):
         try:
             self._answer.append(call(*arguments))
         except BaseException as problem:
-            # `result` raises the error in the thread that waits for it.
+            # Keep the error, so that `result` can raise it in the thread that waits for the call.
             self._problem.append(problem)
 
     def ended_within(self, seconds: float) -> bool:

@@ -12,7 +12,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.system.system import System, read_or_none
 
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
-"""os-release(5) specifies this order of preference."""
+"""The paths of os-release, in the order of preference that os-release(5) specifies."""
 
 OLDER_FILES = (
     *("/etc/redhat-release", "/etc/centos-release", "/etc/SuSE-release"),

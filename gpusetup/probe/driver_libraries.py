@@ -43,12 +43,13 @@ NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
 )  # fmt: skip
-"""Values that every GPU should have. Some laptop GPUs may lack a few."""
+"""Values that every GPU should have, although some laptop GPUs lack a few."""
 NO_SUCH_CALL = 13
 ABSENT = (NO_SUCH_CALL, 21, 25, 26, None)
-"""The codes for: function not found, no data, deprecated, not ready; None if our binding lacks the
-call. What a GPU does not support is judged by comparison with the other GPUs (gpu-does-not-answer).
-"""
+"""NVML's codes for "function not found", "no data", "deprecated" and "not ready", and None if our
+binding lacks the call. A value that is missing for such a reason is normally no fault. "Not
+supported" is not among them, because it is judged by comparison with the other GPUs
+(gpu-does-not-answer)."""
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
@@ -120,7 +121,7 @@ def parse_cuda(answer: Answer) -> Snapshot:
 
     api = from_plain({**values, "init_code": values.get("init")}, CudaApi, what="libcuda's answer")
     foreign_kinds = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
-    # A stub or a compat library reports its own CUDA version instead of the driver's.
+    # Ignore the CUDA version of a stub or compat library, because it is not the driver's.
     tells_driver_cuda = api.init_code == 0 and not foreign_kinds
     driver = Driver(
         cuda=api.version if tells_driver_cuda else None,
@@ -142,7 +143,7 @@ NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compa
 """Maps a field of the answer to a description of a libcuda that did not come with the driver."""
 
 
-# --- what both children answer ------------------------------------------------------------------
+# --- the output of both children ------------------------------------------------------------------
 
 
 def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
@@ -156,7 +157,7 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     values = only_plausible(partial(answer))
     listed = values.get("devices")
     devices = [only_plausible(device) for device in listed or ()]
-    # An empty list means no GPUs; None means that the library did not start.
+    # An empty list means that there are no GPUs. None means that the library did not start.
     values["devices"] = None if listed is None else devices
     gpus = None
     if listed is not None:
@@ -243,7 +244,7 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
     """Events for missing values that every GPU should have, and for calls that failed although the
     library had started."""
     for device in devices:
-        # No value of a lost GPU can be read, and another finding reports that GPU.
+        # Skip a lost GPU: none of its values can be read, and another finding reports it.
         if not device.get("lost"):
             yield from _missing_values_of_gpu(library.source, device)
     if values.get("init") != 0:

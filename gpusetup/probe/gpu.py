@@ -102,8 +102,7 @@ def hint_at_a_driver(files: Snapshots) -> bool:
 
 
 def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
-    """A snapshot that combines all sources: the answers of the driver's libraries, and what files
-    show."""
+    """A snapshot that combines all sources: the driver's libraries and the files."""
     sources = (*answers, *files)
     environ = system.environ()
     on_bus = _first(part.pci_devices for part in sources)
@@ -113,7 +112,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     gpus_of_sources: list[Gpu] = []
     for part in (*located, *files):
         gpus_of_sources += part.gpus or ()
-    # The GPUs of the list come first, then those that only another source knows.
+    # `merged_gpus` puts the listed GPUs first, and after them those that only another source knows.
     all_gpus = merged_gpus(listed or (), gpus_of_sources)
     gpus: Sequence[Gpu] | None = None
     if listed is not None:
@@ -156,7 +155,8 @@ def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
     if driver.libcuda_path:
         library_found = True
 
-    # Both libraries were queried at the same time, so the slower one counts.
+    # Both libraries were queried at the same time, so the slower one's time is the whole waiting
+    # time.
     seconds = []
     for part in answers:
         if part.driver.seconds is not None:
@@ -173,8 +173,8 @@ def _listed_gpus(
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
     """The GPUs from the first source that lists any. If there are none, a reading says why.
 
-    If no driver responded, the result is () if a hardware list was read and shows no GPU, otherwise
-    None.
+    If no driver responded, the result is () if the hardware was read and shows no NVIDIA GPU.
+    Otherwise it is None, because there may be a GPU.
     """
     lists_of_driver = [part.gpus for part in answers if part.gpus is not None]
     for gpus in lists_of_driver:
@@ -240,7 +240,7 @@ def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Sn
 
     located = []
     for part in answers:
-        # If the list lacks a GPU, its positions do not match.
+        # If NVML's list lacks a GPU, its positions do not match those on the bus.
         if part.gpus and len(part.gpus) == len(addresses):
             gpus = tuple(_with_address(gpu, addresses) for gpu in part.gpus)
             located.append(replace(part, gpus=gpus))

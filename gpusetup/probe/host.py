@@ -28,7 +28,8 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 
 
 def read_os(system: System) -> Snapshot:
-    """Reads only the operating system, which a described machine may share with this one."""
+    """Reads only the operating system. A machine that the user describes is assumed to have the
+    same one, unless the description names another."""
     facts, family = system.facts(), system.family
     machine = str(facts.get("machine") or "")
     os = Os(
@@ -56,7 +57,8 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     libc = read_libc(system, facts)
     kernel_version = read_or_none(system, "/proc/version") or ""
     is_wsl = "microsoft" in kernel_version.lower() or exists(system, "/dev/dxg")
-    # The last byte of the EFI variable is 1 if Secure Boot is on; without EFI there is no file.
+    # The last byte of this EFI variable is 1 if Secure Boot is on. A machine without EFI does not
+    # have the file.
     secure_boot = read_or_none(system, SECURE_BOOT)
     os = replace(
         os,

@@ -47,8 +47,8 @@ def intel_gpu(device: PciDevice) -> Gpu | None:
     """The GPU if PyTorch's XPU builds support it; None for other Intel graphics."""
     known = intel_device(device.device_id, device.name)
     name = known.name if known else device.name
-    # On Windows the card has a name. A card without a name is only accepted if the table knows its
-    # id.
+    # On Windows, the device has a name to judge by. A device without a name is only accepted if the
+    # table knows its id.
     if name is None or not has_xpu(name):
         return None
     return Gpu(

@@ -49,8 +49,8 @@ def read_machine(
             raise
         no_target = missing("python", "target", problem.message)
 
-    # Sources that wait for a child process or a slow disk start first and run in parallel with the
-    # rest.
+    # Start the sources that wait for a child process or a slow disk first, so that they run in
+    # parallel with the rest.
     gpu_call = BackgroundCall(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
     toolkit_call = BackgroundCall(read_toolkit, system)
     torch_call = BackgroundCall(read_torch, system, target)
@@ -101,7 +101,8 @@ def _stale_environment(system: System, target: TargetPython | None) -> tuple[Eve
     activated = system.environ().get("VIRTUAL_ENV")
     if not activated or target is None:
         return ()
-    # With `--python`, the user chose the target themselves, whatever environment is activated.
+    # With `--python`, the user chose the target, so it does not matter which environment is
+    # activated.
     if target.chosen_by in ("--python", "VIRTUAL_ENV"):
         return ()
     values = {"variable": "VIRTUAL_ENV", "path": activated, "instead": target.python}

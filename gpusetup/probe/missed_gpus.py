@@ -13,8 +13,8 @@ from gpusetup.readings.sources import Snapshots, bus_key, gpu_line
 JOB_VARIABLES = (
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "COBALT_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID",
 )  # fmt: skip
-"""Variables of batch systems. A job may be given only some of the machine's GPUs and still see
-files of all of them."""
+"""Variables that batch systems set in a job. A job may have only some of the machine's GPUs and
+still see the files of all of them."""
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
@@ -45,7 +45,8 @@ def missed_by_nvml(
 
     slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*listed, *missed)})
     for gpu in missed:
-        # NVML numbers GPUs by slot, so the slot gives the number that this GPU would have.
+        # NVML numbers GPUs in the order of their slots, so the slot gives the number that this GPU
+        # would have.
         place = str(slots.index(bus_key(gpu.pci_bus_id) or ""))
         text = "NVML does not list this GPU, although the kernel's driver holds it"
         yield _event("gpu-not-listed", gpu, text, source="NVML", place=place)
@@ -87,7 +88,7 @@ def missed_by_cuda(
 
 
 def _has_complete_cuda_list(answers: Snapshots) -> bool:
-    """Whether CUDA started and described all of its devices."""
+    """Whether CUDA started and described every device that it counted."""
     for part in answers:
         api = part.cuda_api
         if api.init_code == 0 and part.gpus is not None and len(part.gpus) == api.device_count:

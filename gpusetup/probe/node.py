@@ -27,10 +27,10 @@ from gpusetup.system.processes import no_answer_in
 from gpusetup.system.system import System, list_or_empty, read_or_none, unless_refused
 
 LIMIT_SECONDS = 3.5
-"""In seconds, for all sources together. A child that cannot be killed is given up one second
-later."""
+"""The time limit in seconds for all sources together. If a child cannot be killed, we stop waiting
+for it one second later."""
 LOG_SECONDS = 1.5
-"""In seconds, for each command that may read the kernel log."""
+"""The time limit in seconds for each command that may read the kernel log."""
 T = TypeVar("T")
 SYSFS_CLASSES = "/sys/class"
 INFINIBAND = f"{SYSFS_CLASSES}/infiniband"
@@ -171,7 +171,7 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
         message = event.text or ""
         return log.flat.find(message)
 
-    # A repeated event counts once, at its first place but with its last text.
+    # Keep a repeated event once, at its first place in the log but with its last text.
     distinct_events: dict[tuple[object, ...], Event] = {}
     for event in sorted(events_of(log, KERNEL_LOG), key=place_in_log):
         key = (event.kind, *sorted(event.values.items()))

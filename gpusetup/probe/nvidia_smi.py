@@ -53,8 +53,8 @@ def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
     program = system.which(PROGRAM)
     if program is None:
         return ()
-    # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
-    # that.
+    # On Linux, run nvidia-smi through `hold_back.py`, because it would otherwise load kernel
+    # modules and create device nodes.
     starter: tuple[str, ...] = ()
     if system.family == "linux":
         starter = (sys.executable, "-I", "-S", HOLD_BACK)
@@ -111,7 +111,7 @@ def capability_by_name(name: str) -> Capability | None:
     try:
         return one_capability(name, rows)
     except UsageError:
-        # Cards with this name have different compute capabilities.
+        # The name is ambiguous: cards with this name have different compute capabilities.
         return None
 
 

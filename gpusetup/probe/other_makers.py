@@ -80,7 +80,7 @@ def with_torchs_runtime(system: System, snapshot: Snapshot) -> Snapshot:
     if stack is None or stack.maker != AMD.id or not torch.hip or not torch.location:
         return snapshot
     names = list_or_empty(system, join(torch.location, "torch", "lib"))
-    # AMD's own wheels have ROCm in separate packages, which are installed next to torch.
+    # AMD's own wheels have ROCm in separate packages next to torch, which count as part of torch.
     beside = list_or_empty(system, torch.location)
     bundles = any(name.startswith(HIP_LIBRARY) for name in names)
     bundles = bundles or any(name.startswith("_rocm_sdk") for name in beside)

@@ -62,7 +62,7 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
         yield _unfinished(target.prefix)
         return
-    # If the user named or activated an environment, it is not an unfinished one.
+    # Look for unfinished environments only if the user neither named nor activated an environment.
     if target is not None and target.chosen_by in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
         return
     for prefix in half_made_environments(system):
@@ -103,7 +103,7 @@ CONSTRAINTS = "gpusetup-constraints.txt"
 """Where `guard --write` puts the constraints, relative to the target's prefix."""
 RECEIPT = (".gpusetup", "receipt.json")
 MOST_CHARACTERS = 1 << 16
-"""A file with more characters is not gpusetup's."""
+"""The maximum length of a constraints file, in characters. A longer file is not gpusetup's."""
 MOST_PINS = 100
 DATE = re.compile(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T")
 """The date in the first line of the guard's file or in a receipt."""
@@ -118,8 +118,8 @@ class _Receipt(Frozen):
 
 
 def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """An event with the versions that `guard` pins or, without a guard, those that gpusetup
-    installed; with their date if it is known.
+    """An event with the versions that `guard` pins or, without a guard, the versions that gpusetup
+    installed, and with their date if it is known.
 
     There is no event if neither source names a torch. Anybody may have written these files, so
     lines that are not pins are ignored.
@@ -173,8 +173,8 @@ def _names_torch(pins: tuple[str, ...]) -> bool:
 
 
 def _guard_event(source: str, pins: tuple[str, ...], how: str, dated_text: str) -> Event:
-    """The event for a set of pins; `how` states why they should work together (`guarded`, `proven`
-    or `installed`)."""
+    """The event for a set of pins. `how` says where they come from: `guarded` (by `guard`),
+    `proven` (installed and tested) or `installed`."""
     text = " ".join(pins)
     values = {"pins": text, "how": how}
     date = DATE.match(dated_text)

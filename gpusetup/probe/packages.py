@@ -41,7 +41,7 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
     """
     packages: list[Package] = []
     has_listed_folder = False
-    # The path may contain a folder twice.
+    # The interpreter's path may contain a folder twice, so list each folder once.
     for folder in dict.fromkeys(target.path):
         names = unless_refused(system.list, folder)
         if names is not None:
@@ -81,10 +81,11 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
 
     installer = (text("INSTALLER") or "").strip().lower() or None
     record = text("RECORD")
-    # In a conda package, the RECORD may come from the original wheel, while conda keeps the
-    # libraries elsewhere.
+    # Do not check conda packages: their RECORD may come from the original wheel, while conda keeps
+    # the libraries elsewhere.
     is_checkable = is_wheel and installer != "conda" and record is not None
-    # PEP 610 or an editable install: somebody else's project on an index may have the same name.
+    # A package that was installed from a folder or URL (PEP 610, or an editable install) is not the
+    # one on an index, where another project may have the same name.
     is_editable = "__editable__" in (record or "")
     is_direct = is_editable or text("direct_url.json") is not None
     return Package(

@@ -46,7 +46,8 @@ def read_device(system: System, bus_id: str) -> PciDevice:
     vendor = (_pci_value(system, bus_id, "vendor") or "").removeprefix("0x")
     device = (_pci_value(system, bus_id, "device") or "").removeprefix("0x")
     numa_node = _pci_value(system, bus_id, "numa_node") or ""
-    # The link of a bound device points to its driver, as in `../../../bus/pci/drivers/nvidia`.
+    # If a driver is bound to the device, this link points to the driver, as in
+    # `../../../bus/pci/drivers/nvidia`.
     driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
     return PciDevice(
         vendor=maker_on_bus(vendor),

@@ -66,8 +66,8 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
                 f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
             ) from problem
         raise
-    # Only an escape or a non-ASCII character can hide marks or line breaks; most files contain
-    # neither.
+    # In JSON, hidden characters and line breaks can only be written as an escape or a non-ASCII
+    # character. Most files contain neither, so skip the search.
     may_hide_something = not text.isascii() or re.search(r"\\[unrf]", text)
     if not may_hide_something:
         return snapshot

@@ -42,8 +42,8 @@ class TargetPython(Frozen):
     """The path of the interpreter."""
     prefix: str
     chosen_by: str
-    """How the interpreter was chosen: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv` or
-    `self`."""
+    """How the interpreter was chosen: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`, or `self`
+    for the one that runs gpusetup."""
     manager: str
     """The program that created the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv
     tool` or `system`."""
@@ -112,7 +112,7 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
     if mode and not is_folder:
         return path
 
-    # A word without a separator may be a command, such as `python3.12`.
+    # A word without a path separator may be a command on PATH, such as `python3.12`.
     is_one_word = not re.search(r"[/\\]", named)
     command = system.which(named) if is_one_word else None
     if command:
@@ -187,7 +187,8 @@ def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, A
 
 
 def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
-    """Whether an interpreter is the one that runs gpusetup, so that it need not be started.
+    """Whether an interpreter is the one that runs gpusetup. Its facts are already known, so it need
+    not be started.
 
     `facts` describe gpusetup's own interpreter.
     """
@@ -233,7 +234,8 @@ def _target_from_facts(
     """The target for an interpreter whose facts are already known."""
     prefix = str(facts.get("prefix") or parent(parent(python)))
     path = facts.get("path")
-    # Files only show where packages are installed, not the whole import path.
+    # If the interpreter does not run, its files show only where packages are installed, so use that
+    # folder as the import path.
     if not path and facts.get("site_packages"):
         path = [facts["site_packages"]]
     return TargetPython(
@@ -333,7 +335,8 @@ def site_packages(system: System, prefix: str, python: str = "python") -> str | 
     """The folder for packages in an environment; None if there are several and it is not clear
     which.
 
-    `python` is the interpreter's name: `python3.11` determines the folder, `python3` does not.
+    `python` is the interpreter's name. `python3.11` shows which folder is meant, `python3` does
+    not.
     """
     if system.family == "windows":
         return join(prefix, "Lib", "site-packages")

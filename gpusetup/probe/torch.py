@@ -50,7 +50,7 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
             reading = Reading(subject="torch", source=source, value=torch.version)
             return Snapshot(torch=torch, readings=(reading,))
 
-    # If no folder has `torch/version.py`, torch is not installed, or its installation was
+    # No folder has `torch/version.py`, so torch is not installed, or its installation was
     # interrupted.
     for package in packages:
         if package.name in ("torch", "pytorch"):
@@ -117,7 +117,8 @@ def installer_of(version: str | None, folder: str, packages: Iterable[Package]) 
 def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
     """Events for files in the working folder that would hide a module that `import torch` needs."""
     cwd = str(system.facts().get("cwd") or "")
-    # If the folder is one of the interpreter's own, its files are the modules themselves.
+    # If the working folder is on the interpreter's import path, its files are the installed modules
+    # themselves and hide nothing.
     if not cwd or cwd in target.path:
         return
     names = list_or_empty(system, cwd)
@@ -177,7 +178,8 @@ def _torch_libraries(names: Iterable[str]) -> list[str]:
 
 def _is_of_target(folder: str, target: TargetPython | None) -> bool:
     """Whether a folder belongs to the target's environment."""
-    # The system's Python has the prefix /usr, below which the whole system's libraries are too.
+    # The system's Python has the prefix /usr. The libraries of the whole system are below it too,
+    # so the prefix shows nothing.
     if target is None or target.prefix == "/usr":
         return False
     return is_below(folder, target.prefix)

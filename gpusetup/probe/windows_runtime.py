@@ -8,11 +8,12 @@ from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists
 
 CPP_LIBRARY = "msvcp140.dll"
-"""The C++ part of the runtime. Python contains the C part (vcruntime140.dll), but not this one."""
+"""The C++ part of the runtime. Python comes with the C part (vcruntime140.dll), but not with the
+C++ part."""
 
 ALWAYS_THERE = "kernel32.dll"
-"""Windows always has this file. If it is not seen either, the folder cannot be read and nothing is
-proven."""
+"""A file that Windows always has. If it seems to be missing too, the folder cannot be read, and a
+missing runtime is not proven."""
 
 IN_AN_ENVIRONMENT = ("", "Library\\bin")
 """Folders in an environment that may contain it, because conda has a package for it

@@ -1,1 +1,1 @@
-"""Parsers for the output of tools. Pure functions: they take text, wherever it comes from."""
+"""Parsers for the output of tools. They are pure functions that take text, whatever its source."""

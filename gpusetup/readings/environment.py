@@ -1,6 +1,6 @@
 """The environment variables that affect CUDA, torch and the installers.
 
-An allow-list: what is not named here is never kept, and passwords in addresses are taken out.
+This is an allow-list: other variables are never kept. Passwords in URLs are removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = frozenset(
     "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_PORT SLURM_JOB_GPUS SLURM_GPUS "
     "SLURM_GPUS_ON_NODE KUBERNETES_SERVICE_HOST GPUSETUP_INDEX".split()
 )
-"""The variables that are kept, by name."""
+"""The names of the variables that are kept."""
 
 PREFIXES = (
     "CUDA_",
@@ -42,7 +42,7 @@ PREFIXES = (
     "CUDNN_",
     "CUBLAS_",
 )
-"""And by the beginning of their name."""
+"""Variables whose names begin like this are kept too."""
 
 _SECRET = lazy(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I)
 
@@ -50,7 +50,7 @@ _CREDENTIALS = lazy(r"(?<=://)[^/\s@]*@")
 
 
 def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables in the allow-list, with credentials removed from addresses.
+    """The variables in the allow-list, with credentials removed from URLs.
 
     >>> url = "https://me:word@host/simple"
     >>> allowed_variables({"PIP_INDEX_URL": url, "HOME": "/root", "NCCL_TOKEN": "x"})

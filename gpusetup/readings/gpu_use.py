@@ -1,7 +1,7 @@
 """How well a GPU is used according to one reading, with the steps of the acceleration guide.
 
-A single reading (nvidia-smi's table, one sample) shows that a GPU works too little, but not why.
-So its three steps stand in the guide's order, and each says what it is for. Pure.
+A single reading (nvidia-smi's table, one sample) shows that a GPU works too little, but not why. So
+the guide's three steps are listed in the guide's order, and each says what to change.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from typing import Literal, NamedTuple
 
 from gpusetup.model.units import GIB
 
-# The acceleration guide: utilisation near 100 % and memory from 70 to 90 % are good; below half of
-# the time comes its ordered advice.
+# The limits follow the acceleration guide: a utilisation near 100 % and memory use from 70 to 90 %
+# are good. If the utilisation is below 50 %, the guide lists steps to take.
 BUSY_PERCENT = 85.0
 LOW_PERCENT = 50.0
 MEMORY_HIGH_PERCENT = 90.0
 IDLE_PERCENT = 5.0
-"""Below this nothing computes: a display, or a stray kernel."""
+"""A GPU with a lower utilisation counts as idle. A display or a stray kernel causes that much."""
 DESKTOP_MEMORY_PERCENT = 15.0
-"""What a desktop and its programs hold; above it something computes, if nothing says what."""
+"""The share of memory that a desktop and its programs use. If more is in use and no list of
+processes is available, something computes."""
 
 LARGER_BATCH = "larger batch with less accumulation (the same effective batch)"
 MIXED_PRECISION = (
@@ -35,12 +36,12 @@ Use = Literal["unknown", "idle", "low", "fair", "good"]
 
 
 class GpuUse(NamedTuple):
-    """The use of one GPU at one moment. `use` rates its utilisation; `steps` are the guide's, in
-    order."""
+    """The use of one GPU at one moment. `use` rates the utilisation; `steps` are the guide's steps
+    in order."""
 
     use: Use
     words: str
-    """The figures: "utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)"."""
+    """The measured values in words: "utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)"."""
     steps: tuple[str, ...] = ()
 
 
@@ -52,7 +53,7 @@ def gpu_use(
 ) -> GpuUse:
     """How well a GPU is used in one reading, with the guide's steps if utilisation is low.
 
-    `computes`: whether a process that computes is on it; None: the reading does not tell.
+    `computes`: whether a process computes on the GPU; None if the reading does not show it.
 
     >>> gpu_use(45, 6 << 30, 24 << 30).words
     'utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)'
@@ -77,8 +78,8 @@ def use_of(
 ) -> Use:
     """The rating of a utilisation in percent; `unknown` if there is none.
 
-    A desktop draws at 10 to 30 % and holds little memory, so that a low utilisation counts only if
-    something computes.
+    A desktop alone causes a utilisation of 10 to 30 % and uses little memory. So a utilisation
+    below 50 % is rated `low` only if something computes, and otherwise `idle`.
     """
     if utilization_percent is None:
         return "unknown"
@@ -94,7 +95,7 @@ def use_of(
 
 
 def ordered_steps(memory_percent: float | None, workers: int | None = None) -> tuple[str, ...]:
-    """The guide's three steps for a utilisation below half: larger batch, faster loader, mixed
+    """The guide's three steps for a utilisation below 50 %: larger batch, faster loader, mixed
     precision.
 
     `workers`: how many loader workers this machine can use, if that is known. A larger batch is

@@ -1,7 +1,7 @@
 """The output of `nvidia-smi`: its table, its long form (`-q`) and its errors.
 
-All functions here are pure: text in, values out. They take cut and odd text; what cannot be read
-is None.
+All functions here are pure: text in, values out. The text may be cut off or malformed; a value that
+cannot be read is None.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ T = TypeVar("T")
 
 
 class Smi(Frozen):
-    """One output of `nvidia-smi` as values; None for what it does not show."""
+    """One output of `nvidia-smi` as values. A value that it does not show is None."""
 
     smi_version: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
     no_cuda: bool = False
-    """It says `CUDA Version: ERR!`."""
+    """Whether the output says `CUDA Version: ERR!`."""
     gpus: tuple[Gpu, ...] | None = None
     persistence: bool | None = None
 
 
 # Part of the message (lower case) -> NVML code. Sources: nvmlErrorString, nvidia-smi 418 to 610,
-# whose exit code is the NVML code too (9, 12, 15, 18 seen; 6 for no devices). The first hit counts.
+# whose exit code is the NVML code too (9, 12, 15, 18 seen; 6 for no devices). The first part that
+# the message contains counts.
 ERRORS = {
     "couldn't communicate with the nvidia driver": 9,
     "driver/library version mismatch": 18,
@@ -80,7 +81,7 @@ BLANKS = ("", "n/a", "not supported", "not found", "unknown error", "err!", "non
 
 
 REASONS_FOR_A_BLANK = ("gpu is lost", "gpu requires reset", "insufficient")
-"""How a cell begins that says why it has no value."""
+"""The beginnings of cells that say why there is no value."""
 
 
 def cell(text: str | None) -> str | None:
@@ -93,7 +94,7 @@ def cell(text: str | None) -> str | None:
     word = plain.strip("[]").lower()
     if word in BLANKS or word.startswith(REASONS_FOR_A_BLANK):
         return None
-    # "[Requested functionality has been deprecated]"
+    # A cell without a value may say "[Requested functionality has been deprecated]".
     if "deprecated" in word:
         return None
     return plain
@@ -124,8 +125,8 @@ UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "mb": 1 << 20, "gib": 1 << 30, 
 
 
 def memory(text: str | None) -> int | None:
-    """A memory size in bytes; MB means MiB, as does a number without a unit. None if the cell has
-    no value.
+    """A memory size in bytes; None if the cell has no value. MB means MiB, and so does a number
+    without a unit.
 
     >>> memory("40960 MiB") == memory("40960MiB") == memory("40960") == 40960 << 20
     True
@@ -138,8 +139,8 @@ def memory(text: str | None) -> int | None:
 
 
 def word_reader(values: Mapping[str, T]) -> Callable[[str | None], T | None]:
-    """A function that reads cells holding one of a few words, ignoring a remark or star after the
-    word; it returns None for any other text.
+    """Returns a function that reads a cell with one of these words, ignoring a remark or star after
+    the word. The function returns None for any other text.
 
     >>> [word_reader({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
     [True, False, False, None]
@@ -168,11 +169,11 @@ compute_mode = word_reader(
         "prohibited": "Prohibited",
     }
 )
-"""One spelling for the table's and the query's words."""
+"""Reads the compute mode, which the table and `-q` spell differently, in one spelling."""
 driver_model = word_reader({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"})
 
 
-# NVML's bits for what holds the clocks down (nvml.h, nvmlClocksEventReason*).
+# NVML's bits for the reasons why the clocks are reduced (nvml.h, nvmlClocksEventReason*).
 THROTTLE_BITS = (
     (0x001, "gpu_idle"), (0x002, "applications_clocks_setting"), (0x004, "sw_power_cap"),
     (0x008, "hw_slowdown"), (0x010, "sync_boost"), (0x020, "sw_thermal_slowdown"),
@@ -239,7 +240,7 @@ def parse_banner(line: str) -> Smi:
 
 
 def parse_table(text: str) -> Smi:
-    """The versions and GPUs in the table; a table that is cut off gives the GPUs that it still
+    """The versions and GPUs in the table. If the table is cut off, only the GPUs that it still
     shows.
 
     >>> text = '''
@@ -291,7 +292,7 @@ CELL_READERS: dict[str, Callable[[str | None], Any]] = {
     "driver_model": driver_model,
     "compute_mode": compute_mode,
 }
-"""How the text of a field is read."""
+"""A field in the table -> the function that reads its text."""
 
 
 def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
@@ -305,8 +306,8 @@ def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
 
 
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
-    """The fields in a GPU's first line, e.g. `0  NVIDIA L40S  On | 00000000:17:00.0 Off | 0`; on
-    Windows its third value is the driver model."""
+    """The fields in a GPU's first line, e.g. `0 NVIDIA L40S On | 00000000:17:00.0 Off | 0`; on
+    Windows, the third value is the driver model."""
     _, middle, last, *_ = (*cells, "", "")
     errors = last.strip()
     return {
@@ -328,7 +329,7 @@ def next_line(cells: list[str]) -> dict[str, Any]:
         if any(map(says_lost, cells)):
             fields["lost"] = True
         return fields
-    # The line with the MIG mode has three cells, and words in the last one alone.
+    # The line with the MIG mode has three cells, of which only the last contains words.
     is_of_mig = len(cells) == 3 and not state.strip()
     mode = flag(load) if is_of_mig else None
     return {} if mode is None else {"mig_enabled": mode}
@@ -341,7 +342,8 @@ RECOVERY_ACTIONS = (
     ("system reboot", "system_reboot"), ("reboot", "node_reboot"),
     ("reset", "gpu_reset"), ("flr", "gpu_reset"),
 )  # fmt: skip
-"""Words in nvidia-smi's and the kernel's names -> NVML's; the first that is there counts."""
+"""Words in the names that nvidia-smi and the kernel use -> NVML's name. The first words that the
+text contains count."""
 
 
 def recovery_action(text: str | None) -> str | None:
@@ -382,8 +384,9 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("recovery_action", "GPU Recovery Action", recovery_action),
     ("recovery_action", "(?:GPU )?Reset Status/.*", word_reader({"yes": "gpu_reset"})),
 )
-"""Field, where it stands (its label and, where that is not enough, the headings above), and how its
-text is read. Of several places numbers count together, a yes wins, else the first."""
+"""A field, its place (its label and, if that is not unique, the headings above), and the function
+that reads its text. If a field has several places, error counts are added up, a yes wins over a no,
+and otherwise the first value counts."""
 
 
 def parse_query(text: str) -> Smi:
@@ -397,11 +400,11 @@ def parse_query(text: str) -> Smi:
     ('545.29.06', ('sw_power_cap',))
     """
     head, *parts = GPU_HEAD.split(text)
-    # The pattern has a group: addresses and pages follow each other.
+    # The pattern has one group, so `split` returns addresses and pages alternately.
     addresses, pages = parts[::2], parts[1::2]
     gpus = tuple(map(gpu_of, pages, addresses))
     if not gpus:
-        # A part that was pasted without the line of its GPU.
+        # Without a GPU's heading line, the text may be a part of one GPU's page.
         only_gpu = gpu_of(head)
         gpus = () if only_gpu == Gpu(name=UNNAMED) else (only_gpu,)
     return replace(parse_banner(head), gpus=gpus or None)
@@ -421,7 +424,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
             continue
         label, colon, value = line.partition(": ")
         margin = len(line) - len(line.lstrip())
-        # Where the margins were lost, a value belongs to the heading before it.
+        # If the indentation was lost, a value belongs to the heading before it.
         depth = margin or len(colon)
         while headings and headings[-1][0] >= depth:
             headings.pop()
@@ -452,7 +455,7 @@ def gpu_of(page: str, bus: str | None = None) -> Gpu:
         if name in ("ecc_uncorrected", "retired_pages"):
             fields[name] = sum(values)
         else:
-            # A yes anywhere counts: one of several banks with a pending repair is enough.
+            # One yes is enough, for example if one of several memory banks has a pending repair.
             fields[name] = True if True in values else values[0]
     states: dict[str, list[Any]] = {}
     for _, reason in THROTTLE_BITS:

@@ -1,4 +1,5 @@
-"""The owner of a file: the package that a path belongs to, and the kind of place it is in."""
+"""Finds the owner of a file: the package that the file's path belongs to, and the kind of place
+where the file is."""
 
 from __future__ import annotations
 
@@ -14,17 +15,19 @@ Place = Literal[
 
 
 class Owner(Frozen):
-    """The package and place that a file belongs to."""
+    """The package that a file belongs to, and the place where it is."""
 
     package: str
-    """The import name of the package; in a store, of the distribution; "" if none is named."""
+    """The package's import name, or in a store the distribution's name; "" if the path names none.
+    """
     place: Place
     root: str = ""
-    """The environment, the store's entry, or the folder of the checkout."""
+    """The folder of the environment, of the store's entry or of the checkout; "" for other places.
+    """
 
 
 STORE = lazy(r"^(?P<root>/(?:nix|gnu)/store/[a-z0-9]{20,40}-(?P<entry>[^/]+))/")
-"""Nix and Guix: one folder a package, with a hash before its name."""
+"""The stores of Nix and Guix have one folder for each package, with a hash before its name."""
 PYTHON_IN_ENTRY = re.compile(r"^python\d(?:\.\d+)?-|-\d[\w.]*$")
 PACKAGES = lazy(
     r"^(?P<root>.*?)[/\\]+(?:lib(?:64)?[/\\]+python\d(?:\.\d+)?t?[/\\]+)?(?:Lib[/\\]+)?(?:site|dist)-packages[/\\]+(?P<package>[A-Za-z0-9_.+-]+)",
@@ -61,7 +64,8 @@ def owner_of(path: str) -> Owner:
     'llama-cpp-python'
     """
     if in_store := STORE.search(path):
-        # A file deep in a store's entry may name its own package; the entry is the distribution.
+        # The path inside a store's entry may name another package, so the entry's own name is used
+        # as the distribution.
         distribution = PYTHON_IN_ENTRY.sub("", PYTHON_IN_ENTRY.sub("", in_store["entry"]))
         return Owner(package=distribution, place="store", root=in_store["root"])
     if inside := THIRD_PARTY.search(path):
@@ -76,7 +80,8 @@ def owner_of(path: str) -> Owner:
         return Owner(package="", place="vendor", root=of_vendor["root"])
     if SYSTEM.search(path):
         return Owner(package="", place="system")
-    # Neither installed nor a system's: the sources of a project, whose package is the last folder.
+    # The file belongs neither to an installed package nor to the system, so it is in a project's
+    # sources. The last folder counts as the package.
     folder = re.split(r"[/\\]+[^/\\]+$", path)[0]
     package = re.split(r"[/\\]", folder)[-1]
     return Owner(package=package, place="checkout", root=folder[: -len(package)].rstrip("/\\"))

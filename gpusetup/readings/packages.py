@@ -48,7 +48,8 @@ INSTALLERS = frozenset(
     "pip uv conda mamba micromamba pixi poetry pdm hatch rye pipenv pipx develop setuptools "  # noqa: SIM905
     "distutils easy_install debian dpkg apt rpm dnf nix guix bazel spack other".split()
 )
-"""What writes INSTALLER; `other` stands for any other in a record that is shared."""
+"""The names in INSTALLER files that are kept. In a record that is shared, `other` stands for any
+other name."""
 WATCHED = frozenset(
     "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "  # noqa: SIM905
     "pytorch-triton pytorch-triton-rocm pytorch-triton-xpu triton triton-windows triton-rocm "
@@ -59,7 +60,7 @@ WATCHED = frozenset(
     "intel-extension-for-pytorch torch-directml torch-xla torch-npu nccl pynvml cuda-python "
     "cuda-bindings cuda-toolkit cuda-pathfinder".split()
 )
-"""Names (normalised) of the distributions that belong to, or build on, the torch family."""
+"""The normalised names of distributions that belong to the torch family or build on it."""
 
 CONDA_WATCHED = frozenset(
     "pytorch -pytorch-select pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch "  # noqa: SIM905
@@ -67,7 +68,7 @@ CONDA_WATCHED = frozenset(
     "cuda-nvcc cudnn nccl libcublas libcusparse libcufft libcudnn libmagma magma mkl intel-openmp "
     "llvm-openmp numpy python libstdcxx libstdcxx-ng xformers flash-attn".split()
 )
-"""Names of the conda packages that matter."""
+"""The names of the conda packages that matter to gpusetup."""
 
 
 @lru_cache(maxsize=4096)
@@ -84,7 +85,8 @@ def normalised(name: str) -> str:
 
 
 def is_watched(name: str) -> bool:
-    """Whether a record lists the package: torch's family, what needs it, NVIDIA's libraries."""
+    """Whether a record includes the package: it belongs to torch's family, needs torch, or is one
+    of NVIDIA's libraries."""
     return name in WATCHED or name.startswith(("nvidia-", "jax-cuda"))
 
 
@@ -92,8 +94,8 @@ _REQUIRED = r"(?m)^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)
 
 
 def parse_required(metadata: str) -> tuple[str, ...]:
-    """The requirements on torch, torchvision and torchaudio that name a version, except those of
-    extras.
+    """The requirements on torch, torchvision and torchaudio that name a version. Requirements of
+    extras are left out.
 
     >>> parse_required("Requires-Dist: torch==2.5.1\\nRequires-Dist: torch-x>1\\n\\nText")
     ('torch==2.5.1',)
@@ -120,7 +122,7 @@ def _names_a_version(text: str) -> bool:
 
 
 def parse_conda_name(file: str) -> tuple[str, str, str] | None:
-    """Name, version and build from the name of a `conda-meta` file; None for any other file.
+    """The name, version and build in the name of a `conda-meta` file; None for any other file.
 
     >>> parse_conda_name("pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json")
     ('pytorch', '2.5.1', 'py3.11_cuda12.4_cudnn9.1.0_0')

@@ -1,7 +1,8 @@
-"""Paths as text, in the notation of the machine that they come from, which may not be this one.
+"""Functions for paths as text, in the notation of the machine that they come from, which may not be
+this one.
 
-A path with a backslash or a drive letter is Windows'; every other one is POSIX', and so is one
-from the root on, whatever its names hold.
+A path with a backslash or a drive letter is a Windows path, and every other path is a POSIX path. A
+path that begins with `/` is always a POSIX path, even if it contains a backslash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which values are plausible: a value far beyond what any GPU has is not a measurement."""
+"""Rejects implausible values: a value far beyond that of any GPU is not a measurement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 NOT_PLAUSIBLE = -1
-"""The call worked, and its answer cannot be (`child_scripts/read_nvml.py` has the same number)."""
+"""The error code for a call that worked but returned an impossible value
+(`child_scripts/read_nvml.py` has the same number)."""
 LIMITS: dict[str, tuple[float, float]] = {
     name: limits
     for names, limits in {

@@ -1,4 +1,5 @@
-"""What Linux shows under /proc: the NVIDIA driver, its kernel modules and GPUs, and memory."""
+"""Parsers for files under /proc on Linux: the NVIDIA driver, its kernel modules and GPUs, and
+memory."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def parse_modules(text: str) -> Driver:
 
 
 def is_excluded(text: str) -> bool:
-    """Whether the driver was told to exclude this GPU (NVreg_ExcludedGpus).
+    """Whether the driver's setting NVreg_ExcludedGpus excludes this GPU.
 
     >>> is_excluded("GPU Excluded:\\t Yes"), is_excluded("GPU Excluded:\\t No")
     (True, False)
@@ -81,7 +82,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
     {'MemTotal': 16777216}
     """
     sizes: dict[str, int] = {}
-    # The kernel writes kB for KiB.
+    # The kernel writes "kB" but means KiB.
     for name, kibibytes in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.M):
         sizes[name] = int(kibibytes) * 1024
     return sizes

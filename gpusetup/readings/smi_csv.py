@@ -1,6 +1,7 @@
 """The output of `nvidia-smi --query-gpu=… --format=csv`, with or without units or a heading.
 
-Pure: lines in, values out. Source of the columns' names: `nvidia-smi --help-query-gpu`.
+All functions are pure: lines in, values out. Source of the column names: `nvidia-smi
+--help-query-gpu`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from gpusetup.readings.nvidia_smi import (
 from gpusetup.readings.sources import UNNAMED
 
 MAX_ROWS = 256
-"""Rows of one output: 16 GPUs for some moments; a longer log is `monitor --replay`'s."""
+"""The most rows that are read of one output: enough for 16 GPUs at 16 moments. `monitor --replay`
+reads longer logs."""
 
 MAX_OUTPUTS = 8
-"""Outputs of one text: a thread shows a few, and a log of a thousand tells nothing more."""
+"""The most outputs that are read of one text. A forum thread shows a few, and a log with a thousand
+outputs adds nothing."""
 
 Reader = Callable[[str], Any]
 
@@ -82,7 +85,7 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
         ("throttle_reasons", throttle_mask),
     ),
 }
-"""Column -> the GPU's field, and how its cells are read."""
+"""A column -> the GPU's field, and the function that reads the column's cells."""
 
 DRIVER, PERSISTENCE, MOMENT, PROCESS = "driver_version", "persistence_mode", "timestamp", "pid"
 OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
@@ -95,7 +98,7 @@ BUS_ID = lazy(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 
 def cells_of(line: str) -> list[str]:
-    """The cells of a line, without the blanks around them."""
+    """The cells of a line, without surrounding spaces."""
     return [cell.strip() for cell in line.split(",")]
 
 
@@ -109,17 +112,17 @@ def heading_of(line: str) -> list[str]:
     if not all(map(HEADING_CELL.fullmatch, cells)):
         return []
     names = [cell.partition(" [")[0] for cell in cells]
-    # The query of processes has columns of the same names.
+    # A query of processes has some columns with the same names.
     is_of_gpus = OF_THE_QUERY.intersection(names) and PROCESS not in names
     return names if is_of_gpus else []
 
 
 def columns_by_shape(line: str) -> list[str]:
-    """The columns of a row without a heading, as far as each cell can only mean one thing; empty if
-    the line is not such a row.
+    """The columns of a row without a heading, as far as the form of each cell shows its column;
+    empty if the line is not such a row.
 
-    The GPU's name must be there and something that a sentence does not have beside it. Of sizes
-    the largest can only be the total; "" stands for a cell that may be several columns.
+    The row must contain a GPU's name and a value that does not occur in a sentence, such as a UUID.
+    The largest memory size is the total. "" stands for a cell that may belong to several columns.
 
     >>> columns_by_shape("0, NVIDIA GeForce RTX 4090, 580.95.05, 24564 MiB, 1024 MiB")
     ['index', 'name', 'driver_version', 'memory.total', '']
@@ -143,8 +146,8 @@ def columns_by_shape(line: str) -> list[str]:
 
 
 def _column_of(text: str, place: int) -> str | None:
-    """The column that a cell without a heading must be: "" if it may be several, None if it is not
-    a value."""
+    """The column that a cell without a heading must belong to; "" if several are possible, None if
+    the cell is not a value."""
     is_first_number = place == 0 and text.isdecimal() and len(text) < 3
     if is_first_number:
         return "index"
@@ -161,7 +164,7 @@ SHAPES = (
     ("compute_cap", lazy(r"(?:[3-9]|1[0-3])\.\d")),
     ("memory", SIZE),
     ("name", NAMED_GPU),
-    # A percentage, a clock, a power or a number may be of several columns.
+    # A percentage, a clock, a power or a plain number may belong to several columns.
     (
         "",
         lazy(
@@ -173,7 +176,7 @@ SHAPES = (
 
 
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
-    """Each output of such a query in a text, with the index of its first line."""
+    """Each output of `nvidia-smi --query-gpu` in a text, with the index of its first line."""
     number = seen = 0
     while number < len(lines) and seen < MAX_OUTPUTS:
         line = lines[number]
@@ -189,7 +192,7 @@ def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
 
 
 def _rows(names: Sequence[str], lines: Sequence[str]) -> list[dict[str, str]]:
-    """The rows below a heading, up to the first line that does not fit it."""
+    """The rows below a heading, up to the first line that does not fit the heading."""
     rows: list[dict[str, str]] = []
     for line in lines:
         cells = cells_of(line)
@@ -209,15 +212,17 @@ OF_NUMBERS = re.compile(
     r"index|count|utilization\.|temperature|memory\.|power\.(?!management)|clocks\.(?!_)(?!event)"
     r"|fan\.speed|ecc\.errors|pcie\."
 )
-"""How columns are called that hold numbers with their units."""
+"""The beginnings of the names of columns that contain numbers."""
 NUMBER = re.compile(r"-?\d|\[|N/A|ERR|Unknown|Not |GPU |$", re.IGNORECASE)
-"""How nvidia-smi begins a number, or says why there is none: `[Not Supported]`, `GPU is lost`."""
+"""The beginning of a number, or of nvidia-smi's words for a missing number: `[Not Supported]`, `GPU
+is lost`."""
 LONGEST_CELL = 80
-"""Characters; a GPU's name, the longest cell, has fewer."""
+"""A longer cell does not come from nvidia-smi. A GPU's name, the longest value, has fewer
+characters."""
 
 
 def has_numbers(row: Mapping[str, str]) -> bool:
-    """Whether each column of numbers has one, or nvidia-smi's reason why there is none.
+    """Whether each column for numbers contains a number or nvidia-smi's reason why there is none.
 
     >>> has_numbers({"index": "0", "power.draw": "[N/A]"}), has_numbers({"index": "Any ideas"})
     (True, False)
@@ -242,22 +247,22 @@ def _is_plausible(row: Mapping[str, str]) -> bool:
 
 
 def _output(rows: list[dict[str, str]]) -> Smi:
-    """One output as values. In a log over time, measurements that change from moment to moment are
-    left out."""
+    """One output as values. If it is a log over time, measurements that change from moment to
+    moment are left out."""
     start = rows[0].get(MOMENT)
     of_first_moment = [row for row in rows if row.get(MOMENT) == start]
     is_a_log = len(of_first_moment) < len(rows)
     gpus = []
     for place, row in enumerate(of_first_moment):
         gpus.append(_gpu(row, place, is_a_log=is_a_log))
-    # The driver is one for all GPUs, and so is the setting that keeps it loaded.
+    # All GPUs have the same driver and the same persistence setting.
     driver = dotted(rows[0].get(DRIVER))
     persistence = flag(rows[0].get(PERSISTENCE))
     return Smi(driver_version=driver, gpus=tuple(gpus), persistence=persistence)
 
 
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
-"""What changes from moment to moment: a log of it is for `gpusetup monitor --replay`."""
+"""Fields that change from moment to moment. `gpusetup monitor --replay` reads logs of them."""
 
 
 def _gpu(row: Mapping[str, str], place: int, *, is_a_log: bool) -> Gpu:
@@ -266,7 +271,7 @@ def _gpu(row: Mapping[str, str], place: int, *, is_a_log: bool) -> Gpu:
     for name, text in row.items():
         if name in COLUMNS:
             field, read = COLUMNS[name]
-            # A log has many moments, so its measurements are not those of the GPU now.
+            # A log covers many moments, so its measurements do not show the GPU's state now.
             if not (is_a_log and field in MEASURED):
                 fields[field] = read(text)
     fields["name"] = fields["name"] or UNNAMED

@@ -1,4 +1,4 @@
-"""The list of processes at the end of nvidia-smi's table. Pure functions."""
+"""Reads the list of processes at the end of nvidia-smi's table, with pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import memory
 
 HEADING = "Processes:"
-# Since release 450 two columns for MIG (GI, CI) stand between the GPU and the process id.
+# Since driver 450 there are two columns for MIG (GI, CI) between the GPU and the process id.
 ROW = lazy(
     r"^\W{0,12}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
     r"(?P<kind>C\+G|C|G|M\+C)\s+(?P<name>\S.{0,120}?)\s+(?P<memory>\d{1,8}\s?MiB|N/A)?\s*\|?$"
@@ -19,7 +19,8 @@ ROW = lazy(
 def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     """The processes of each GPU, by GPU number; None if the table has no list of processes.
 
-    An empty list proves nothing: in a container nvidia-smi sees no process of the host.
+    An empty list proves nothing, because nvidia-smi in a container does not see the host's
+    processes.
 
     >>> table = "| Processes: |\\n|    0   N/A  N/A   4711   C   .../bin/python   6144MiB |"
     >>> processes_of(table)[0][0].name, processes_of(table)[0][0].memory_bytes >> 20
@@ -47,9 +48,10 @@ def _process(row: re.Match[str]) -> GpuProcess:
 
 
 def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
-    """Whether one of a GPU's processes computes; None if the list does not show it.
+    """Whether one of a GPU's processes computes; None if the list does not tell.
 
-    On Windows desktop programs are listed as C+G too, so that only a plain C or a Python counts.
+    On Windows, desktop programs are also listed as C+G, so only a plain C or a Python process
+    counts.
 
     >>> shows_computing((GpuProcess(kind="C", name="train"),)), shows_computing(())
     (True, None)

@@ -1,4 +1,5 @@
-"""The matrix of `nvidia-smi topo -m`: how GPUs are connected, and their NUMA nodes. Pure functions.
+"""Reads the matrix of `nvidia-smi topo -m`, with pure functions: how the GPUs are connected, and
+their NUMA nodes.
 
 Source of the words: the legend that nvidia-smi prints below the matrix.
 """
@@ -17,7 +18,8 @@ HEADING = lazy(r"^\s*GPU0\s.*(?:CPU Affinity|NUMA Affinity|\bGPU\d+\b|NIC\d+)|^\
 DEVICE = lazy(r"(?:GPU|NIC)\d{1,3}|mlx\d_\w{1,8}|hfi\d_\w{1,4}")
 GPU = lazy(r"GPU(\d{1,3})")
 LINK = lazy(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
-"""A cell: itself, bonded NVLinks, or the level of the PCIe tree where both meet."""
+"""A cell of the matrix: X for the device itself, bonded NVLinks (NV4), or the level of the PCIe
+tree at which the two devices meet."""
 
 WORDS = {
     "PIX": "one PCIe switch",
@@ -33,7 +35,8 @@ class Topology(NamedTuple):
     """The GPUs and links in one matrix."""
 
     gpus: tuple[Gpu, ...]
-    """By number, each with its NUMA node; a matrix names no GPU."""
+    """The GPUs in the order of the rows, each with its number and NUMA node. The matrix does not
+    show their names."""
     links: tuple[GpuLink, ...]
 
 
@@ -60,7 +63,7 @@ def parse_topology(lines: Sequence[str]) -> Topology:
         name, *cells = line.split() or [""]
         kinds, affinities = cells[: len(devices)], cells[len(devices) :]
         is_row = len(kinds) == len(devices) and all(map(LINK.fullmatch, kinds))
-        # An empty line, or the legend below the matrix.
+        # The matrix ends with an empty line or with the legend.
         if gpus and not DEVICE.fullmatch(name):
             break
         row = GPU.fullmatch(name)
@@ -72,8 +75,7 @@ def parse_topology(lines: Sequence[str]) -> Topology:
 
 
 def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list[GpuLink]:
-    """The links of a GPU to those with a higher number, because the matrix shows each pair
-    twice."""
+    """The links of a GPU to GPUs with a higher number, because the matrix shows each pair twice."""
     links = []
     for device, kind in zip(devices, kinds, strict=True):
         other = GPU.fullmatch(device)
@@ -83,8 +85,7 @@ def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list
 
 
 def _numa_node(cells: Sequence[str]) -> int | None:
-    """The NUMA node, which follows the list of CPUs (`0-15,32-47  0  N/A`); None if there is
-    none."""
+    """The NUMA node after the list of CPUs in a row (`0-15,32-47 0 N/A`); None if there is none."""
     if len(cells) < 2:
         return None
     node = re.fullmatch(r"\d{1,3}", cells[1])

@@ -1,7 +1,7 @@
 """What different sources report about a machine, and how their reports are merged.
 
-Every source answers with the part of a `Snapshot` that it knows. Merging takes each field from the
-first source that has it; the readings of all sources are kept, so a disagreement stays visible.
+Every source returns the part of a `Snapshot` that it knows. Merging takes each field from the first
+source that knows it. The readings of all sources are kept, so a disagreement stays visible.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from gpusetup.model.machine import Gpu, Reading, Snapshot
 
 T = TypeVar("T")
 Snapshots = Sequence[Snapshot]
-"""The answers of several sources."""
+"""The partial snapshots from several sources."""
 UNNAMED = "unknown"
-"""The name of a GPU that a source knows of without its name."""
+"""The name for a GPU whose name the source does not know."""
 
 
 def missing(subject: str, source: str, problem: str) -> Snapshot:
@@ -76,7 +76,7 @@ def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
 
 
 def gpu_readings(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
-    """Readings for the number of GPUs that a source sees, and one line for each GPU."""
+    """Readings of the GPUs that a source sees: one for their number, and one for each GPU."""
     values = [str(len(gpus)), *map(gpu_line, gpus)]
     return tuple(Reading(subject="gpus", source=source, value=value) for value in values)
 
@@ -109,7 +109,7 @@ def bus_key(bus_id: str | None) -> str | None:
     if not bus_id or ":" not in bus_id:
         return None
     parts = bus_id.strip().lower().split(":")
-    # Without a domain the address is in the first one.
+    # An address without a domain belongs to domain 0.
     domain, bus, device = ("0", *parts)[-3:]
     four_digits = domain.lstrip("0").rjust(4, "0")
     return f"{four_digits}:{bus}:{device}"
@@ -128,15 +128,15 @@ def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
     """What identifies a GPU, most reliable first: UUID (not of a MIG instance), PCI address, NVML
     index."""
     uuid = (gpu.uuid or "").lower() or None
-    # A MIG instance has a UUID of its own: its GPU's address tells which GPU it is.
+    # A MIG instance has its own UUID. Only the PCI address tells which GPU the instance belongs to.
     if uuid and uuid.startswith("mig-"):
         uuid = None
     return uuid, bus_key(gpu.pci_bus_id), gpu.nvml_index
 
 
 def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """The GPUs completed with what other sources know of them, followed by GPUs that only other
-    sources have."""
+    """The GPUs, completed with values from other sources, followed by GPUs that only other sources
+    have."""
     merged = list(base)
     for other in others:
         if other in base:

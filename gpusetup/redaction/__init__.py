@@ -1,4 +1,5 @@
-"""Removes from a snapshot what shows who the user is and where they work, before it is shared.
+"""Removes everything from a snapshot that shows who the user is and where they work, so that it can
+be shared.
 
 There are two steps. First, an allow-list: only known environment variables are kept. Second, every
 remaining text is searched, with one module for each subject: `folders` (homes become `~`, unknown
@@ -46,7 +47,7 @@ removed from all other texts."""
 
 
 class Private(Frozen):
-    """What is known about the user of the machine."""
+    """The private names and folders of the machine's user, which are removed from all texts."""
 
     names: tuple[str, ...] = ()
     """Names of users and hosts."""
@@ -87,7 +88,8 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     for gpu in plain["gpus"] or ():
         if gpu["uuid"]:
             scrub.alias_gpu(gpu["uuid"])
-    # Redact the environment first, so that nodes with the same variables get the same aliases.
+    # Redact the environment variables first, so that machines with the same variables get the same
+    # aliases for them.
     environment = _redacted(plain.pop("environment"), scrub.text)
     values = {name: hide_values(value, scrub.alias_folder) for name, value in environment.items()}
     shared = {**_redacted(plain, scrub.text), "environment": values}
@@ -95,12 +97,14 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
 
 
 def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
-    """A plain value with all its texts redacted; `key` is the name of the field that contains it."""
+    """A plain value with all its texts redacted; `key` is the name of the field that contains
+    it."""
     if isinstance(value, str):
         return _redacted_text(value, scrub, key)
     if isinstance(value, dict):
         shared_names = {name: name for name in value}
-        # The code that reads the machine chooses these keys, and may have taken them from a text.
+        # Redact these keys too, because the code that reads the machine may have taken them from a
+        # text.
         if key == FREE_KEYS:
             shared_names = {name: scrub(name) for name in value}
         return {shared_names[name]: _redacted(inner, scrub, name) for name, inner in value.items()}
@@ -114,7 +118,8 @@ def _redacted_text(value: str, scrub: Callable[[str], str], key: str) -> str:
     is_version = key.endswith("version") and re.fullmatch(_VERSION, value)
     if is_version or key in CLOSED_FIELDS:
         return value
-    # A snapshot may come from a stranger, so a date or an installer may be any text.
+    # Skip such a field only if its text has the expected form: a snapshot may come from a stranger,
+    # so it may contain any text.
     if key == "taken_at":
         return value if re.fullmatch(_DATE, value) else "<date>"
     if key == "installer":
@@ -138,7 +143,7 @@ def is_secret_key(key: str) -> bool:
     return _SECRET_KEY.fullmatch(key) is not None
 
 
-# --- the second gate ------------------------------------------------------------------------------
+# --- searching the texts --------------------------------------------------------------------------
 
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _GPU = rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})(?![0-9a-zA-Z])"
@@ -149,21 +154,23 @@ _ALIAS = r"\d{4}"
 class Scrubber:
     """Removes the private parts from many texts, always in the same way.
 
-    It also removes the names of people that occur in the texts of `plain`. With `own_text`, the
-    texts are mostly gpusetup's own words, so it removes only people, homes and secrets, which are
+    The names of people that occur in the texts of `plain` are also removed. With `own_text`, the
+    texts are mostly gpusetup's own words, so only people, homes and secrets are removed, which are
     private in every text.
     """
 
     def __init__(self, plain: Any, private: Private, *, own_text: bool = False) -> None:
         self.aliases: dict[str, str] = {}
-        """A GPU's UUID -> its alias. The snapshot's own GPUs come first, in order, beginning with
-        `GPU-0001`."""
+        """Maps a GPU's UUID to its alias. The snapshot's own GPUs get the first aliases in order,
+        beginning with `GPU-0001`."""
         self._folder_aliases: dict[str, str] = {}
-        """The name of an unknown folder -> its alias."""
+        """Maps the name of an unknown folder to its alias."""
         self._shared: dict[str, str] = {}
-        """A text -> its redacted form, because most texts occur many times in a record."""
+        """Maps a text to its redacted form. Results are cached, because most texts occur many times
+        in a record."""
 
-        # Replace the longest home first: `/home/ann/work` must become `~`, not `~/work`.
+        # Replace the longest home first: if both `/home/ann` and `/home/ann/work` are homes,
+        # `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
         owners = [re.split(r"[\\/]", home)[-1] for home in homes]
         names = names_rule((*private.names, *_people_of(plain), *owners), vocabulary())
@@ -198,7 +205,7 @@ class Scrubber:
 
     def _alias_gpu_match(self, match: Match) -> str:
         """The alias of a GPU whose UUID, or its beginning, occurs in a text."""
-        # The text is an alias already.
+        # The text is already an alias.
         if re.fullmatch(_ALIAS, match[2]):
             return match[0]
         written = match[0].lower()
@@ -227,13 +234,14 @@ def _people_of(plain: Any) -> Iterator[str]:
 
 
 MAX_PIECE = 4000
-"""The most characters that a pattern searches at a time."""
+"""The maximum number of characters that a pattern searches at a time."""
 MAX_TEXT = 1 << 16
-"""The most characters of a text that are kept."""
+"""The maximum number of characters of a text that are kept."""
 
 
 _PIECE = (
-    # In this order: the end of the text, lines, words of a long line, a very long word.
+    # The alternatives in order: the end of the text, lines, words of a line that is too long, a
+    # word that is too long.
     r"(?s).{1,4000}\Z|.{1,4000}(?<=\n)|.{1,4000}(?<=\s)|\S+"
 )
 

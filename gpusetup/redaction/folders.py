@@ -2,9 +2,9 @@
 kept.
 
 `/home/N`, `/Users/N`, `C:\\Users\\N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`, `~N`: homes can
-be anywhere, so we keep only names on an allow-list. Below system folders (`/usr`, `C:\\Windows`)
-everything is kept. Elsewhere a folder with an unknown name gets an alias such as `dir-1`, always
-the same one; no shell needs quotes for it.
+be anywhere, so we only keep folder names from an allow-list. Below system folders (`/usr`,
+`C:\\Windows`) everything is kept. Elsewhere, a folder with an unknown name gets an alias such as
+`dir-1`, which is the same everywhere and needs no quotes in a shell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INITIAL = r"(?:(?P<first>[a-z0-9])[\\/](?:(?P=first)[a-z0-9][\\/])?(?=(?P=first
 _SEP = r"(?:\\{1,4}|/{1,2})"
 """A path separator; it may be doubled, as in JSON strings: `C:\\Users`."""
 _START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
-"""A drive, or the beginning of a path. In `/usr/lib:/home`, the `b:` is neither."""
+"""A drive, or the beginning of a path. The `b:` in `/usr/lib:/home` is not a drive."""
 _FOLDERS_ABOVE = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 
 _HOMES = (
@@ -43,7 +43,7 @@ _HOMES = (
 """Matches home folders of any user; the name is in the group `who`."""
 
 _FOLDERS_OF_PEOPLE = (
-    # Any number of folders above.
+    # Any number of parent folders before it.
     rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/"
     # Fast storage and work folders: `/scratch/jane`, `/gpfs01/jane`, `/work/jane`.
     r"(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
@@ -118,7 +118,7 @@ _WINDOWS_PATH = (
 )
 
 Alias = Callable[[str], str]
-"""Takes the name of a folder, and returns the alias that replaces it."""
+"""A function that takes the name of a folder and returns the alias that replaces it."""
 
 
 def people_in(text: str) -> Iterator[str]:
@@ -126,7 +126,8 @@ def people_in(text: str) -> Iterator[str]:
     for pattern in _HOMES:
         for home in compiled(pattern).finditer(text):
             yield home["who"]
-        # In `/home/user/project`, the folder `user` is not another home.
+        # Replace the homes before the next search, because `user` in `/home/user/project` is not
+        # another home.
         text = compiled(pattern).sub("~", text)
     for folder in compiled(_FOLDERS_OF_PEOPLE).finditer(text):
         if not is_known(folder["who"]):
@@ -186,7 +187,8 @@ PACKAGES = ("site-packages", "dist-packages")
 
 
 def _hide_folders(path: str, alias: Alias) -> str:
-    """A path with unknown folders replaced by aliases; a system's own path stays as it is."""
+    """A path with unknown folders replaced by aliases. A path of the operating system stays as it
+    is."""
     parts = re.split(r"(/|\\+)", path)
     names = [part.lower() for part in parts if part.strip("/\\")]
     if _is_of_system(path, names):

@@ -58,7 +58,8 @@ _KNOWN_SEGMENT = (
 _OUR_RESOURCES = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
 """The resources that `gpusetup mcp` offers."""
 _HASH_MARK = r"#(?:sha256=)?[\w.-]{0,64}"
-"""The end of a URL that names a file's hash or a heading; any other fragment may be a token."""
+"""The end of a URL with a file's hash or the name of a heading. It is kept, while any other
+fragment may be a token."""
 
 
 def _hide_url(url: Match) -> str:
@@ -66,7 +67,7 @@ def _hide_url(url: Match) -> str:
     scheme, host, path = url["scheme"], url["host"], url["path"] or ""
     if re.fullmatch(_OUR_RESOURCES, url[0]):
         return url[0]
-    # This is a path, which the rules of folders handle.
+    # A `file:` URL is a path, so leave it to the rules for folders.
     if scheme.lower() == "file://" and host in ("", "~"):
         return f"{scheme}{host}{path}"
 
@@ -98,7 +99,7 @@ def _is_of_a_project(host: str, path: str) -> bool:
 
 
 def _hide_segment(segment: str) -> str:
-    """A part of a URL's path, hidden unless package indexes generally have such a part."""
+    """A part of a URL's path. It is hidden unless such parts are common on package indexes."""
     is_known = compiled(_KNOWN_SEGMENT).fullmatch(segment)
     return segment if is_known else "<path>"
 
@@ -124,7 +125,7 @@ def is_public(host: str) -> bool:
 # --- addresses --------------------------------------------------------------------------------------
 
 _IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
-"""Four numbers that are not part of a longer version, with an optional network size and port."""
+"""Four numbers that are not part of a longer version. A network size and a port may follow."""
 _VERSION_BEFORE = (
     # A requirement: `==12.8.4.1`, `>= 9.1.0.70`.
     r"(?i)(?:[=~<>!]=\s*v?"
@@ -183,12 +184,13 @@ def _hide_ipv4(address: Match) -> str:
     first_number = numbers.partition(".")[0]
     is_of_library = first_number in _LIBRARY_MAJORS and not parsed_address.is_private
     is_version = is_of_library or compiled(_VERSION_BEFORE).search(text_before)
-    # Versions are not followed by a port.
+    # Versions are not followed by a port, so an address with a port is always hidden.
     return address[0] if is_version and not network_and_port else ADDRESS
 
 
 _LIBRARY_MAJORS = ("0", "1", "2", "3", "4", "5", "6", "7", "9", "11", "12", "13")
-"""CUDA libraries have versions of four numbers, which begin with these; addresses rarely do."""
+"""The first numbers of CUDA libraries' versions, which have four numbers. Addresses rarely begin
+with these."""
 ADDRESSES: tuple[Rule, ...] = (
     (_MAC, "<mac>"),
     (_GUID, r"\1<mac>"),
@@ -205,8 +207,8 @@ _ENDINGS = (
 )  # fmt: skip
 """Endings of server names that are not also endings of files or of names in programs."""
 _SHORT_ENDINGS = "io|ai|dev|app|cloud|in|it|at|no|us|to|home|local|test|tech|site|xyz|me|co|cc|sh|hpc|compute|lab|labs|univ|uni"
-"""Endings that are also words (`np.in`, `run.sh`). A name with such an ending needs two dots or a
-digit to count as a server."""
+"""Endings that are also words (`np.in`, `run.sh`). A name with such an ending counts as a server
+only if it has two dots or a digit."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _NAME = (
     r"(?<![\w./\\@%$~-])\.?(?:"
@@ -216,7 +218,7 @@ _NAME = (
     rf"|(?:{_LABEL}\.){{2,8}}(?:{_SHORT_ENDINGS})"
     # A name with a short ending and a digit or dash: `node42.hpc`, `gpu-box.local`.
     rf"|(?:[a-z]*\d+|[a-z0-9]+-[a-z0-9-]+)\.(?:{_SHORT_ENDINGS}))"
-    # With a port; but not a function's name or part of something longer.
+    # A port may follow, but not a bracket (a function) or more of a longer word.
     r"\.?(?::\d{1,5})?(?![\w-]|\.\w|\()"
 )
 _WITH_PORT = (
@@ -226,7 +228,8 @@ _WITH_PORT = (
     r"(?:[A-Za-z][\w-]{0,40}\d[\w-]{0,22}|[A-Za-z]\w{0,30}-[\w-]{1,40}|(?:[A-Za-z][\w-]{0,62}\.){1,8}[\w-]{1,62})(?=:\d{4,5}(?![\d:.]))"
 )
 _AFTER_A_WORD = (
-    # The word that announces a name, with its quote: `hostname`, `"server"`, `master_addr`.
+    # A word that announces a machine's name, perhaps in quotes: `hostname`, `"server"`,
+    # `master_addr`.
     r"(?i)(?<![\w-])(?P<word>\w{0,20}host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|node_?list|master_addr)(?P<quote>[\"']?)"
     # A colon or equals sign, followed by a name and not by an ordinary word: `host: node42`,
     # `server = "x"`.
@@ -271,7 +274,8 @@ def _hide_named_host(match: Match) -> str:
 
 
 def _names_a_program(match: Match) -> bool:
-    """Whether the word after `server:` is not a machine's name, but begins a sentence or a list.
+    """Whether the word after `server:` begins a sentence or a list, instead of being a machine's
+    name.
 
     `server: NVIDIA Fabric Manager` is a sentence, and docker prints `Server:` above a list. But
     `server = titan` and `server: titan` name a machine.
@@ -328,8 +332,8 @@ HOSTS: tuple[Rule, ...] = (
     (r"\b(Linux )(?!version|x86_64|aarch64|kernel|<)[\w.-]+(?= \d+\.\d+\.\d+\S* #)", r"\1<host>"),
     (_CONNECTED_TO, r"\1\2<host>"),
 )  # fmt: skip
-"""The rules run in this order. Those in the middle are for programs that print a machine's name
-before a line."""
+"""The rules for servers and machines, which run in this order. Those in the middle are for programs
+that print a machine's name before a line."""
 
 
 def hide_servers(value: str) -> str:

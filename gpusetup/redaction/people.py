@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpusetup.redaction.rules import Rule
 
 _WHO = r"(?!<|\d+\b|root\b|nobody\b|user\b|none\b|null\b|true\b|false\b)[\w.@\\$-]+"
-"""A name after a word such as `user`, unless it is not a person's name or was hidden before."""
+"""A name after a word such as `user`. Excluded are common words that are not names, and names that
+are already hidden."""
 
 PEOPLE: tuple[Rule, ...] = (
     # A name with an email address: `Jane Doe <jane@site.org>`.
@@ -60,4 +61,5 @@ PEOPLE: tuple[Rule, ...] = (
     # A field with a full name: `Full name: Jane Doe`, `GECOS=Jane Doe`.
     (r"(?im)^([^\n:]{0,40}\b(?:full name|display name|gecos|contact)\s*[=:]\s*)(?!<)[^\n]+", r"\1<private>"),
 )  # fmt: skip
-"""The rules run in this order; above each is a text that it changes."""
+"""The rules for names of people, which run in this order. The comment above each rule shows a text
+that it changes."""

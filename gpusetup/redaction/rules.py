@@ -38,8 +38,9 @@ COMMON_NAMES = frozenset(
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Words that records consist of. A host that is called `h100` or `triton` reveals nothing."""
-    # Imported here, because only a record that is shared needs them.
+    """The common words in records. They are not hidden, even if a host has such a name: a host
+    called `h100` or `triton` reveals nothing."""
+    # Imported here, because these modules are only needed when a record is redacted.
     from gpusetup.catalog.file import load_catalog
     from gpusetup.model.machine import Snapshot
     from gpusetup.readings.packages import CONDA_WATCHED, WATCHED
@@ -59,7 +60,8 @@ def names_rule(names: Iterable[str], public: frozenset[str] = COMMON_NAMES) -> t
     """
     private_names = set()
     for name in names:
-        # Two letters or a number occur in every record, so hiding them would make it useless.
+        # Skip names of one or two letters and numbers: they occur in every record, so hiding them
+        # would make the record useless.
         is_telling = len(name) > 2 and not name.isdigit()
         if is_telling and name.lower() not in public:
             private_names.add(name)

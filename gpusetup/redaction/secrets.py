@@ -59,7 +59,7 @@ _STRONG = (
     # The word "password" in other languages: Swedish, German, French, Spanish, Portuguese, Dutch,
     # Russian, Chinese, Japanese, Korean.
     r"|passwor[dt]|kennwort|mot de passe|contrase\u00f1a|senha|wachtwoord|\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6\u7801|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
-    # Numbers of a machine by which its manufacturer knows the owner.
+    # Serial numbers, other numbers that identify a machine, and session ids.
     r"|service[ _-]?tag|asset[ _-]?tag|s/n|shared[_-]?access[_-]?(?:key|signature)|session[_-]?id|serial(?:[ _-]?(?:number|no))?"
     r")"
 )
@@ -102,21 +102,21 @@ _PIECE = r"[A-Za-z0-9]{16,}"
 _MANGLED = r"_*Z[A-Z]"
 """The beginning of a mangled C++ function name: `_ZN3c10`."""
 _NOT_RANDOM = (
-    # The name of a conda build: `cuda124py311h5aa0d8f`.
+    # The build string of a conda package: `cuda124py311h5aa0d8f`.
     r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*"
-    # An address or a hash, which the rule for `<hex>` handles.
+    # A hexadecimal address or hash, which the rule for `<hex>` handles.
     r"|0x[0-9a-fA-F]+|[0-9a-f]{32,}"
 )
 MIN_CHANGES = 6
 """In a random word, the class of characters (digit, upper case, lower case) changes at least this
 often."""
 MIN_CHANGES_OF_DIGITS = 3
-"""At least this many of the changes must be to or from a digit. In `NvidiaGeForceRtx4090`, most
-changes are only between cases."""
+"""At least this many of the changes must be to or from a digit. `NvidiaGeForceRtx4090` is not
+random, because most of its changes are between upper and lower case."""
 
 
 def _hide_random_words(word: Match) -> str:
-    """A word without its random parts; each part of a path is judged separately.
+    """The word with its random-looking parts replaced. Each part of a path is judged separately.
 
     base64 and paths look similar, because both contain slashes.
     """
@@ -131,7 +131,8 @@ def _hide_random_words(word: Match) -> str:
 
 
 def looks_random(piece: str) -> bool:
-    """Whether digits, capitals and small letters alternate more often than in real words.
+    """Whether digits, upper-case and lower-case letters alternate more often in a word than in real
+    words.
 
     >>> looks_random("q7Rt2mXa9LpZ4kVe8s"), looks_random("NvidiaGeForceRtx4090"), looks_random("cuda124py311h5aa0d8f")
     (True, False, False)
@@ -155,12 +156,13 @@ def _letter_kind(letter: str) -> str:
 
 
 def _hide_login(line: Match) -> str:
-    """A command line with the login in its options hidden."""
+    """Hides the login in the options of a command line."""
     return compiled(_LOGIN).sub(r"\1<secret>", line[0])
 
 
 def _hide_prompt_answer(prompt: Match) -> str:
-    """Hides the person and the answer after a password prompt: `Password for <private>: <secret>`."""
+    """Hides the person and the answer after a password prompt: `Password for <private>:
+    <secret>`."""
     label, person, colon = prompt.groups()
     if person:
         person = "<private>"
@@ -210,8 +212,9 @@ SECRETS: tuple[Rule, ...] = (
     (r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b", "<hex>"),
     (_WORD, _hide_random_words),
 )  # fmt: skip
-"""The rules run in this order; above each is a text that it changes. Secrets after a telling word
-come first, and words that only look random come last."""
+"""The rules for secrets, which run in this order. The comment above each rule shows a text that it
+changes. Secrets after a word that announces them come first, and words that only look random come
+last."""
 
 
 _BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)"
@@ -220,7 +223,7 @@ _BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}----
 
 def hide_keys(text: str) -> str:
     """The text without keys and certificates, which span several lines."""
-    # Most texts contain none, and the pattern is slow.
+    # Most texts contain no key, and the pattern is slow.
     if "-----BEGIN " not in text:
         return text
     return re.sub(_BLOCK, SECRET, text)
@@ -229,7 +232,7 @@ def hide_keys(text: str) -> str:
 _LOGIN_OF_URL = (
     # A login after the colon of a scheme: `//me:sesame@`.
     r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@"
-    # A login in a URL without slashes, or on its own: `ftp:me:sesame@host`, `me:sesame@host`.
+    # A login in a URL without slashes, or without a URL: `ftp:me:sesame@host`, `me:sesame@host`.
     r"|(?<![\w@/])([A-Za-z]{3,6}:)?[\w.+-]{1,64}:[^\s@/\"'<>]{1,128}@(?=[\w\[])"
 )
 
@@ -248,7 +251,7 @@ def hide_logins(text: str) -> str:
 def _before_login(login: Match) -> str:
     """The slashes or the scheme before a login; these are kept."""
     slashes, scheme = login.groups()
-    # Only one of the two groups can match, and neither if the login has no URL.
+    # At most one of the two groups matches; none does if the login is not in a URL.
     return slashes or scheme or ""
 
 

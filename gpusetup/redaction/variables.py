@@ -30,7 +30,7 @@ KNOWN_WORDS = KNOWN_FOLDERS | INSTALLERS | frozenset(
     "http https file ssh git ftp wsl vulkan dynamo aot inductor recompiles graph_breaks output_code guards base".split()
 )  # fmt: skip
 _KNOWN_FORM = (
-    # One or two characters; a version or a commit: `12.8`, `v2.5.1`, `3.11-0a1b2c`.
+    # A word of one or two characters, a version or a commit: `12.8`, `v2.5.1`, `3.11-0a1b2c`.
     r"(?i).{1,2}|v?\d[\d.]*(?:[a-z]{1,3}\d*)?(?:[.-](?:[0-9a-ftz]{1,40}|nv[\d.]+|post\d+|dev\d*))*"
     # `sm_90`, `cu128`, `cp311`, one of our aliases.
     r"|(?:sm|compute|gfx|cu|rocm|cp|py|dir|manylinux|musllinux)[_-]?\d[\w.]*|<[\w-]+>"
@@ -54,7 +54,7 @@ _WORD = r"<[\w-]+>|[^\s,;:=^+|!\"'()\[\]{}<>]+"
 def hide_values(value: str, alias: Alias) -> str:
     """A variable's value with an alias in place of each unknown word.
 
-    Folders, addresses and secrets in it must have been hidden before.
+    Folders, addresses and secrets in the value must already be hidden.
 
     >>> hide_values("8.0;9.0+PTX for acme; eth0,^lo,acme1; max_split_size_mb:128", lambda word: "?")
     '8.0;9.0+PTX ? ?; eth0,^lo,?; max_split_size_mb:128'
@@ -74,7 +74,7 @@ def _hide_word(word: str, alias: Alias) -> str:
         stem = _hide_stem(file["stem"], alias)
         return stem + file["kind"]
 
-    # The folders of an absolute path were hidden before, but its file name was not.
+    # The folders of an absolute path are already hidden, but its file name is not.
     if re.match(r"[~\\/]", word):
         return re.sub(_FILE, with_hidden_stem, word)
 
@@ -96,7 +96,7 @@ def _hide_stem(stem: str, alias: Alias) -> str:
 
 
 def _is_known_word(word: str) -> bool:
-    """Whether a word of a value reveals nothing about who set it."""
+    """Whether a word of a value reveals nothing about the person who set the variable."""
     lower = word.lower()
     if lower in KNOWN_WORDS or lower in vocabulary():
         return True

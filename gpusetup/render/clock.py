@@ -19,7 +19,7 @@ from shutil import get_terminal_size
 from gpusetup.render.screen import can_be_drawn_on
 
 FIRST_SECONDS = 1.0
-"""Steps that end sooner are not shown."""
+"""A step that takes less time than this is not shown."""
 REDRAW_SECONDS = 0.5
 ERASED = "\r\x1b[2K"
 """Terminal codes that move to the first column and erase the line."""
@@ -74,7 +74,7 @@ class Clock:
         self._progress = done, total, unit, since
 
     def end(self) -> None:
-        """Stop the clock and erase its line, so that the next output starts in its place."""
+        """Stop the clock and erase its line, so that the next output starts there."""
         self._over.set()
         with self._lock:
             if self._drawn:
@@ -95,15 +95,16 @@ class Clock:
         while not over.wait(wait_seconds):
             wait_seconds = REDRAW_SECONDS
             done, total, unit, since = self._progress
-            # `done` may be an estimate that exceeds the total.
+            # Limit `done` to the total, because it may be an estimate.
             done_of_total = min(done(), total)
             seconds = time.monotonic() - (since or began)
             progress = progress_text(seconds, done_of_total, total, unit)
 
-            # A row that reaches the last column would wrap, and could not be erased.
+            # Shorten the label, because a row that reaches the last column would wrap and could not
+            # be erased.
             columns_for_label = max(get_terminal_size().columns - len(progress) - 1, 0)
             with self._lock:
-                # The step may have ended while the text was built.
+                # Check again, because the step may have ended while the text was built.
                 if not over.is_set():
                     self._draw(label[:columns_for_label] + progress)
 

@@ -3,7 +3,7 @@
 Printing works with any encoding: a character that the terminal cannot show is replaced by a similar
 ASCII character. Text from other sources (a path, a process name, a line of a report) passes through
 `plain`, and all text finally passes through `harmless`, so that neither a terminal nor a CI runner
-executes what someone else wrote.
+interprets commands in it.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Console:
         path = Path(self.output)
         with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
             is_new = not path.exists()
-            # A pipe or a device is opened only when the result is written.
+            # Do not open a pipe or a device before the result is written.
             if is_new or path.is_file() or path.is_dir():
                 path.open("ab").close()
             if is_new:
@@ -162,7 +162,7 @@ class Console:
 
     def talk(self, text: str) -> None:
         """Write a message or a screen to stderr, ending with a newline."""
-        # A screen already ends with a newline.
+        # Add a newline, unless the text is a screen, which already ends with one.
         if not isinstance(text, Screen):
             text = f"{text}\n"
         self.tell(text)
@@ -201,7 +201,7 @@ class Console:
             if hint:
                 lines += ["", remark("hint", hint)]
             self.tell(Screen(lines))
-        # A usage error has no interesting place in our code, so print no traceback.
+        # A usage error is not caused by our code, so print no traceback.
         if self.verbose and not isinstance(problem, UsageError):
             import traceback
 
@@ -210,8 +210,8 @@ class Console:
 
 
 def _nearest(problem: UnicodeError) -> tuple[str, int]:
-    """The replacement for characters that the stream's encoding lacks, and the position after them
-    (an error handler for `codecs`)."""
+    """An error handler for `codecs`: returns the replacement for characters that the stream's
+    encoding lacks, and the position after these characters."""
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
     nearest = ""

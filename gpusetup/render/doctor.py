@@ -53,8 +53,8 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
             other_findings += in_short(finding)
     lines += section("Also found", other_findings)
 
-    # The answer to a plain question already names a build, and the one that fits this machine may
-    # differ.
+    # The answer to a plain question already names a build, so leave out the build that fits this
+    # machine, which may differ.
     machine = machine_facts(answer, recommends=not asks_plainly(answer))
     lines += section("This machine", facts(machine))
     lines += by_hand(answer, root)
@@ -67,7 +67,8 @@ END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=[A-Z`])(?![^“]*”)")
 
 
 def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str]:
-    """The sentences to show if doctor's result for a report is `ok`; empty for any other result."""
+    """The sentences of doctor's result for a report, if that result is `ok`; empty for any other
+    result."""
     is_ok = answer.cause == "ok" and root is None
     if not is_ok or answer.snapshot.origin != "report":
         return []
@@ -134,8 +135,7 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     if answer.cause == "unknown":
         yield marked(("?", WARNING), "unknown", unknown_of(answer))
     elif root is not None:
-        # A finding that is not a root cause is outside the GPU's software, but it is still an
-        # error.
+        # Even a finding that is not a root cause (one outside the GPU's software) is an error.
         severity = root.severity if root.root else Severity.ERROR
         title = root.title
         is_a_case = root.id not in (answer.cause, answer.symptom)
@@ -179,7 +179,7 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
         open_questions += _what_is_unread(answer, root)
         yield ScreenLine(f"  {open_questions}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
-    # On this machine, gpusetup has already read everything that matters.
+    # If the result is about this machine, gpusetup has already read everything that matters.
     elif open_questions and answer.snapshot.origin == "report":
         yield ScreenLine(f"  {open_questions.strip()}", hang=2)
 
@@ -257,7 +257,7 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
         uses_uv_pip = any(line.startswith("uv pip install") for line in lines)
         return UNDONE_BY_UV if uses_uv_pip else ""
 
-    # A snapshot was taken in the environment that it describes.
+    # A snapshot needs no warning, because it was taken in the environment that it describes.
     if machine.origin != "report":
         return ""
     environment = python.executable or machine.torch.location or machine.container.kind
@@ -322,24 +322,25 @@ def sentence(title: str) -> str:
 
 
 def titled_look_ups(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """The commands that look something up before the fix, each group with its title."""
+    """The commands that show something needed for the fix, each group with its title."""
     for look in fix.looks:
         title = sentence(look.title)
         yield f"{title}:", look.commands
 
 
 def needs(fix: Fix) -> str:
-    """What a fix needs in addition to its commands, in parentheses; empty if it needs nothing.
+    """What a fix needs in addition to its commands, as a sentence behind its text; empty if
+    it needs nothing.
 
     >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
-    ' (needs administrator rights and a reboot)'
+    '. This fix needs administrator rights and a reboot'
     """
     words = []
     if fix.needs_root:
         words.append("administrator rights")
     if fix.needs_reboot:
         words.append("a reboot")
-    return f" (needs {' and '.join(words)})" if words else ""
+    return f". This fix needs {' and '.join(words)}" if words else ""
 
 
 def in_short(finding: Finding) -> Iterator[ScreenLine]:

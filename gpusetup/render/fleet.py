@@ -79,7 +79,7 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
     """The faulty nodes, grouped so that nodes with the same faults are shown together."""
     groups: dict[object, list[NodeAnswer]] = defaultdict(list)
     for node in answer.nodes:
-        # The differences of undecided nodes are listed once, below all nodes.
+        # Leave out undecided nodes, because their differences are listed once, below all nodes.
         if node.status in ("ok", "undecided"):
             continue
         faults: list[object] = [node.status, node.problem]
@@ -99,8 +99,8 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     age = f"; the newest record is {answer.age} old ({answer.newest_record})" if answer.age else ""
     if counts["ok"] == len(answer.nodes):
         uncompared = sum(len(kind.nodes) for kind in answer.uncompared)
-        # "All alike" would be wrong if some nodes were compared with no other node.
-        words = f"all sound; {uncompared} of them compared with no other"
+        # Do not say "all alike" if some nodes could not be compared with any other node.
+        words = f"all healthy; {uncompared} of them could not be compared with others"
         verdict = words if uncompared else "all alike"
         return marked(OK, "ok", f"{nodes}, {verdict}{age}")
 
@@ -127,7 +127,7 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
     for finding in node.findings:
         if _is_shown(finding, common_findings):
             is_of_older_record = finding.taken_at not in (None, node.taken_at)
-            remark = f" (by the record of {finding.taken_at})" if is_of_older_record else ""
+            remark = f" (from the record of {finding.taken_at})" if is_of_older_record else ""
             yield _finding(finding, remark)
     for drift in node.drift:
         yield _drift(drift)
@@ -251,7 +251,7 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 
     measured = {}
     for level in answer.levels:
-        # If there are too few ranks of a kind, nothing can be called slow.
+        # With too few ranks to compare, no rank can be called slow.
         threshold = "too few to compare"
         if level.sees_below:
             threshold = f"slower than {level.sees_below:.0%} of this counts as slow"

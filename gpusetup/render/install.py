@@ -112,7 +112,7 @@ def _source(wheel: Wheel) -> str:
         return without_logins(wheel.url).rpartition("/")[0]
     if wheel.source != DEFAULT_INDEX:
         return wheel.source
-    # Show the host of the file itself, because an index may keep its files elsewhere.
+    # Show the host of the file, not of the index, because an index may keep its files elsewhere.
     return f"your index: {wheel.host or 'a folder'}"
 
 
@@ -126,7 +126,7 @@ def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
             at_least = "at least "
         else:
             total_bytes += wheel.size_bytes
-    download = f"{at_least}{size_text(total_bytes)} to download, less what uv has"
+    download = f"{at_least}{size_text(total_bytes)} to download, minus what uv has in its cache"
     return f"{download}; {size_text(free_bytes)} free"
 
 
@@ -135,12 +135,12 @@ def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
 ENDS = {
     "installed": (OK, "Installed"),
     "unchanged": (OK, "Nothing to do"),
-    "restored": (NO, "The new packages failed their test, and the previous ones are back"),
+    "restored": (NO, "The new packages failed their test, so the previous ones were restored"),
     "undone": (OK, "Undone"),
     "unproven": (NO, "Installed, but it fails its test"),
-    "other": (NO, "conda ended without an error, but not with the torch that was asked for"),
+    "other": (NO, "conda reported no error, but did not install the torch that was asked for"),
 }
-"""Maps each way in which an installation can end to its mark and a sentence."""
+"""Maps each possible end of an installation to its mark and a sentence."""
 
 
 def end_screen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
@@ -11,6 +12,7 @@ from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.render.topology import links_line
+from gpusetup.report.hardware import ERRORS_OF_ROCM
 
 if TYPE_CHECKING:
     from gpusetup.model.builds import Offer
@@ -54,16 +56,27 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
 def _gpus_text(machine: Snapshot) -> str:
     """The GPUs of a machine as text, where equal GPUs are counted together."""
     if machine.gpus is None:
-        # A ROCm or XPU build shows whose GPU it is; otherwise the GPU may be NVIDIA's.
+        # A ROCm or XPU build shows which maker's GPU the machine has; with any other build, it may
+        # be an NVIDIA GPU.
         has_other_build = is_seen_only(maker_of(machine.torch.backend))
         return (other_makers_gpus(machine) if has_other_build else "") or "unknown"
     lines = [gpu_line(gpu) for gpu in machine.gpus]
-    texts = []
-    for line, count in Counter(lines).items():
-        texts.append(f"{count} x {line}" if count > 1 else line)
+    texts = counted(lines)
     if not texts and machine.makers is not None:
         texts = [maker_gpu_line(gpu) for gpu in machine.makers.gpus]
     return "; ".join(texts) or other_makers_gpus(machine) or "no NVIDIA GPU"
+
+
+def counted(texts: Iterable[str]) -> list[str]:
+    """Each text once, with its number if it occurs several times.
+
+    >>> counted(["T4", "L4", "T4"])
+    ['2 x T4', 'L4']
+    """
+    counted_texts = []
+    for text, count in Counter(texts).items():
+        counted_texts.append(f"{count} x {text}" if count > 1 else text)
+    return counted_texts
 
 
 def maker_gpu_line(gpu: Gpu) -> str:
@@ -95,14 +108,15 @@ def other_makers_gpus(machine: Snapshot) -> str:
             continue
         name = event.values.get("name", "")
         # A message such as "HIP error" shows the maker, but it is not the name of a GPU.
-        if maker_named(name) or MODEL.search(name):
+        is_a_message = name.startswith(ERRORS_OF_ROCM)
+        if not is_a_message and (maker_named(name) or MODEL.search(name)):
             names[name] = None
         makers[event.values.get("vendor", "")] = None
 
     fullest_names = []
     for name in names:
-        # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX"; the longer name
-        # counts.
+        # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX", so keep only the
+        # longer name.
         fuller_names = [fuller for fuller in names if name in fuller and fuller != name]
         if name and not fuller_names:
             fullest_names.append(name)
@@ -151,7 +165,7 @@ def torch_line(machine: Snapshot) -> str:
 
 
 def recommended_line(resolution: ResolveAnswer | None) -> str:
-    """The recommended build as text, or the change that would make a build possible."""
+    """The recommended build as text or, if none fits, the change that would make one possible."""
     if resolution is None:
         return "no build"
     if resolution.torch:

@@ -110,7 +110,7 @@ def cells(gpu: GpuSample) -> dict[str, Part]:
         "heat": _heat(gpu),
         "power": (_power(gpu), ""),
         "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
-        "held down by": (_throttling(gpu), YELLOW),
+        "throttled by": (_throttling(gpu), YELLOW),
         "name": (gpu.name or UNKNOWN, ""),
     }
 
@@ -194,7 +194,7 @@ def host_line(host: HostSample) -> str:
 def once(sample: Sample) -> Screen:
     """The screen of one sample: a table of the GPUs, followed by a table of their processes.
 
-    If there is no GPU, only the line about the machine.
+    If there is no GPU, the screen is only the line about the machine.
     """
     if not sample.gpus:
         return Screen([host_line(sample.host)] if sample.host else [])
@@ -260,7 +260,7 @@ def draw(live: Live, sample: Sample) -> None:
     # `at` is a time such as 2026-11-26T10:15:00Z.
     time_of_day = sample.at[11:19]
     watched = duration(sample.seconds)
-    status = f"  {time_of_day}  {watched}  Ctrl-C ends it, with the verdict"
+    status = f"  {time_of_day}  {watched}  Ctrl-C stops it and shows the verdict"
     lines = [ScreenLine(("gpusetup monitor", HEADING), (status, DIM))]
     if sample.tree is not None:
         lines.append(ScreenLine(tree_line(sample.tree)))
@@ -366,7 +366,7 @@ def spreads(gpu: GpuSummary) -> Iterator[str]:
         # An idle GPU always lowers its clocks, so this reason means nothing.
         if reason != "gpu_idle":
             reasons.append(f"{reason} {share * 100:.0f} %")
-    yield from facts({"held down by": ", ".join(reasons)})
+    yield from facts({"throttled by": ", ".join(reasons)})
 
 
 def first_line(summary: Summary) -> str:
@@ -385,7 +385,7 @@ def first_line(summary: Summary) -> str:
 def epochs_line(epochs: EpochTimes) -> str:
     """The line with the seconds per epoch, such as `3.0 s an epoch (2.9 to 3.4 s, 4 epochs
     measured)`."""
-    # An epoch may be measured only partly, so the count may be a fraction.
+    # The count may be a fraction, because an epoch may be measured only partly.
     noun = "epoch" if epochs.epochs == 1 else "epochs"
     fastest, slowest = epochs.fastest_seconds, epochs.slowest_seconds
     return (

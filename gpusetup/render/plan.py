@@ -57,10 +57,10 @@ def plan_text(plan: PlanCell) -> Screen:
 
     lines += _memory(plan)
     if plan.settings:
-        lines += section("Set", _settings(plan))
+        lines += section(f"Set ({_whose_names(plan)})", _settings(plan))
     if plan.trainer_settings:
         lines += _trainer_settings(plan.trainer_settings)
-    # The table of ways already shows what helps.
+    # If there is a table of the usual ways to train, it already shows what helps.
     if not plan.ways:
         lines += _helps(plan)
     if plan.speed:
@@ -76,17 +76,18 @@ def plan_text(plan: PlanCell) -> Screen:
 
 def _way(way: Way, capacity_gib: float) -> ScreenLine:
     """A line for one way to train: whether it fits, its largest batch or length, and the memory
-    that one sequence needs."""
+    that a batch of one sequence needs."""
     if way.fits:
-        # The estimate is not exact; if a fifth is free, the job fits even if the estimate is wrong.
+        # The estimate is not exact, but if a fifth of the memory is free, the job fits despite the
+        # error.
         leaves_a_fifth = way.total_gib <= 0.8 * capacity_gib
         mark = OK if leaves_a_fifth else BUT
-        limit = f"batch {way.batch:,}, or {way.context or 0:,} tokens"
+        limit = f"batch {way.batch:,}, or one sequence of {way.context or 0:,} tokens"
     else:
         mark = NO
         limit = "does not fit"
-    needs = f"one sequence needs {way.total_gib:.1f} GiB"
-    return ScreenLine("  ", mark, f" {way.name:25} {limit:27} ", (needs, DIM), whole=True)
+    needs = f"batch 1 needs {way.total_gib:.1f} GiB"
+    return ScreenLine("  ", mark, f" {way.name:25} {limit:45} ", (needs, DIM), whole=True)
 
 
 def _question(plan: PlanCell) -> str:
@@ -142,33 +143,22 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     yield from facts(lines)
 
 
-USUAL_MARGIN_PERCENT = 3
-"""The margin for the kinds of jobs that were compared with measurements; other jobs get a wider
-margin."""
-
-
 def _confidence(plan: PlanCell) -> str:
     """How certain the verdict is, and why, as text."""
-    margin = f"{plan.near_percent} % of the limit"
     if plan.confidence == "measured":
         return "measured"
     if plan.confidence == "clear":
-        return f"clear: nothing is within {margin}"
-    if plan.fits and plan.uncounted:
-        return "close: something that may take memory is not counted"
-    reason = f"close: within {margin}"
-    if plan.fits and plan.near_percent > USUAL_MARGIN_PERCENT:
-        reason += " or a kind of job that plan knows little about"
-    return reason
+        return f"clear: nothing is within {plan.near_percent} % of the limit"
+    return f"close: {plan.close_because}"
 
 
 def _smallest_gpu(plan: PlanCell, smallest: SmallestGpu) -> str:
     """The smallest GPU memory that is enough, as text, with the error margin of the estimate."""
     size = f"{smallest.memory_gb:g} GB"
-    cards = f"a card of {size}" if plan.gpus == 1 else f"{plan.gpus} cards of {size}"
+    cards = f"a card with {size}" if plan.gpus == 1 else f"{plan.gpus} cards with {size}"
     recipe = "" if smallest.recipe == "vanilla" else f", with {smallest.recipe}"
     return (
-        f"{cards}, such as {smallest.names[0]}{recipe} (even if the run needs "
+        f"{cards}, such as {smallest.names[0]}{recipe} (enough even if the run needs "
         f"{smallest.margin_percent} % more than estimated)"
     )
 
@@ -216,7 +206,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         # The total does not include gaps that the allocator frees before it fails.
         must_reserve = memory.allocated + memory.fragmentation
         torch_line = f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved"
-        # The screen shows two decimals, so smaller differences do not matter.
+        # Ignore smaller differences, because the screen shows only two decimals.
         reserves_more = memory.reserved > must_reserve + 0.01
         if reserves_more:
             torch_line += f", up to {memory.reserved:.2f} while there is room"
@@ -236,8 +226,7 @@ def _free_text(plan: PlanCell) -> str:
         return f"{free_percent:.1f} % free"
     lacking_percent = -free_percent
     if plan.fits:
-        # This job was measured and did run, although the memory model estimates more than the card
-        # has.
+        # A measured job may have run although the memory model estimates more than the card has.
         return f"which ran; this estimate is {lacking_percent:.1f} % above the card's memory"
     return f"{lacking_percent:.1f} % too much"
 
@@ -287,14 +276,14 @@ def _seconds(seconds: float) -> str:
     """
     if seconds >= 1:
         return f"{seconds:.3g} s"
-    # "0 ms" would look as if nothing were sent.
+    # Show at least 1 ms, because "0 ms" would look as if nothing were sent.
     milliseconds = max(1000 * seconds, 1)
     return f"{milliseconds:.0f} ms"
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
-    """Yields sections on what would save memory: recipes in order, then single changes that are
-    enough on their own, then those that are not."""
+    """Yields sections on what would save memory: recipes in order, then changes that are enough on
+    their own, then changes that are not enough."""
     recipes = [help for help in plan.helps if help.kind == "recipe"]
     other_helps = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
@@ -356,11 +345,22 @@ def _meaning(recipe: str) -> str:
     return ", ".join(meanings)
 
 
+def _whose_names(plan: PlanCell) -> str:
+    """A remark that the settings have plan's own names, and where to find those of a trainer."""
+    if plan.trainer_settings:
+        return "plan's own names; your trainer's are below"
+    return "plan's own names; `--trainer NAME` prints those of your trainer"
+
+
 def _settings(plan: PlanCell) -> Iterator[str]:
     """Yields lines with the environment variables and trainer settings, ready to be copied."""
     # The allocator reads its variable only once, when a process first uses the GPU.
     if any("ALLOC_CONF" in name for name in plan.env):
-        yield command("# before Ray and the workers start:")
+        # A plan without a batch fills a token budget, as trainers on Ray do.
+        start = "Python starts (with Ray: before Ray)"
+        if plan.batch is None:
+            start = "Ray and the workers start"
+        yield command(f"# before {start}:")
     for name, value in plan.env.items():
         yield command(f"export {name}={value}")
     for name, value in plan.settings.items():
@@ -375,7 +375,7 @@ def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
         lines.append(command(line))
     yield from section(settings.title, lines)
 
-    # The trainer has no key for some settings.
+    # List the settings for which the trainer has no key.
     if settings.missing:
         names = ", ".join(settings.missing)
         yield ScreenLine(f"  The text does not set: {names}", hang=4)
@@ -422,7 +422,8 @@ def _config(config: ConfigRead) -> Iterator[str]:
 
 
 def _without_items(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
-    """The keys, without items of a list that is itself among them: `gpus` covers `gpus[0]`."""
+    """The keys without those of list items whose list is also among the keys (`gpus` covers
+    `gpus[0]`)."""
     names = {key.key for key in keys}
     shown_keys = []
     for key in keys:

@@ -12,8 +12,8 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.uv.lock import Wheel
 
 USUAL_GROWTH = 1.7
-"""How many times larger wheels become when unpacked, measured with 0.9 GB of torch 2.9 for CUDA
-12.8 and its libraries."""
+"""How many times larger wheels become when they are unpacked. Measured with torch 2.9 for CUDA 12.8
+and its libraries (0.9 GB of wheels)."""
 
 UNPACKING_FOLDERS = (".tmp*", "archive-v*/*", "*/.tmp*")
 """Where uv unpacks wheels inside its cache: folders that are being filled, and finished folders."""

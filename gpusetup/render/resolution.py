@@ -12,7 +12,7 @@ from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.render.machine import joined, newest_line
+from gpusetup.render.machine import counted, joined, newest_line
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -52,7 +52,8 @@ def resolution_text(
     """
     lines: list[str] = []
     if NO_GPU in answer.notes:
-        # If there is no GPU, the result is a CPU build, and the user should learn this first.
+        # If no GPU was found, the result is a CPU build, so tell the user first that there is no
+        # GPU.
         how_to_ask = ". For another machine: `--gpu NAME --driver VERSION`"
         lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
     lines += _chosen(answer, snapshot)
@@ -114,7 +115,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
 
     values: dict[str, str | None] = {}
     if answer.packages:
-        yield verdict(OK, "These go together")
+        yield verdict(OK, "These versions work together")
         yield from _members(answer.packages)
     else:
         yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
@@ -133,7 +134,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
         kind = "PTX" if served.by.startswith("compute_") else "kernels"
         capability = f"compute capability {served.compute_capability}"
         served_gpus.append(f"{served.gpu} ({capability}, {served.by} {kind})")
-    values["runs on"] = ", ".join(served_gpus)
+    values["runs on"] = ", ".join(counted(served_gpus))
     values["fallbacks"] = ", then ".join(choice.backend for choice in answer.fallbacks)
     values["newest"] = newest_line(answer.newest, answer)
     yield from facts(values)
@@ -152,7 +153,7 @@ def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
         "system": joined(system.family, system.machine, system.libc),
         "Python": python_tag(snapshot) or "unknown",
         "driver": _driver_text(snapshot) if has_driver else None,
-        "GPU": ", ".join(gpus),
+        "GPU": ", ".join(counted(gpus)),
     }
 
 
@@ -176,7 +177,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
         # The package's metadata does not say which torch it needs, so this comes from our own
         # table.
         if not package.declared:
-            origin += "  (by the table of companions)"
+            origin += "  (from gpusetup's table of companions)"
         rows.append((package.name, version, (origin, DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
 
@@ -190,7 +191,8 @@ def _advice(advice: Advice) -> str:
     change = advice.to
     if advice.change == "driver":
         change = f"use NVIDIA driver {advice.to}"
-        # A full version is a minimum; a branch such as 580 is the last one that supports the GPU.
+        # A full version is the minimum; a branch such as 580 is the last branch that supports the
+        # GPU.
         if "." in advice.to:
             change += " or newer"
     elif advice.change == "python":
@@ -203,13 +205,14 @@ def _advice(advice: Advice) -> str:
 
 
 NO_QUESTION = ("is not the ", "fits, but ")
-"""The beginnings of reasons that users do not ask about."""
+"""Rejections whose reason begins with these words are not shown, because users do not ask about
+them."""
 OF_CPU = "is a CPU build"
 
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
-    """The rejections that explain why neither the newest torch nor another CUDA build of the chosen
-    torch was taken."""
+    """The rejections that explain why the newest torch, or another CUDA build of the chosen torch,
+    was not chosen."""
     candidates = []
     for rejection in answer.rejections:
         if not rejection.reason.startswith(NO_QUESTION):
@@ -220,7 +223,8 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     rejections = []
     for rejection in candidates:
         is_chosen_or_newest = parsed(rejection.torch) in (newest, chosen)
-        # Users do not ask why the CPU build was not chosen, unless nothing fits.
+        # Leave out CPU builds if something fits, because users do not ask why the CPU build was not
+        # chosen.
         is_of_interest = cuda_of(rejection.backend) or not answer.torch
         if is_chosen_or_newest and is_of_interest:
             rejections.append(rejection)
@@ -236,7 +240,7 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
 
     for reason in sorted(by_reason, key=lambda reason: reason.startswith(OF_CPU)):
         rows = by_reason[reason]
-        # The rejections are sorted with the newest release first.
+        # The first rejection has the newest release, because they are sorted this way.
         newest = rows[0].torch
         builds = " ".join(row.backend for row in rows if row.torch == newest)
         other_releases = {row.torch for row in rows} - {newest}

@@ -3,9 +3,9 @@ colours.
 
 A `Screen` is a string with its plain text, which is what a pipe, a file or a test gets. It also
 knows how to appear on a terminal: each `ScreenLine` contains the roles of its parts, the column
-where it continues if it is too long, and whether it may be broken at all (a command may not). Roles
-are the terminal's own colours and weights, so that they are readable on both dark and light
-backgrounds.
+where it continues if it is too long, and whether it may be broken at all (a command must not be
+broken). Roles are the terminal's own colours and weights, so that they are readable on both dark
+and light backgrounds.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ MARKS: Mapping[Severity, tuple[str, str]] = {
 """The sign before a finding, and the role of that sign."""
 
 WIDEST = 120
-"""The most columns that prose uses on a wide terminal, because longer lines are hard to follow."""
+"""The maximum width of prose in columns, even on a wider terminal, because longer lines are hard to
+read."""
 NARROWEST = 24
-"""The least number of columns, even on a narrower terminal, because otherwise each word would take
-a line."""
+"""The minimum width of prose in columns, even on a narrower terminal, because otherwise each word
+would take a line."""
 UNBROKEN = 10**6
 """The number of columns if no line should be broken."""
 
@@ -95,7 +96,7 @@ class ScreenLine(str):
 
     `hang` is the column at which the line's next row begins, by default the column of its first
     letter. A `whole` line is never broken. A line with `many` keeps the line breaks of its text,
-    for example in a tool's message.
+    such as those in a tool's message.
     """
 
     parts: tuple[Part, ...]
@@ -141,7 +142,7 @@ class Screen(str):
         """The text for a terminal with `width` columns; None means that no line is broken."""
         if width is None and not colour:
             return str(self)
-        # A width of 0 means that there is no terminal behind the pipe.
+        # A width of 0 or None means that there is no terminal, so do not break lines.
         columns = max(min(width, WIDEST), NARROWEST) if width else UNBROKEN
 
         text = ""
@@ -191,7 +192,8 @@ def marked(mark: Part, name: str, *texts: str | Part, indent: int = 0) -> Screen
     if texts:
         parts.append(": ")
         parts += texts
-    # Further rows begin below the name, after the sign and a space.
+    # If the line is broken, its further rows begin below the name, which follows the sign and a
+    # space.
     return ScreenLine(*parts, hang=indent + 2)
 
 
@@ -203,7 +205,8 @@ def verdict(mark: Part, answer: str, remainder: str = "") -> ScreenLine:
     """
     sign, role = mark
     head = f"{sign} {answer}"
-    # Further rows begin below the answer, after the sign and a space.
+    # If the line is broken, its further rows begin below the answer, which follows the sign and a
+    # space.
     return ScreenLine((head, role), remainder, hang=2)
 
 
@@ -371,7 +374,7 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
     for number, row in enumerate(rows):
         start = guarded.index(row, end)
         end = start + len(row)
-        # The first row also includes what precedes its first word.
+        # The first row also includes the indentation and signs before the line's first word.
         shown_from = start if number else 0
         margin = " " * hang if number else ""
         text = painted(line, shown_from, end) if colour else line[shown_from:end]
@@ -379,7 +382,8 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
 
 
 def _without_blanks(command: re.Match[str]) -> str:
-    """A command in backticks, with underscores for its spaces, so that it is not broken."""
+    """A command in backticks, in which underscores replace the spaces, so that the wrapper does not
+    break it."""
     return command[0].replace(" ", "_")
 
 

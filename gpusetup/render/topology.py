@@ -33,7 +33,8 @@ def _links(links: tuple[GpuLink, ...]) -> Iterator[str]:
         pair = f"{link.first}-{link.second}"
         pairs_by_kind[link.kind].append(pair)
 
-    # Eight GPUs have 28 pairs. If all are of the same kind, listing them adds nothing.
+    # Eight GPUs have 28 pairs. If all pairs have the same kind of link, listing the pairs adds
+    # nothing.
     if len(pairs_by_kind) == 1 and len(links) > 1:
         yield f"every two GPUs {_in_words(links[0].kind)}"
         return
@@ -61,7 +62,7 @@ def _numa_nodes(gpus: tuple[Gpu, ...]) -> Iterator[str]:
     for position, gpu in enumerate(gpus):
         if gpu.numa_node is None:
             continue
-        # A report may list GPUs without NVML's indexes; then their order gives the index.
+        # A report may list GPUs without NVML's indexes; in that case, use their order.
         index = position if gpu.nvml_index is None else gpu.nvml_index
         gpus_by_node[gpu.numa_node].append(str(index))
     for node, indexes in sorted(gpus_by_node.items()):

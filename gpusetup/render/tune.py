@@ -59,7 +59,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         )
         lines += ["", marked(BUT, "interrupted", state)]
 
-    # Each part begins with an empty line, but the first part needs none.
+    # Each part begins with an empty line; remove the one at the top of the screen.
     if lines[:1] == [""]:
         lines = lines[1:]
     return Screen(lines)
@@ -87,7 +87,7 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
     """Yields the diff of a config with the reason for each change, or a line that says that nothing
     changes."""
     if answer.changes:
-        yield from section(f"Changes of {config}", diff_lines(answer.diff))
+        yield from section(f"Changes to {config}", diff_lines(answer.diff))
         reasons: list[str] = []
         for change in answer.changes:
             reasons += why(change)
@@ -102,7 +102,7 @@ def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
     if answer.written is not None:
         text = f"Written to {answer.written}"
         if answer.written == config:
-            text += f"; {config}{SUFFIX} is the previous file"
+            text += f"; the previous file is {config}{SUFFIX}"
         yield ""
         yield ScreenLine(text, hang=2)
     elif answer.changes:
@@ -150,7 +150,7 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
 
     written = [ScreenLine(f"Written to {answer.written}", hang=2)]
     if kept is not None:
-        written.append(ScreenLine(f"{kept} is the previous file", hang=2))
+        written.append(ScreenLine(f"The previous file is {kept}", hang=2))
     tune_it = f"gpusetup tune {shlex.quote(answer.written)} --in-place"
     next_step = ScreenLine(f"Next, fit it to this machine: `{tune_it}`", whole=True)
     return Screen((*written, "", next_step))
@@ -193,7 +193,8 @@ def gib(size_bytes: int | None) -> str:
 
 
 def speed(samples_per_second: float | None, spread_percent: float | None) -> str:
-    """A measured rate as text, with plus or minus half its spread; "" if it is None.
+    """A measured rate as text, with half of its spread in percent after `±`; "" if the rate is
+    None.
 
     >>> speed(12.5, 3.0), speed(211_400.0, None)
     ('12.5 ± 2 %', '211,400')
@@ -237,7 +238,7 @@ def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
 def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
     """The cells of a row in the comparison. If the row did not run, its last cell gives the
     reason."""
-    # The guide's table writes `+ AMP`.
+    # Write `+ AMP`, as in the guide's table.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
         empty_cells = ("",) * (6 if has_epochs else 5)
@@ -281,7 +282,7 @@ def failure(row: answers.Row) -> str:
         detail = f"failed: {detail}"
     lines = detail.splitlines()
     first_line = lines[0] if lines else ""
-    # The reason for skipping a row is one of our own sentences, and short.
+    # If a row was skipped, the reason is one of our own sentences, which are short enough.
     if row.status == "skipped":
         return first_line
     return first_line[:LONGEST_FAILURE]

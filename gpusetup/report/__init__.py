@@ -1,2 +1,2 @@
-"""Turns a text that somebody posted into the same snapshot that a live machine gives. Pure
-functions, without any diagnostic rules."""
+"""Turns a text that somebody posted into the same kind of snapshot as a probed machine. All
+functions are pure, and none contains diagnostic rules."""

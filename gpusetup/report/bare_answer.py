@@ -1,4 +1,5 @@
-"""Reads torch's answers whose question was not pasted with them, or stands in the line before."""
+"""Reads answers of torch that were pasted without the call that printed them, for example only
+`False`."""
 
 from __future__ import annotations
 
@@ -13,21 +14,23 @@ from gpusetup.report.facts import HINT, SURE, Claim, Facts, Gpus
 WORD = lazy(
     r"(?:>>> ?|out ?\[\d{1,5}\]: ?|\[\d{1,3}\] ?)?[\W_]{0,4}(?P<word>true|false|none|cpu|cuda(?::\d{1,2})?)[\W_]{0,4}",
 )
-"""The word, with the prompt or the quotes that a shell, a notebook or a mail put around it."""
+"""A one-word answer, with the prompt or the quotes that a shell, a notebook or a mail put around
+it."""
 
 QUESTIONS_BY_ANSWER = {
     "false": "torch.cuda.is_available()",
     "cpu": "the device that a program chose",
     "none": "torch.version.cuda",
 }
-"""The question that a word usually answers, if torch has no GPU."""
+"""An answer -> the call whose result it usually is. Each of these answers means that torch sees no
+GPU."""
 
 MAX_CHARACTERS = 40
-"""Of a text that is no more than a word, with the prompt and the quotes around it."""
+"""Longer texts are not read as a one-word answer. The limit leaves room for a prompt and quotes."""
 
 
 def bare_answer(text: Text) -> Facts:
-    """What a text of a single word shows about torch; nothing if the text has more words.
+    """What a text that consists of a single word shows about torch; nothing if the text is longer.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [fact.kind for fact in bare_answer(text_of("False\\n"))]
@@ -48,21 +51,22 @@ def bare_answer(text: Text) -> Facts:
         values = {"asked": "yes", "bare": whole_text.strip("'\"`>. "), "question": question}
         yield Event(kind="cuda-unavailable", values=values, source=source, text=whole_text)
         return
-    # The word is `true` or a CUDA device: torch sees its GPU.
+    # The answer is `true` or a CUDA device, so torch sees the GPU.
     yield Claim(fields.TORCH_CUDA_AVAILABLE, True, source, HINT)
     printed_answer = "True" if answer == "true" else answer
     values = {"bare": printed_answer}
     yield Event(kind="bare-yes", values=values, source=source, text=whole_text)
 
 
-# `2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what doctor asks of a torch without a kernel.
+# `2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: the output of the command that doctor suggests if torch
+# lacks a kernel.
 KERNELS_AND_CAPABILITY = lazy(
     r"^\W{0,6}(?:\d\.\d[\w.+]{0,40} )?\[(?P<kernels>'(?:sm|compute)_\d{2,3}[a-f]?'(?:, ?'\w{5,12}'){0,24})\]"
     r" \((?P<major>\d{1,2}), ?(?P<minor>\d)\)\s*$"
 )
 LINES_READ = 2_000
 UNNAMED = "the GPU"
-"""What a GPU is called of which only the capability is printed."""
+"""The name for a GPU whose compute capability is known but not its name."""
 
 
 def kernels_and_capability(text: Text) -> Facts:

@@ -1,8 +1,8 @@
 """Removes what forums, mail and logs add to a text: quotes, prefixes, colors, HTML entities and
 tags.
 
-Nothing of what a program printed is judged here. Each pattern is anchored or has bounded
-repetition, so that a line costs time in proportion to its length.
+Nothing is interpreted here. Each pattern is anchored or has bounded repetition, so the time for a
+line is proportional to its length.
 """
 
 from __future__ import annotations
@@ -18,54 +18,56 @@ from gpusetup.model.patterns import lazy
 from gpusetup.named_file import SAMPLE, encoding_of
 
 MAX_LINE = 4000
-"""Characters of a line that are read: a longer one is a picture, a minified file, a blob."""
+"""Only this many characters of a line are read. Longer lines are embedded pictures, minified files
+or other binary data."""
 
-# Every character that some program ends a line with, Unicode's line separators too.
+# All characters that programs use to end a line, including Unicode's line separators.
 LINE_BREAKS = lazy(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # `[31m`, `[1;32m`.
 BARE_COLOUR = r"\[[0-9]{1,3}(?:;[0-9]{1,3}){0,6}m"
-"""What is left of a colour if the escape character before it is lost."""
-# `ESC[31m`, a window's title (`ESC]0;name BEL`), and both written out: `^[[31m`, `\x1b[0m`, `\033[0m`.
+"""What is left of an ANSI colour code if its escape character is lost."""
+# `ESC[31m`, a command that sets the window title (`ESC]0;name BEL`), and escape sequences written
+# out as text: `^[[31m`, `\x1b[0m`, `\033[0m`.
 ESCAPES = lazy(
     r"\x1b\[[0-9;?]{0,40}[ -/]?[@-~]|\x1b\][^\x07\x1b\n]{0,300}(?:\x07|\x1b\\)|\x1b[@-_=>()][0-9A-B]?"
     rf"|\^\[\[[0-9;]{{0,40}}[A-Za-z]|\\(?:x1b|033|u001b)\[[0-9;]{{0,40}}[A-Za-z]|{BARE_COLOUR}"
 )
-# Control characters but tab and line breaks, and invisible marks such as a zero-width space.
+# Control characters except tabs and line breaks, and invisible marks such as a zero-width space.
 CONTROLS = lazy(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{INVISIBLE}]")
-# HTML that changes only how a text looks: `<code>`, `</details>`, `<img src="...">`.
+# HTML tags that only change how a text looks: `<code>`, `</details>`, `<img src="...">`.
 TAGS = lazy(
     r"</?(?:pre|code|details|summary|span|b|i|em|strong|blockquote|tt|samp|kbd|font|td|th|tbody|thead"
     r"|table|ul|ol|h[1-6]|sub|sup|a|img)(?:\s[^<>]{0,300})?/?>",
     re.I,
 )
-# HTML that ends a line: `<br/>`, `</p>`.
+# HTML tags that end a line: `<br/>`, `</p>`.
 LINE_TAGS = lazy(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
-# `[the log](https://example.org/log)`, but no picture: `![...](...)`.
+# `[the log](https://example.org/log)`, but not an image: `![...](...)`.
 MARKDOWN_LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
-"""A link in Markdown; only its words are read."""
+"""A link in Markdown. It is replaced with its text."""
 # `&lt;`, `&#39;`, `&#x27;`.
 ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
 ASCII_FORMS = {
-    # Full-width forms of ASCII (U+FF01 to U+FF5E) lie at a fixed distance from it.
+    # The full-width forms of ASCII (U+FF01 to U+FF5E) have a fixed offset from ASCII.
     **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
     **dict.fromkeys(map(ord, "\u3000\u00a0\u2002\u2003\u2009\u202f\u2007"), " "),
     **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032\u02bc"), "'"),
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u2033\u00ab\u00bb"), '"'),
-    # Trade marks: `GeForce RTX\u2122 3080`.
+    # Trademark signs, which are removed: `GeForce RTX\u2122 3080`.
     **dict.fromkeys(map(ord, "\u2122\u00ae\u00a9"), ""),
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
     **dict(
         zip(map(ord, "\u2026\u2502\u2503\u3002\u3001\u3010\u3011"), ("...", *"||.,[]"), strict=True)
     ),
 }
-"""What programs print in place of full-width and typographic characters."""
+"""Full-width and typographic characters -> the ASCII characters that programs print instead."""
 
-# Parts of a log's time: `May`, `Okt`; `03:35:37.857`; `2025-05-28`.
+# Parts of a timestamp in a log: `May`, `Okt`; `03:35:37.857`; `2025-05-28`.
 MONTH = r"(?:Jan|Feb|Mar|M\u00e4r|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)"
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
 DATE = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
-# `Wed May 28 03:35:37 2025` before `[` or `name:`.
+# `Wed May 28 03:35:37 2025`, if `[` or `name:` follows.
 WEEKDAY = rf"\w{{3}}\s{MONTH}\s+\d{{1,2}}\s{CLOCK}\s\d{{4}}\s(?=\[|\w+:)"
 # `2025-05-28T03:35:37.857Z`, `2025-05-28 03:35:37 +02:00: `.
 STAMP = rf"{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?(?:\s?:\s|\s?)"
@@ -88,21 +90,23 @@ PREFIX = lazy(
     r"|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.\d+\s+\d+\s[\w.-]{1,60}:\d+\]\s?"  # glog
     r")"
 )
-"""What mail, containers, launchers and loggers put before a line."""
+"""A prefix that mail, containers, launchers and loggers put before a line."""
 # `> INFO 05-28 03:35:37 `, `WARNING: `, `[rank0]: `, `[2025-05-28 03:35:37] `, `(EngineCore pid=12) `.
 LOGGED = lazy(
     rf"\s*(?:>\s?)*(?:(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL) \d\d-\d\d\s|\[rank\d{{1,4}}\]:|\[?{STAMP}"
     r"|\([\w.]{1,40}\s\w{1,10}=[\w.]{1,40}\)|\[\s*\d{1,7}\.\d{6}\]|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.)"
 )
-"""How a line begins that a program logged: its words are not a person's."""
-# `# Torch not compiled with CUDA enabled`, but not `# pip install torch torchvision`, nor the release
-# of a Jetson, `# R36 (release), REVISION: 4.3`.
+"""The beginning of a line that a program logged, so the line was not written by a person."""
+# `# Torch not compiled with CUDA enabled`, but neither `# pip install torch torchvision` nor a
+# Jetson's release, `# R36 (release), REVISION: 4.3`.
 TITLE = lazy(
     r"#{1,3} (?=\S+ \S+ \S|[^\x00-\x7f])(?!R\d+ \(release\)|(?:sudo|pip3?|python\S*|conda|apt\S*|docker|nvidia-smi|cd|export|uv|git|srun|torchrun|[./~]\S*) )"
 )
-"""Markdown's mark of a title. Below the first line, a comment or a root's prompt begins so too."""
+"""Markdown's mark of a title. It is removed only from the first line, because further down `#` also
+begins comments and the prompt of root."""
 MAX_PREFIXES = 5
-"""A line of a container in a quoted log of a launcher has four."""
+"""The most prefixes that are removed from one line. A line from a container, in a launcher's log
+that somebody quotes, has four."""
 
 
 def cleaned(text: str) -> list[str]:
@@ -115,10 +119,10 @@ def cleaned(text: str) -> list[str]:
 
 
 def _plain_lines(text: str) -> list[str]:
-    """The lines without colors, entities and tags, but with their prefixes."""
+    """The lines without colors, entities and tags. Their prefixes are kept."""
     text = text.translate(ASCII_FORMS)
     for substitution in SUBSTITUTIONS:
-        # Most texts lack most needles, and a search for letters is faster than a pattern.
+        # Most texts contain few of the needles, and a substring search is faster than a pattern.
         if substitution.needle in text:
             text = substitution.pattern.sub(substitution.replacement, text)
     lines = [line[:MAX_LINE] for line in text.split("\n")]
@@ -140,8 +144,9 @@ def text_of(raw: str) -> Text:
 
 
 def _unescaped(entity: re.Match[str]) -> str:
-    """The character of an HTML entity; a space for `&nbsp;`."""
-    # `html` brings a table of 2,200 entities, which most texts do not need.
+    """The character that an HTML entity stands for; a space for `&nbsp;`."""
+    # Imported only here, because `html` loads a table of 2,200 entities, which most texts do not
+    # need.
     import html
 
     character = html.unescape(entity[0])
@@ -149,15 +154,15 @@ def _unescaped(entity: re.Match[str]) -> str:
 
 
 def _blank_lines(match: re.Match[str]) -> str:
-    """As many line breaks as the match contains, so that later lines keep their numbers."""
+    """Returns as many line breaks as the match contains, so that later lines keep their numbers."""
     return "\n" * match[0].count("\n")
 
 
 class Substitution(NamedTuple):
-    """A replacement in the text, tried only if the text contains certain letters."""
+    """A replacement that is tried only if the text contains its needle."""
 
     needle: str
-    """Letters without which the pattern cannot match; "" if there are none."""
+    """A string that every match contains; "" if there is none."""
     pattern: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str]
 
@@ -170,22 +175,25 @@ SUBSTITUTIONS = (
     Substitution("", CONTROLS, ""),
     Substitution("<", LINE_TAGS, "\n"),
     Substitution("<", TAGS, ""),
-    # Twice, because some texts were escaped twice: `&amp;lt;`.
+    # This replacement runs twice, because some texts were escaped twice: `&amp;lt;`.
     Substitution("&", ENTITY, _unescaped),
     Substitution("&", ENTITY, _unescaped),
-    # Entities may hide control characters and tags.
+    # Decoding the entities may have produced control characters and tags.
     Substitution("", CONTROLS, ""),
     Substitution("<", TAGS, ""),
-    # A fence's language colours the block; a form names the same one on every system.
+    # The language after a code fence only selects the highlighting. An issue form names the same
+    # language whatever the system is, so it says nothing about the machine.
     Substitution("```", lazy(r"(?m)^([\s>]*```)\w{1,20}[ \t]*$"), r"\1"),
-    # What a form gives as an example, before the person's own answer: `OS (e.g. RHEL8.6): Ubuntu 20.04`.
+    # An example that an issue form prints before the person's own answer: `OS (e.g. RHEL8.6):
+    # Ubuntu 20.04`.
     Substitution("(e.g.", lazy(r"\(e\.g\.[^()\n]{0,160}\)(?=\W{0,4}: ?\S)"), ""),
-    # A build's label with blanks, or as an address has it: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
+    # A build label with spaces, or URL-encoded: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
     Substitution("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
-    # A first try of `collect_env` that failed for want of a module, above the report of the second.
+    # A first run of `collect_env` that failed because a module was missing, followed by the report
+    # of a second run.
     Substitution("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _blank_lines),
 )  # fmt: skip
-"""In this order: what one of them uncovers, a later one may replace."""
+"""The order matters: a replacement may uncover text that a later one replaces."""
 
 
 def _without_prefixes(line: str) -> str:
@@ -199,16 +207,17 @@ def _without_prefixes(line: str) -> str:
     return line.rstrip()
 
 
-# All control bytes but those of a text: tab, line breaks, backspace, bell, escape.
+# All control bytes except those that occur in text: tab, line breaks, backspace, bell, escape.
 BINARY = bytes((*range(0x07), *range(0x0E, 0x1B), *range(0x1C, 0x20)))
-"""Control bytes that no text has."""
+"""Control bytes that do not occur in text."""
 BINARY_SHARE = 0.05
-"""The share of such bytes above which a file is no text; a damaged log has some."""
+"""A file with a larger share of such bytes is not text. The limit is above 0 because a damaged log
+contains a few."""
 
 
 def decode(raw: bytes) -> str:
-    """The text of these bytes: decoded as the UTF that they look like, even if slightly damaged,
-    otherwise as cp1252.
+    """The text of these bytes, decoded as UTF-8, UTF-16 or UTF-32 (even if slightly damaged), or
+    else as cp1252.
 
     >>> decode("GPU".encode("utf-16")), decode("\\u201cNVIDIA\\u201d".encode("cp1252"))
     ('GPU', '“NVIDIA”')
@@ -217,7 +226,8 @@ def decode(raw: bytes) -> str:
     damaged_letters = text.count("\ufffd")
     if damaged_letters == 0:
         return text
-    # In UTF-8 most letters beyond ASCII are whole; in a Western encoding hardly one is.
+    # If the text is UTF-8, most of its non-ASCII letters decode without damage. If it is in a
+    # Western 8-bit encoding, hardly any do.
     letters_beyond_ascii = sum(letter > "\x7f" for letter in text)
     whole_letters = letters_beyond_ascii - damaged_letters
     if damaged_letters > whole_letters:
@@ -226,14 +236,14 @@ def decode(raw: bytes) -> str:
 
 
 def is_binary(raw: bytes) -> bool:
-    """Whether a file is not text, e.g. a picture or an archive: it has many control bytes and is
-    not UTF-16 or UTF-32.
+    """Whether a file is not text but, for example, a picture or an archive. Such a file has many
+    control bytes and is not UTF-16 or UTF-32.
 
     >>> is_binary(bytes(range(32)) * 10), is_binary(b"plain\\r\\n\\x1b[0m")
     (True, False)
     """
     sample = raw[:SAMPLE]
-    # Every second byte of UTF-16 may be zero.
+    # In UTF-16 every second byte may be zero, so counting control bytes would be misleading.
     if not sample or encoding_of(sample) != "utf-8":
         return False
     text_bytes = sample.translate(None, BINARY)

@@ -1,4 +1,5 @@
-"""CUDA errors in a text, by number, name or message, including those of CUDA's start."""
+"""CUDA errors in a text, found by number, name or message, including errors at CUDA's
+initialization."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from gpusetup.report import fields
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
-# `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`, and in a
-# sentence that names CUDA or one of its functions: `cudaGetDeviceCount() returned status: 100`.
+# `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`. In a
+# sentence that names CUDA or one of its functions, also `cudaGetDeviceCount() returned status:
+# 100`.
 ERROR_NUMBER = lazy(
     r"(?:(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (?=\d{1,3}: (?!hip)[a-zA-Z])|cuda runtime error \((?=\d{1,3}\))"
     r"|THCudaCheck FAIL .{0,200}?error=|\[(?=\d{1,3}\] Call to cu)|C(?:UDA|uda) failure (?=\d{1,3}(?::| '))|CUDA [Ee]rror (?:code )?[=(]?"
@@ -23,8 +25,8 @@ ERROR_NUMBER = lazy(
     r"|(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}(?=[1-9]\d\d(?!\.\d|%|\w)))"
     r"(\d{1,3})(?!\d)"
 )
-"""A number behind the word for an error."""
-# Functions that only the start of CUDA calls: `cuInit`, torch's `_cuda_init`.
+"""An error number after a word such as "error" or "status"."""
+# Functions that are only called when CUDA starts: `cuInit`, torch's `_cuda_init`.
 AT_START = lazy(
     r"cudaGetDeviceCount|(?<!ggml)_cuda_init|ggml_cuda_init: failed|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
     re.I,
@@ -35,25 +37,30 @@ IN_WORDS = (
     # `CUDA error: unknown error`, `Error 999: unknown error`.
     (999, "unknown error", lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)),
 )  # fmt: skip
-"""Errors whose words other programs print, too: the code, letters, and CUDA's own sentence."""
+"""CUDA errors whose wording other programs use too. Each row has the code, a string that the text
+must contain, and a pattern for CUDA's own sentence."""
 CHARACTERS_BEFORE, CHARACTERS_AFTER = 500, 120
-"""Around an error: the traceback's last calls stand before it."""
+"""The characters before and after an error that are searched for its context. More are read before
+it, because the last calls of the traceback are there."""
 CHARACTERS_READ = 400_000
-"""Of a text, so that a log of megabytes takes no minutes."""
-# A path in the traceback, `/bitsandbytes/`, or a call of a compiled module, `fused_dense_cuda.forward(`.
+"""Only this many characters of a text are read, so that a log of several megabytes does not take
+minutes."""
+# A path in the traceback (`/bitsandbytes/`), or a call of a compiled module
+# (`fused_dense_cuda.forward(`).
 EXTENSION = lazy(
     r"[/\\](bitsandbytes|sageattention|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
     r"|(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(",
     re.I,
 )
-"""A package that brings its own compiled kernels, named near an error."""
+"""A package with its own compiled kernels. If it is named near an error, its kernels may have
+failed."""
 
 OUT_OF_MEMORY = 2
 NO_KERNEL_IMAGE = 209
 
 
 class CudaError(NamedTuple):
-    """A CUDA error in a text, with its position in the flat text."""
+    """A CUDA error, with its position in `Text.flat`."""
 
     code: int
     start: int
@@ -61,9 +68,10 @@ class CudaError(NamedTuple):
 
 
 def cuda_errors(text: Text) -> Facts:
-    """Every CUDA error as an event; an error of CUDA's start also as a claim of
+    """Every CUDA error as an event. An error with which CUDA fails to start is also a claim of
     `cuda_api.init_code`."""
-    # Each code once. An error's own words show it better than a number does.
+    # Each code is reported once. Errors found by their message come first, because a message is
+    # better evidence than a number.
     error_by_code: dict[int, CudaError] = {}
     for error in by_message(text):
         error_by_code.setdefault(error.code, error)
@@ -74,13 +82,14 @@ def cuda_errors(text: Text) -> Facts:
 
 
 def _facts_of_error(text: Text, error: CudaError) -> Facts:
-    """The event of an error, a claim if CUDA failed to start with it, and what its code alone
-    proves."""
+    """The event for an error; a claim if CUDA failed to start because of it; and another event if
+    its code alone proves one."""
     code, start, end = error
     name = NAMES.get(code, "")
     yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
     at_start = AT_START.search(_surroundings(text.flat, start, end)) is not None
-    # Memory runs out in a running program far more often than at its start.
+    # "Out of memory" comes far more often from a running program than from CUDA's start, so it
+    # counts as an error of CUDA's start only if the text shows that CUDA was starting.
     if code in STARTING and (code != OUT_OF_MEMORY or at_start):
         trust = SURE if at_start else USUAL
         source = text.source(start)
@@ -94,23 +103,25 @@ def _facts_of_error(text: Text, error: CudaError) -> Facts:
         extension = EXTENSION.search(_surroundings(text.flat, start, start))
         values = {}
         if extension:
-            # Either of the two forms has the name in its only group.
+            # The pattern has two alternatives, each with one group for the name.
             module = extension[1] or extension[2]
             values["module"] = module.lower()
         yield text.event("no-kernel-image", start, end, values)
 
 
 def _surroundings(text: str, start: int, end: int) -> str:
-    """A part of the text with as many characters around it as may belong to the same error."""
+    """A part of the text, extended on both sides by the characters that may belong to the same
+    error."""
     first = max(start - CHARACTERS_BEFORE, 0)
     last = end + CHARACTERS_AFTER
     return text[first:last]
 
 
 def _place_of(text: Text, words: str) -> int:
-    """The first place of these words (lower case) below the title, or in it; -1 if there is none.
+    """The first position of these words (in lower case) below the title; if they are not there,
+    their position in the title, or -1.
 
-    A post's title repeats what its program printed below, without the file that failed.
+    A post's title often repeats a message from the text below but leaves out the file that failed.
     """
     second_line = text.starts[1] if len(text.starts) > 1 else 0
     below = text.low.find(words, second_line)
@@ -118,14 +129,15 @@ def _place_of(text: Text, words: str) -> int:
 
 
 def by_message(text: Text) -> Iterator[CudaError]:
-    """For each CUDA error whose message or name the text contains, the first place.
+    """Each CUDA error whose message or name the text contains, at its first position.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0].code
     214
     """
     for code, name, messages in ERRORS:
-        # Every program may be out of memory: `IN_WORDS` has CUDA's own sentence.
+        # Any program may say "out of memory", so only CUDA's own sentence counts, which is in
+        # `IN_WORDS`.
         if code == OUT_OF_MEMORY:
             continue
         for words in (*messages, name.lower()):
@@ -142,10 +154,11 @@ def by_message(text: Text) -> Iterator[CudaError]:
 
 
 def by_number(text: Text) -> Iterator[CudaError]:
-    """Errors given by a number, if the number is CUDA's and not another program's."""
+    """CUDA errors that the text gives by number. Numbers that may be another program's are left
+    out."""
     for match in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
         number = int(match[1])
-        # Before CUDA 10.1 some errors had other numbers.
+        # Some errors had other numbers before CUDA 10.1.
         code = OLD_CODES.get(number, number)
         start = match.start()
         if code in NAMES and _is_number_of_cuda(text, match, code):
@@ -157,7 +170,7 @@ def _is_number_of_cuda(text: Text, match: re.Match[str], code: int) -> bool:
     start = match.start()
     if "cuda" in _surroundings(text.low, start, start):
         return True
-    # Small numbers and some of three digits are other programs' codes as well.
+    # Other programs also use small numbers and some three-digit numbers as error codes.
     number = int(match[1])
     is_only_of_cuda = number > 99 and code not in BY_PROGRAMS
     return is_only_of_cuda and "cu" in match[0]

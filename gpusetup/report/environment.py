@@ -1,4 +1,4 @@
-"""Environment variables that a text sets, and the container that it mentions."""
+"""Reads environment variables that a text sets, and the container that the text mentions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpusetup.model.patterns import lazy
 from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
 
-# The variables that are kept, by their whole names: all of NCCL's (`NCCL_P2P_DISABLE`), and these.
+# The names of the variables that are kept: all of NCCL's (`NCCL_P2P_DISABLE`) and those listed
+# here.
 VARIABLES = lazy(
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES|CUDA_HOME|CUDA_PATH|CUDA_DEVICE_ORDER"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|PYTORCH_(?:CUDA_)?ALLOC_CONF|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
@@ -20,10 +21,10 @@ VARIABLES = lazy(
     r"|WORLD_SIZE|LOCAL_RANK|KUBERNETES_SERVICE_HOST"
 )
 NAME = r"[A-Z][A-Z0-9_]{3,40}"
-# a: `export CUDA_VISIBLE_DEVICES=2`; b: `os.environ["CUDA_HOME"] = "/usr/local/cuda"`; c:
-# `putenv("CUDA_HOME", "...")`; d: `set CUDA_HOME=C:\\CUDA`, `$env:CUDA_HOME = "..."`; e: `echo $PATH`
-# with what it printed; f: `print(repr(os.environ.get("PATH")))` with what it printed. Each form has
-# a group for the name and one for the value.
+# The forms of an assignment. a: `export CUDA_VISIBLE_DEVICES=2`; b: `os.environ["CUDA_HOME"] =
+# "/usr/local/cuda"`; c: `putenv("CUDA_HOME", "...")`; d: `set CUDA_HOME=C:\\CUDA`, `$env:CUDA_HOME
+# = "..."`; e: `echo $PATH`, followed by its output; f: `print(repr(os.environ.get("PATH")))`,
+# followed by its output. Each form has a group for the name and one for the value.
 ASSIGNED = lazy(
     rf"(?<!consider passing )(?:(?<![\w'\"$])(?P<a>{NAME})=(?P<q>['\"]?)(?P<av>[^\s'\";&]{{0,400}})(?P=q)"
     rf"|environ(?:\.get\()?\[?['\"](?P<b>{NAME})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?(?P<bv>[^\s'\")]{{0,400}})"
@@ -33,29 +34,33 @@ ASSIGNED = lazy(
 )
 """An environment variable and its value, as shells, Python and programs show it.
 
-Not the advice of torch's own errors ("consider passing CUDA_LAUNCH_BLOCKING=1"), which sets nothing.
+The advice in torch's own errors ("consider passing CUDA_LAUNCH_BLOCKING=1") is left out, because it
+sets nothing.
 """
 ASSIGNMENT_FORMS = (("a", "av"), ("b", "bv"), ("c", "cv"), ("d", "dv"), ("e", "ev"), ("f", "fv"))
-"""The groups of `ASSIGNED` that hold a variable's name and its value, a pair for each form."""
+"""For each form, the names of the two groups in `ASSIGNED` that match the variable's name and its
+value."""
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
 CHARACTERS_READ = 400_000
-"""Of a text, so that a log of megabytes takes no minutes."""
+"""Only this many characters of a text are read, so that a log of several megabytes does not take
+minutes."""
 
 
 def environment(text: Text) -> Facts:
-    """The environment variables that the text sets, and the container that it mentions."""
+    """Claims for the environment variables that the text sets and for the container that it
+    mentions."""
     yield from variables(text)
     yield from containers(text)
 
 
 def variables(text: Text) -> Facts:
-    """The first value of each variable in the allow-list.
+    """A claim for each variable in `VARIABLES`, with its first value in the text.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> next(variables(text_of("$ CUDA_VISIBLE_DEVICES=2 python main.py"))).value
     '2'
     """
-    # The pattern of assignments is slow, and most texts name none of the variables.
+    # The pattern for assignments is slow, and most texts contain none of the variables.
     if not VARIABLES.search(text.flat):
         return
     already_read: set[str] = set()
@@ -86,14 +91,15 @@ class ContainerPattern(NamedTuple):
     kind: str
     """The engine: `docker`, `podman`, `kubernetes`, `singularity`, `lxc`."""
     needles: tuple[str, ...]
-    """Letters, lower case: every form of the pattern has one of them."""
+    """Lower-case strings. Every match of the pattern contains one of them."""
     pattern: re.Pattern[str]
     trust: int
 
 
 # `services: web: image: ...`
 COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"
-"""A compose file: what it reserves stands in it (Compose Specification, services)."""
+"""The beginning of a compose file. Such a file shows whether the container gets GPUs, because it
+lists the reserved devices (Compose Specification, services)."""
 CONTAINER_PATTERNS = (
     # `kubectl get pods`, `0/3 nodes are available`.
     ContainerPattern("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
@@ -103,7 +109,7 @@ CONTAINER_PATTERNS = (
     ContainerPattern("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
     # `docker compose up`, `Error response from daemon`, `/vllm-workspace/`, a compose file.
     ContainerPattern("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
-    # The prompt of a shell in a container, whose host name is the container's id: `root@3f2a9c01b7de:/#`.
+    # A shell prompt with a container's id as the host name: `root@3f2a9c01b7de:/#`.
     ContainerPattern("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
     # `singularity exec`, the prompt `Apptainer>`.
     ContainerPattern("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
@@ -119,12 +125,12 @@ GIVES_GPUS = lazy(
     r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
     r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)"
 )
-"""The options with which a container gets GPUs."""
+"""The options that give a container GPUs."""
 # `docker run IMAGE`, `singularity exec IMAGE`.
 STARTS_CONTAINER = lazy(
     rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|(?:singularity|apptainer) (?:exec|run|shell) [^\s`]|{COMPOSED}"
 )
-"""A container that a person starts, by a command or by a compose file."""
+"""The command or the compose file with which a person starts a container."""
 
 
 def containers(text: Text) -> Facts:
@@ -138,7 +144,8 @@ def containers(text: Text) -> Facts:
         if match:
             yield Claim(fields.CONTAINER_KIND, kind, text.source(match.start()), trust)
     gpu_option = GIVES_GPUS.search(flat)
-    # Only a container whose start is shown proves that no GPU was asked for.
+    # The text proves that the container was started without a GPU only if it shows the command or
+    # file that started it.
     shown_start = gpu_option or STARTS_CONTAINER.search(flat)
     if shown_start:
         requests_gpus = gpu_option is not None

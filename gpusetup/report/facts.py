@@ -1,4 +1,5 @@
-"""What a reader of a text produces: facts, each with its source and how far to trust it."""
+"""What a reader of a text produces: facts with their sources. Claims and GPU lists also say how far
+to trust them."""
 
 from __future__ import annotations
 
@@ -9,19 +10,19 @@ from gpusetup.messages.search import Text
 from gpusetup.model.finding import Failing
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, GpuLink, Package, PciDevice
 
-# How far a claim is trusted, from the least to the most.
+# The levels of trust in a claim, from the lowest to the highest.
 GUESS = 0
-"""A path's name, or a number in a sentence."""
+"""Trust in a value taken from the name of a path or from a number in a sentence."""
 HINT = 1
-"""A remark of a person or of a program."""
+"""Trust in a value that a person or a program mentions in passing."""
 USUAL = 2
-"""What a program prints about something that is not its subject."""
+"""Trust in a value that a program prints about something other than its own subject."""
 SURE = 3
-"""The output of the program that is asked for exactly this."""
+"""Trust in a value printed by the program whose purpose is to report it."""
 
 
 class Claim(NamedTuple):
-    """The value of a snapshot field according to one line of the text."""
+    """The value that a snapshot field has according to one place in the text."""
 
     subject: str
     """A field of `report/fields.py`."""

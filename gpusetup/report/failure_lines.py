@@ -1,4 +1,4 @@
-"""The lines of a text in which a person or a program mentions a failure."""
+"""Finds the lines of a text in which a person or a program mentions a failure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gpusetup.report.person import is_prose
 PRINTED_FIRST = lazy(
     r"\s*(?:[\d\[(]|(?:ERROR|Error|FATAL|CRITICAL|WARN(?:ING)?|INFO|DEBUG)\b[\]:])"
 )
-"""How a program's line begins, although it has the words of a sentence."""
+"""The beginning of a line that a program printed, even if the rest reads like a sentence."""
 
 
 class FailureLines(NamedTuple):
     """The indexes (from 0) of the lines that mention a failure."""
 
     complaints: tuple[int, ...]
-    """Lines in which a person names a failure."""
+    """Lines in which a person mentions a failure."""
     errors: tuple[int, ...]
-    """Lines in which a program names one."""
+    """Lines in which a program reports a failure."""
     slow: tuple[int, ...]
-    """Lines that call something slow."""
+    """Lines that say that something is slow."""
 
     @property
     def by_person(self) -> tuple[int, ...]:
@@ -39,13 +39,14 @@ class FailureLines(NamedTuple):
         return self.complaints + self.errors
 
     def without(self, lines: Collection[int]) -> FailureLines:
-        """The same without these lines."""
+        """A copy without these line indexes."""
         kept = [tuple(index for index in indexes if index not in lines) for indexes in self]
         return FailureLines(*kept)
 
 
 def failure_lines(lines: Sequence[str], logged: Collection[int] = ()) -> FailureLines:
-    """The lines in which a person or a program mentions a failure, without notices and labels.
+    """The lines in which a person or a program mentions a failure. Notices and printed labels do
+    not count.
 
     `logged`: the numbers (from 1) of lines that a program logged, whatever their words.
     """
@@ -61,7 +62,8 @@ def failure_lines(lines: Sequence[str], logged: Collection[int] = ()) -> Failure
             continue
         label = ALIGNED_LABEL.match(line)
         words = line[label.end() :] if label else line
-        # Most lines name no failure at all: their notices need not be taken out.
+        # Most lines name no failure at all, so the slow removal of labels and notices is skipped
+        # for them.
         if not has_any((*failures, *worries, *slowness), words):
             continue
         without_labels = working.PRINTED_LABELS.sub(" ", words)
@@ -75,6 +77,7 @@ def failure_lines(lines: Sequence[str], logged: Collection[int] = ()) -> Failure
         if is_prose(words) and not is_logged and not PRINTED_FIRST.match(words):
             complaints.append(index)
         elif names_failure:
-            # A program says a person's words of worry of its own progress.
+            # Words of worry count only in a person's sentence: programs use the same words when
+            # they report progress.
             errors.append(index)
     return FailureLines(tuple(complaints), tuple(errors), tuple(slow))

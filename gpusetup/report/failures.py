@@ -1,4 +1,4 @@
-"""The last failure in a text, complaints, and the program that failed.
+"""Finds the last failure in a text, complaints, and the program that failed.
 
 A failure is an exception, or a line that a program marks as its error. Ordinary Python errors (a
 KeyError, a wrong shape, a missing file), and errors whose message does not mention the GPU stack,
@@ -28,32 +28,32 @@ FAILURE = lazy(
     r"(?P<message>.*)$"
 )
 """An exception, a line that a program marks as an error, or the words that such lines begin with."""
-# `NVRM: Xid ...` of the kernel, `ChildFailedError` of a launcher, `errors: 0`.
+# The kernel's `NVRM: Xid ...`, a launcher's `ChildFailedError`, `errors: 0`.
 OF_ANOTHER_PROCESS = lazy(
     r"Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
 )
-"""Lines of the kernel, and of a program that reports the failure of another process."""
+"""Lines from the kernel, and lines in which a program reports that another process failed."""
 # `error: metadata-generation-failed`, `ERROR: Failed building wheel for mamba_ssm`.
 REPORTS_A_BUILD = lazy(
     r"(?i)metadata-generation-failed|subprocess-exited-with-error|generating package metadata"
     r"|failed building wheel|failed to build (?:installable )?wheels?\b|failed to build [\w.-]+$"
     r"|could not build wheels"
 )
-"""Lines in which an installer reports that a build failed; the build's own error stands above."""
+"""Lines in which an installer reports that a build failed. The build's own error is above them."""
 # `KeyError`, `FileNotFoundError`, `HTTPError`.
 ORDINARY_ERROR = lazy(
     r"^(?:Key|Value|Type|Attribute|Index|Name|UnboundLocal|FileNotFound|NotADirectory|JSONDecode|Unicode\w+|Unpickling"
     r"|ModuleNotFound|Import|Syntax|Indentation|ZeroDivision|Assertion|HTTP|HfHubHTTP|GatedRepo|\w*EntryNotFound"
     r"|RepositoryNotFound|Validation|Safetensor)Error$"
 )
-"""Classes of errors that the GPU's stack does not raise on its own."""
+"""Exception classes that come from ordinary Python code and not from the GPU stack itself."""
 # `worker died`, `exit code 1`, `internal error`.
 VAGUE = lazy(
     r"fail(?:ed|ure) to (?:start|load|import|init|launch|run|build)|initiali[sz]|\bdied\b|worker|process\b|unknown\.?$|unspecified"
     r"|start$|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|[Tt]ensor cores?|unhandled|fault|failed$",
     re.I,
 )
-"""Words of an error that only passes another error on, or that says nothing of its cause."""
+"""Words of an error that only passes on another error or does not tell its cause."""
 # `libcudnn`, `nccl`, `no device`, `undefined symbol`, `kernel`.
 GPU_STACK_WORD = lazy(
     r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|ninja|\.so\b|\bdll\b"
@@ -61,52 +61,52 @@ GPU_STACK_WORD = lazy(
     r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'",
     re.I,
 )
-"""Words of a failure that may come from the GPU's stack."""
+"""Words of a failure that may come from the GPU stack."""
 # `torch.cuda.FloatTensor`, `wrapper_CUDA_addmm`, `found at least two devices, cuda:0 and cpu`.
 GPU_WORKS = lazy(
     r"torch\.cuda\.\w+Tensor|wrapper_CUDA\w*|\bcuda:\d|same device|two devices|is_available\(|_cuda\w*\" not implemented",
     re.I,
 )
-"""Words that name the GPU's stack and show that it works."""
+"""Words that mention the GPU stack but show that it works."""
 # `CUDA is not available`, `no GPU found`, `driver too old`.
 GPU_STACK_COMPLAINT = lazy(
     r"(?:cuda|gpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)[^.\n:]{0,50}?(?:fail|error|not (?:found|available|support|detect|work|enabled|compiled)|unavailable|missing|mismatch|incompatible|too old|invalid|none\b|false\b)"
     r"|(?:\bno|unable|cannot|can't|could not|fail(?:ed)?|error|without|missing|falling back)[^.\n]{0,40}?(?:cuda|\bgpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)",
     re.I,
 )
-"""A complaint about the GPU's stack, in whatever words."""
+"""A complaint about the GPU stack, in many wordings."""
 # `Failed to build`, `setup.py`, `torch.utils.cpp_extension`.
 BUILD_WORD = lazy(
     r"setup\.py|pyproject|cpp_extension|build_meta|[Ff]ailed to build|[Bb]uilding wheel|to build wheel|no-build-isolation"
 )
-"""A package is being compiled, so that its GPU part may be what failed."""
+"""Words that show that a package is being compiled, so its GPU part may be what failed."""
 # `No module named 'x'`, `cannot find -lx`, `libx.so: cannot open shared object file`.
 SAYS_MISSING = lazy(
     r"No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
     r"|\bis not (?:installed|installable)\b|must be installed to|not properly installed|seems to be not installed|error: (?!torch/)[\w/]{2,40}\.h(?:pp)?: No such file"
     r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
 )
-"""Messages that something is missing, whatever it is for."""
+"""Messages that something is missing. It need not have to do with the GPU."""
 # `cannot import name 'x'`, `module 'x' has no attribute 'y'`. An object without an attribute (group
 # `object`) may be the program's own mistake.
 SAYS_MISMATCH = lazy(
     r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
 )
-"""Messages that two packages are of releases that do not belong together."""
+"""Messages that two packages come from releases that do not fit together."""
 # `requests.exceptions.HTTPError: ...`, `huggingface_hub.errors.GatedRepoError: ...`.
 ERROR_WITHOUT_GPU = lazy(
     r"(?m)^\s*(?:requests|urllib3?|httpx|httpcore|aiohttp|http|huggingface_hub|datasets|yaml|json|ssl|socket|fsspec|botocore|s3fs|gcsfs|git|wandb|mlflow|pydantic(?:_core)?|jsonschema|jinja2|omegaconf|hydra|click|sqlalchemy|sqlite3|zipfile|tarfile|csv|pandas|PIL|soundfile|librosa|av|gradio|fastapi|starlette|uvicorn|safetensors_rust)\.[\w.]*(?:Error|Exception|Timeout|Warning)\b"
 )
-"""An exception of a package that reads files or talks to servers: no GPU takes part in it."""
+"""An exception of a package that reads files or talks to servers, where no GPU is involved."""
 FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING)
 TELLING_LENGTH = 12
-"""Characters of a message below which it says too little to tell whose failure it is."""
+"""A message with fewer characters says too little to tell whose failure it is."""
 LINES_READ = 400
-"""Lines of the text's end in which the last failure is looked for."""
+"""The last failure is looked for in this many lines at the end of the text."""
 LINES_BEFORE, LINES_AFTER = 16, 3
-"""Lines before a failure, and from it on, that may say what it is about."""
+"""The number of lines before a failure, and from its own line on, that are read for its context."""
 SHOWN_CHARACTERS = 200
-"""Characters of the line that is quoted as evidence."""
+"""At most this many characters of the line are quoted as evidence."""
 
 
 def failures(text: Text) -> Facts:
@@ -130,13 +130,13 @@ def failures(text: Text) -> Facts:
             return
         if last_report is None:
             last_report = index
-    # Of the build itself the text shows nothing.
+    # The text does not show the build's own error, so the installer's report is used.
     if last_report is not None:
         yield _failure_event(lines, last_report, line_source(unread_lines + last_report + 1))
 
 
 def _is_failure(line: str) -> bool:
-    """Whether a line reports a failure of the program that printed it, and is no notice."""
+    """Whether a line reports a failure of the program that printed it and is not just a notice."""
     if not any(form.search(line) for form in FAILURE_FORMS):
         return False
     without_notices = NOTICES.sub(" ", line)
@@ -148,9 +148,9 @@ def _is_failure(line: str) -> bool:
 def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     """The event for the failure in a line, with what the lines around it say about the cause.
 
-    Values: `exception`, its class or `error`; `needs`, something is missing; `releases`, two packages
-    do not belong together; `own`, the failure is the program's own and not the GPU stack's;
-    `plugin`, the plugin in whose code it failed.
+    The event's values: `exception` is the exception's class, or `error`. `needs` is set if
+    something is missing, `releases` if two packages do not fit together, and `own` if the program
+    itself and not the GPU stack failed. `plugin` names the plugin whose code failed.
     """
     line = lines[index].strip()
     lines_before = lines[max(index - LINES_BEFORE, 0) : index]
@@ -184,12 +184,12 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
 # `File "/x/ComfyUI/custom_nodes/NAME/nodes.py"`, `File "C:\\webui\\extensions\\NAME\\scripts\\a.py"`.
 FRAME = lazy(r"^\s*File \"(?P<path>[^\"]{1,300})\"")
 PLUGIN = lazy(r"[/\\](?:custom_nodes|extensions)[/\\](?P<name>[\w.-]{2,60})[/\\]")
-"""The folders into which ComfyUI and Stable Diffusion's web UI put other people's code."""
+"""The folders in which ComfyUI and Stable Diffusion's web UI install plugins by other people."""
 
 
 def _plugin_of_last_frame(lines_before: Sequence[str]) -> str:
-    """The plugin whose code failed: the last frame of the traceback lies in its folder; "" if it
-    does not."""
+    """The plugin whose folder contains the last frame of the traceback; "" if that frame is not in
+    a plugin."""
     for line in reversed(lines_before):
         frame = FRAME.search(line)
         if frame:
@@ -210,13 +210,14 @@ def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:
 def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
     """Whether a failure is the program's own, because neither it nor the lines around it point to
     the GPU stack."""
-    # The class names its package, whatever the text says of GPUs before it.
+    # The exception's class names the package that raised it, so it does not matter whether earlier
+    # lines mention GPUs.
     if ERROR_WITHOUT_GPU.search(surroundings):
         return True
     is_marked = failure["name"] or failure["marked"]
     if not is_marked:
         return False
-    # Sentences that say that the GPU works do not blame the GPU stack.
+    # Words such as `cuda:0` show that the GPU works, so they do not count against the GPU stack.
     text_about_failure = GPU_WORKS.sub("", failure.string)
     if GPU_STACK_WORD.search(text_about_failure):
         return False
@@ -225,7 +226,7 @@ def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
         return False
     if ORDINARY_ERROR.search(failure["name"] or ""):
         return True
-    # Any other error counts as the program's if its message says what happened.
+    # Any other error counts as the program's own if its message is long enough and not vague.
     is_long_enough = len(failure["message"]) >= TELLING_LENGTH
     return is_long_enough and not VAGUE.search(failure.string)
 
@@ -251,27 +252,28 @@ COMPLAINT_WORD = lazy(
 )
 """Words with which a person or a program says that something is wrong."""
 TABLE_STARTS = ("|", "+-", "+=", "Vulnerability ", "[pip3]", "[conda]")
-"""How the lines of tables and lists begin: nvidia-smi's, lscpu's, lists of packages."""
+"""How lines in the tables and lists of nvidia-smi, lscpu and package managers begin."""
 # `GPU Slowdown T.Limit Temp        : `
 ALIGNED_LABEL = lazy(r"\s*[A-Z][^:\n]{0,60}?\s{2,}:")
-"""The label of a value in a list that a tool aligned; a healthy machine has the same label."""
+"""The label before an aligned value in a tool's list. A healthy machine prints the same label, so
+its words are not a complaint."""
 FROZEN_MODULE = lazy(r"<frozen [\w.]+>")
-"""Python's name of a built-in module, in which "frozen" complains of nothing.
+"""Python's name for a frozen module. Here "frozen" is not a complaint.
 
 `python -m torch.utils.collect_env` begins with `<frozen runpy>:128: RuntimeWarning`.
 """
 
 
 XPU_IS_AVAILABLE = "xpu available: true"
-"""collect_env's line, lower case, of a build that sees Intel's GPU."""
+"""The line, in lower case, that collect_env prints if torch sees an Intel GPU."""
 
 
 def complaints(text: Text) -> Facts:
-    """A claim for the first line that complains."""
+    """A claim for the first line that contains a complaint."""
     uses_xpu = XPU_IS_AVAILABLE in text.low
     for number, line in enumerate(text.lines, 1):
         is_of_a_table = line.lstrip().startswith(TABLE_STARTS)
-        # torch's XPU build has no CUDA that could be available.
+        # torch's XPU build never has CUDA, so "CUDA available: False" is not a complaint there.
         is_of_another_backend = uses_xpu and "CUDA available" in line
         if not is_of_a_table and not is_of_another_backend and complains(line):
             yield Claim(COMPLAINT, True, line_source(number))
@@ -279,11 +281,11 @@ def complaints(text: Text) -> Facts:
 
 
 ASKS_FOR_SUPPORT = lazy(r"(?i)\bnot support\w*[^.!?\n]{0,60}\?\s*$")
-"""A question whether something is supported, which is no complaint yet."""
+"""A question whether something is supported, which is not a complaint."""
 
 
 def complains(line: str) -> bool:
-    """Whether a line contains a complaint outside a label.
+    """Whether a line contains a complaint after its label, if it has one.
 
     >>> complains("GPU Slowdown T.Limit Temp     : -2 C"), complains("it is a slowdown")
     (False, True)
@@ -301,7 +303,7 @@ def complains(line: str) -> bool:
 # --- which program failed -------------------------------------------------------------------------
 
 CHARACTERS_READ = 200_000
-"""Characters of the text's end in which the failing program is named."""
+"""The failing program is looked for in this many characters at the end of the text."""
 # `.../site-packages/vllm/engine.py`.
 PACKAGE_IN_PATH = lazy(r"-packages[/\\](\w{2,40})")
 # `Failed building wheel for X`; `Collecting X`, then `Getting requirements to build ... error`; `pip
@@ -313,22 +315,23 @@ BUILT_PACKAGE = lazy(
     r"(?:Getting requirements to build|Preparing metadata|setup\.py egg_info)[^\0]{0,80}?error"
     r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
 )
-"""A package that was compiled here."""
+"""A package that was being compiled on this machine."""
 
-# How well a mark tells which program failed, from the least to the most.
+# The weights of the marks that tell which program failed, from the weakest to the strongest.
 BARE_NAME = 0
-"""The program's name anywhere in the text. It counts only if not even torch is named."""
+"""The program's name anywhere in the text. It is weaker than the name of torch, so it counts only
+if torch is not named."""
 TORCH_NAMED = 1
 MARK_OF_PROGRAM = 2
-"""Words that only this program prints."""
+"""Weight of words that only this program prints."""
 PACKAGE_OF_FRAME = 3
-"""A file of the package in a traceback."""
+"""A path to one of the package's files, usually in a traceback."""
 BUILT_HERE = 4
 
 
 class ProgramMark(NamedTuple):
-    """Words that name the failing program. The greatest mark wins: the highest weight, then the
-    last position."""
+    """Words that name the failing program. The mark with the highest weight wins; among equal
+    weights, the last one in the text."""
 
     weight: int
     start: int
@@ -351,16 +354,16 @@ def failing_program(text: Text) -> Iterator[Failing]:
 
 
 def _program_marks(text: Text) -> Iterator[ProgramMark]:
-    """All words near the end of the text that name a program."""
+    """All marks of programs near the end of the text."""
     first = max(len(text.flat) - CHARACTERS_READ, 0)
     for match in BUILT_PACKAGE.finditer(text.flat, first):
         package_name = match[match.lastindex or 0]
         program = of_package(package_name)
-        # Whoever builds torch itself has no failing program, but a failing torch.
+        # If torch itself is being built, no other program failed.
         if package_name.lower() != "torch":
             name = program.name if program else package_name.lower()
             yield ProgramMark(BUILT_HERE, match.start(), name, "build")
-    # The pattern is slow on long texts, most of which have no such path.
+    # The pattern is slow on long texts, and most texts have no such path.
     if "-packages" in text.low:
         for match in PACKAGE_IN_PATH.finditer(text.flat, first):
             program = of_package(match[1])

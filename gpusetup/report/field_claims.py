@@ -1,4 +1,4 @@
-"""Claims about single fields of the machine, and about other fields that follow from them."""
+"""Makes claims about single fields of the machine, and about other fields that follow from them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ SYSTEMS = (
     ("linux", r"linux|ubuntu|debian|fedora|centos|red hat|rhel|rocky|alma|arch\b|manjaro|suse|mint"
               r"|pop!?_os|gentoo|kali|amazon|oracle|nixos|endeavour|zorin|elementary|wsl"),
 )  # fmt: skip
-"""A system's family and the names that it goes by; the first that matches counts."""
+"""The family of an operating system and a pattern for the names of its systems. The first match
+counts."""
 L4T_BY_KERNEL = (("4.9.", "R32"), ("5.10.", "R35"), ("5.15.", "R36"), ("6.8.", "R38"))
-"""The kernel of a Jetson and the major of its L4T release (NVIDIA's Jetson Linux archive)."""
+"""The beginning of a Jetson's kernel version and the major version of its L4T release (source:
+NVIDIA's Jetson Linux archive)."""
 
 
 def family_of(value: str) -> str:
@@ -41,7 +43,7 @@ def family_of(value: str) -> str:
 
 
 def cuda_of(number: str) -> str:
-    """A CUDA version such as `11.4`, also from the number 11040 that the CUDA API uses.
+    """A CUDA version such as `11.4`. The CUDA API's number, 11040, is converted.
 
     >>> cuda_of("11040"), cuda_of("9020"), cuda_of("12.4")
     ('11.4', '9.2', '12.4')
@@ -63,7 +65,7 @@ def is_yes(value: str) -> bool:
 
 
 def python_of(value: str) -> str:
-    """A Python version with its dot, which a wheel's tag leaves out.
+    """A Python version with a dot after the major version, which wheel tags leave out.
 
     >>> python_of("312"), python_of("3.12.1")
     ('3.12', '3.12.1')
@@ -118,7 +120,7 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
     fields.TORCH_KERNELS: kernels_of,
     fields.OS_LIBC: libc_of,
 }
-"""For a field whose words are not yet its value, the function that parses them."""
+"""The function that turns the matched words into the field's value, for fields that need one."""
 
 
 # --- what the text says ---------------------------------------------------------------------------
@@ -132,11 +134,11 @@ def field_claims(text: Text) -> Facts:
         if isinstance(value, str) and subject in PARSERS:
             parse = PARSERS[subject]
             value = parse(value)
-        # A platform's name is no field of the snapshot; it only implies some.
+        # The snapshot has no field for a platform's name, but other fields follow from it.
         if subject != fields.PLATFORM:
             yield Claim(subject, value, source, trust)
         for implied_field in implied(subject, str(value)):
-            # What is implied is trusted no more than what implies it.
+            # An implied value is trusted no more than the claim that implies it.
             implied_trust = min(trust, implied_field.trust)
             yield Claim(implied_field.subject, implied_field.value, source, implied_trust)
 
@@ -146,12 +148,12 @@ NAMED_IN_A_SENTENCE = {
     fields.OS_JETSON: HINT,
     fields.OS_WSL: USUAL,
 }
-"""The fields that a person's own words may claim, and how far such a claim is trusted at most.
+"""The fields that a person's own words may claim, and the highest trust in such a claim.
 
-A machine that a sentence names may be another one than the machine that failed.
+The limit is low because a sentence may name a different machine from the one that failed.
 """
 MAX_VALUES = 4
-"""Different values that are read for one pattern."""
+"""The most different values that are read for one pattern."""
 
 
 def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
@@ -163,7 +165,8 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
     '3.13.5'
     """
     for row in patterns:
-        # A search for letters is much faster than the pattern, and most texts lack them.
+        # A substring search is much faster than the pattern, and most texts contain none of the
+        # needles.
         if text.has_any(row.needles):
             yield from _claims_of_row(text, row)
 
@@ -175,7 +178,7 @@ def _claims_of_row(text: Text, row: FieldPattern) -> Iterator[Claim]:
     for offset, window in text.near(*row.needles):
         for match in pattern.finditer(window):
             value = _value_of(match, row)
-            # The empty value is one of them.
+            # `values` contains "" from the start, so empty values are skipped too.
             if value in values or len(values) > MAX_VALUES:
                 continue
             start = offset + match.start()
@@ -183,7 +186,7 @@ def _claims_of_row(text: Text, row: FieldPattern) -> Iterator[Claim]:
             if _is_of_something_else(row, text.flat, start, end):
                 continue
             values.add(value)
-            # A row with a fixed value need not have a group.
+            # A pattern with a fixed value may have no group.
             has_group = row.value is None
             value_start = match.start(1) if has_group else match.start()
             source = text.source(offset + value_start)
@@ -204,7 +207,8 @@ def _is_of_something_else(row: FieldPattern, flat: str, start: int, end: int) ->
     greatest_trust = NAMED_IN_A_SENTENCE.get(subject)
     if greatest_trust is not None and row.trust <= greatest_trust:
         return is_only_mentioned(subject, flat, start, end)
-    # What a program prints of torch's version is about the torch that ran.
+    # If a program prints torch's version, the version belongs to the torch that ran, so only weaker
+    # claims are checked.
     if subject == fields.TORCH_VERSION and row.trust <= HINT:
         return is_another_torch(flat, start, end)
     return False
@@ -225,9 +229,9 @@ class ImpliedField(NamedTuple):
 INTEL_MACOS = lazy(r"\b10\.(?:\d|1[0-5])\b")
 # The architecture in a platform's name: `Linux-6.8.0-x86_64-with-glibc2.39`.
 PLATFORM_MACHINE = lazy(r"[-_](x86_64|amd64|aarch64|arm64|ppc64le|i686)(?=[-_]|$)", re.I)
-# Its C library, at the end: `-with-glibc2.39`.
+# The C library at the end of a platform's name: `-with-glibc2.39`.
 PLATFORM_LIBC = lazy(r"-with-glibc(\d\.\d{1,2})$")
-# Its kernel, between the system and the architecture: `6.8.0`.
+# The kernel in a platform's name, between the system and the architecture: `6.8.0`.
 PLATFORM_KERNEL = lazy(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)")
 
 
@@ -245,7 +249,7 @@ def implied(subject: str, value: str) -> Iterator[ImpliedField]:
     if subject == fields.PLATFORM:
         yield from _implied_by_platform(value)
     if subject == fields.OS_KERNEL:
-        # Only Linux' kernels are read.
+        # The patterns only find the versions of Linux kernels.
         yield ImpliedField(fields.OS_FAMILY, "linux", USUAL)
         yield from _implied_by_kernel(value)
 
@@ -256,7 +260,7 @@ def _implied_by_system(name: str) -> Iterator[ImpliedField]:
     if not family:
         return
     yield ImpliedField(fields.OS_FAMILY, family, SURE)
-    # Apple's own processors began with macOS 11.
+    # Macs with Apple's own processors started with macOS 11.
     if family == "macos" and INTEL_MACOS.search(name):
         yield ImpliedField(fields.OS_MACHINE, "x86_64", USUAL)
 
@@ -276,7 +280,7 @@ def _implied_by_platform(name: str) -> Iterator[ImpliedField]:
 
 
 def _implied_by_kernel(kernel: str) -> Iterator[ImpliedField]:
-    """WSL or Jetson, recognized by the name of the kernel."""
+    """Claims for WSL or a Jetson, which the kernel's name shows."""
     if "microsoft" in kernel.lower():
         yield ImpliedField(fields.OS_WSL, True, USUAL)
     if "tegra" in kernel:

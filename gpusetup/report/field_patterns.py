@@ -17,55 +17,60 @@ from gpusetup.report.facts import GUESS, HINT, SURE, USUAL
 
 
 class FieldPattern(NamedTuple):
-    """A pattern for one snapshot field; it is only tried near certain letters."""
+    """A pattern for one snapshot field. It is only tried near certain strings, the needles."""
 
     subject: str
     needle: str | tuple[str, ...]
-    """These letters, lower case. Of several, each form of the pattern has one."""
+    """A lower-case string that every match contains, or several strings of which every match
+    contains one."""
     pattern: str
-    """Its first group is the field's value, unless `value` is."""
+    """A pattern whose first group is the field's value, unless `value` gives a fixed value."""
     trust: int = USUAL
     value: str | bool | int | None = None
-    """The value of a pattern without a group."""
+    """The fixed value of the field if the pattern matches; None if the pattern's group gives the
+    value."""
 
     @property
     def needles(self) -> tuple[str, ...]:
-        """The letters near which the pattern is tried, as a tuple."""
+        """The needles as a tuple. The pattern is only tried near them."""
         if isinstance(self.needle, str):
             return (self.needle,)
         return self.needle
 
 
-# `2.5.1+cu124` and nothing that continues it.
+# `2.5.1+cu124`, but not the beginning of a longer version.
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
 # `2.5.1+cu124`.
 LABELLED_VERSION = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"
-"""A version with a label that only torch's builds have."""
+"""A version with a build label that only torch and its companions use."""
 # `', `, or `', 12.4, ` if the CUDA version stands between the two.
 BETWEEN_ANSWERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
-"""What stands between `torch.__version__` and `torch.cuda.is_available()`, printed at once."""
+"""The text between the values of `torch.__version__` and `torch.cuda.is_available()`, if both are
+printed in one line."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
 WINDOWS_WORDS = ("win 1", "win1", "win 7", "win7", "win 8", "윈도우", "윈1", "ウィンドウズ", "винд")
-"""How people write Windows if not by its name."""
+"""How people write "Windows" without spelling it out."""
 PYTHON_RELEASE = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
-# Words between a name and its value, in the languages that people post in.
+# Words between a name and its value, in several languages.
 IS = r"(?:is|ist|est|es|é|是|为|prints?|gives?|shows?|returns?|says)"
 VERSION = r"(?:version|ver\b\.?|版本号?|バージョン|버전|версия)"
 NOT_IN_CODE = "".join(
     rf"(?<!{word}torch\.)"
     for word in (r"assert ", r"assert \(", r"assert\(", "if ", "if not ", "while ")
 )
-"""Behind a condition or an assertion: what a line of code compares is no answer of torch."""
-# Here and below a look at the first letter halves the time of an alternation without regard to case.
-# `requires a driver`, `older than driver`, `minimum driver`.
+"""A lookbehind against conditions and assertions: a line of code that compares a value does not
+show torch's answer."""
+# Here and below, a lookahead for the first letter halves the time of a case-insensitive
+# alternation. `requires a driver`, `older than driver`, `minimum driver`.
 REQUIRED_DRIVER = r"(?=[rnamsopbu])\b(?:requir|need|at least|minim|recommend|(?:un)?support|older than|newer than|prior to|before)\w{0,6}[^.]{0,24}?\bdrivers?\b"
-"""A driver that somebody needs and may not have.
+"""A driver version that is required, not installed.
 
-It comes first in an alternation, so that it uses up the words and their number is not read.
+It is the first alternative of a pattern, so that it consumes the words and their number is not read
+as the installed version.
 """
 HAS_NO_CUDA = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:found|detected|working)|doesn't work)\b"
-"""What a title says of CUDA before it names the torch that does not see it."""
+"""Words of a title that say that CUDA is missing, before the title names the torch version."""
 # `MacBook`, `M2 Max`, `on my Mac` (but not `on Mac and Linux`), `Apple Silicon Mac`.
 MAC = (
     # With the ending of another language: "MacBooka", "MacBookiem".
@@ -84,10 +89,12 @@ AVAILABLE = (
     (CUDA_IN_A_REPORT, r"(?=[cg])(?:CUDA|GPU) available(?: \(PyTorch\))?\??\W{1,24}|\bCUDA: (?:- )?GPU: .{0,600}?\bavailable: "),
     (("cuda.is_available",), rf"{NOT_IN_CODE}cuda\.is_available(?:\(\))?\)?\W{{0,12}}(?:(?:returns?|returned|gives?|prints?|is)[: ]{{1,2}})?"),
 )  # fmt: skip
-"""The ways to ask whether torch sees CUDA. A report's line goes before a session's answer."""
-# `ComfyUI_windows_portable`, `the portable build of ComfyUI`; not if it works there.
+"""The ways to ask whether torch sees CUDA. A line of collect_env's report comes before an answer in
+a Python session."""
+# `ComfyUI_windows_portable`, `the portable build of ComfyUI`, but not in a sentence that says that
+# it works there.
 PORTABLE = r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))"
-"""ComfyUI's package for Windows: its commands are typed in its own folder."""
+"""ComfyUI's portable package for Windows, whose commands are typed in its own folder."""
 DRIVER_WORDS = (
     "驱动",
     "驅動",
@@ -98,10 +105,10 @@ DRIVER_WORDS = (
     "pilote",
     "controlador",
 )
-"""What a driver is called in the languages that people post in."""
+"""The words for a driver in several languages."""
 WITH_CUDA = (" with cuda", " for cuda", " and cuda", "(cuda", ", cuda", "torch cuda")
 TORCH_IS = tuple(f"torch {verb}" for verb in ("is ", "at ", "version is", "shows", "says", "zeigt", "ist ", "est ", "es ", "是", "为"))  # fmt: skip
-"""What stands between torch and its version, or its CUDA, in a sentence."""
+"""The words between torch and its version or CUDA in a sentence."""
 NAMED_SYSTEMS = (
     "ubuntu",
     "debian",
@@ -128,23 +135,25 @@ PATTERNS = (
     FieldPattern(fields.TORCH_VERSION, "torch", rf"(?=[pt])(?:(?<!for: )(?<!build )(?<!compile )(?<!install )(?<!requires )(?<!needs )(?<!installation: )(?<![\w.-])(?:PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}|torch v?)(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
     # A labelled version near torch's name: `torch 2.5.1+cpu`, `torch.cuda.is_available() False 2.5.1+cpu`.
     FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?<!installation: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{HAS_NO_CUDA}[^$>#\n]{{0,60}}?\btorch==){LABELLED_VERSION}", HINT),
-    # A labelled version behind the word of a person: `it says 2.5.1+cpu`.
+    # A labelled version after words of a person: `it says 2.5.1+cpu`.
     FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?=[sprgdf\d])(?:\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|g(?:ives?|ave|ot)|displays?)(?: me)?:? [`'\"(]?|\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?|(?<![\w.+/=-])(?={RELEASE}\S{{4,6}}\W{{1,6}}torch\.cuda\.)){LABELLED_VERSION}", HINT),
-    # `Downloading torch-2.5.1+cu124-cp312-...whl`: it may still fail to install.
+    # `Downloading torch-2.5.1+cu124-cp312-...whl`. The installation may still fail.
     FieldPattern(fields.TORCH_VERSION, "torch-", rf"\b(?:Using cached|Downloading|Downloaded) (?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
-    # `PyTorch version: N/A` of a collect_env without torch.
+    # `PyTorch version: N/A`, which collect_env prints if torch is not installed.
     FieldPattern(fields.TORCH_INSTALLED, "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
-    # A file of an installed torch in a traceback, or its version in a report.
+    # The path of a file of an installed torch in a traceback, or torch's version in a report.
     FieldPattern(fields.TORCH_INSTALLED, ("pytorch version: ", "__init__.py", "undefined symbol"), r"(?=[pt-])(?:\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol)", SURE, value=True),
-    # torch's answer, each way of asking with each answer: `Is CUDA available: True`, `is_available() -> False`.
+    # torch's answer, for each way of asking and each answer: `Is CUDA available: True`,
+    # `is_available() -> False`.
     *(
         FieldPattern(fields.TORCH_CUDA_AVAILABLE, needle, rf"(?:{question})({answer})", SURE)
         for needle, question in AVAILABLE
         for answer in ("True|Yes", r"False|No\b")
     ),
-    # `print(torch.__version__, torch.version.cuda)` with what it printed: `2.5.1 12.4`.
+    # `print(torch.__version__, torch.version.cuda)` with its output: `2.5.1 12.4`.
     FieldPattern(fields.TORCH_VERSION, "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}({RELEASE}) (?:None|\d)", SURE),
-    # The same with `None` as CUDA: a CPU build (or ROCm's, whose HIP version follows).
+    # The same with `None` as the CUDA version: a CPU build, or a ROCm build if a HIP version
+    # follows.
     FieldPattern(fields.TORCH_BACKEND, "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}{RELEASE} None\b(?! [56789]\.)", HINT, value="cpu"),
     # accelerate's `PyTorch version (GPU?): 2.5.1 (True)`.
     FieldPattern(fields.TORCH_CUDA_AVAILABLE, "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
@@ -160,15 +169,16 @@ PATTERNS = (
     FieldPattern(fields.PYTHON_VERSION, ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON_RELEASE}\b(?! Requires-Python)", SURE),
     # Python's own banner, `Python 3.12.3`.
     FieldPattern(fields.PYTHON_VERSION, "python", r"(?<![\w>=.-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
-    # `python=3.10` or `Python 3.10` in a sentence, unless a range or a choice: `Python 3.10 or 3.11`.
+    # `python=3.10` or `Python 3.10` in a sentence, but not a range or a choice: `Python 3.10 or
+    # 3.11`.
     FieldPattern(fields.PYTHON_VERSION, "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to) |[-–]\d|, ?3\.\d)", HINT),
-    # `py312`, as paths and wheels have it.
+    # `py312`, as paths and wheel names contain it.
     FieldPattern(fields.PYTHON_VERSION, "py3", r"(?<![\w.-])py(3\d{1,2})(?![\w.])", GUESS),
     # conda's build of torch: `pytorch 2.5.1 py3.12_cuda12.4`.
     FieldPattern(fields.PYTHON_VERSION, "pytorch", r"\bpytorch[ =-]{1,3}\d\.[\d.]{1,6}[ =-]{1,3}\w{0,8}?py(3\.?\d{1,2})(?=_|h)", GUESS),
     # `requires torch 2.5.1 built with CUDA 12.4`.
     FieldPattern(fields.WANTED_TORCH, WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?({RELEASE}) (?:built |compiled )?(?:for|with) CUDA \d", HINT),
-    # The CUDA of the same sentence.
+    # The CUDA version in the same sentence.
     FieldPattern(fields.WANTED_CUDA, WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
     # `conda install pytorch pytorch-cuda=12.4`.
     FieldPattern(fields.WANTED_CUDA, "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
@@ -180,27 +190,28 @@ PATTERNS = (
     FieldPattern(fields.PYTHON_MANAGER, "uv", r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b|\[\[?tool\.uv\b", SURE, value="uv project"),
     # uv's remarks: `Using CPython 3.12.3`, `No solution found when resolving dependencies`, `uv pip install`.
     FieldPattern(fields.PYTHON_MANAGER, ("using python", "using cpython", "no solution found", "uv "), r"Using C?Python \d\.\d{1,2}\S* (?:environment|interpreter)|Using CPython \d|No solution found when resolving (?:dependencies|tool|script)|(?:^|[$>#%❯`*-] ?)uv (?:pip (?:install|sync|compile)|sync|add|lock)\b", USUAL, value="uv"),
-    # A 32-bit Python by its folder, a wheel's tag or its own answer: `Python312-32`, `cp312-win32`.
+    # A 32-bit Python, shown by its folder, a wheel's tag or its own output: `Python312-32`,
+    # `cp312-win32`.
     FieldPattern(fields.PYTHON_BITS, "32", r"[/\\]Python3\d{1,2}-32[/\\]|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])|(?:temp|lib|bdist)\.win32-(?:cpython-)?\d|\('32bit', '(?:WindowsPE|ELF)?'\)|on Windows \(`win32`\)|struct\.calcsize\(['\"]P['\"]\) ?\* ?8\)?\W{0,12}32\b", USUAL, value=32),
-    # The same on Linux: `cp312-manylinux2014_i686`.
+    # A 32-bit Python on Linux: `cp312-manylinux2014_i686`.
     FieldPattern(fields.PYTHON_BITS, ("i386", "i486", "i586", "i686", "windows-x86"), r"(?:temp|lib)\.linux-i[3-6]86-(?:cpython-)?\d|\bPython platform: Linux-\S{0,80}-i[3-6]86-|\bcpython-3[\w.]{1,10}-(?:windows-x86|linux-i686)-|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-\w{5,20}_i686(?![\w.-])", USUAL, value=32),
     # Python's banner on Windows: `[MSC v.1938 64 bit (AMD64)]`.
     FieldPattern(fields.PYTHON_BITS, "[msc v.", r"\[MSC v\.\d+ (32|64) bit \((?:Intel|A(?:MD|RM)64)\)\]", SURE),
-    # flash-attn's setup finds a wheel, which exists for 64 bits only.
+    # flash-attn's setup finds a wheel. Its wheels exist only for 64-bit Python.
     FieldPattern(fields.PYTHON_BITS, "guessing wheel url", r"Guessing wheel URL: ? ?\S{20,200}torch\d", SURE, value=64),
-    # `(64-bit runtime)`, .NET's and transformers' words.
+    # `(64-bit runtime)`, as .NET and transformers print it.
     FieldPattern(fields.PYTHON_BITS, "-bit runtime", r"\((32|64)-bit runtime\)"),
     # `[GCC 11.4.0] on linux`, `sys.platform: win32`, uv's `You're on Linux`.
     FieldPattern(fields.OS_FAMILY, ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     # `Operating System: Linux`.
     FieldPattern(fields.OS_FAMILY, ("operating system", "# os"), r"\b(?:Operating system|(?<=# )OS)\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
-    # The portable ComfyUI, whose Python lies in a fixed folder.
+    # The portable ComfyUI, whose Python is always in the same folder.
     FieldPattern(fields.PYTHON_EXECUTABLE, "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
     # A typed command: `/opt/venv/bin/python -m pip`, `C:\\x\\python.exe -c`.
     FieldPattern(fields.PYTHON_EXECUTABLE, (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
-    # There is a portable ComfyUI for Windows only.
+    # The portable ComfyUI exists only for Windows.
     FieldPattern(fields.OS_FAMILY, "portable", PORTABLE, GUESS, value="windows"),
-    # How people write Windows: `Win11`, `win 10`; in Korean, Japanese and Russian.
+    # Short forms of "Windows": `Win11`, `win 10`; also in Korean, Japanese and Russian.
     FieldPattern(fields.OS_FAMILY, WINDOWS_WORDS, r"\bWin ?(?:1[01]|7|8\.1)\b|윈도우(?:즈)? ?(?:1[01]|에서|환경)|윈(?:1[01])|ウィンドウズ|\b(?:винд[аеуыо]\w{0,2}|виндовс\w{0,2})\b", USUAL, value="windows"),
     # Python's message for a missing DLL.
     FieldPattern(fields.OS_FAMILY, "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
@@ -216,9 +227,9 @@ PATTERNS = (
     FieldPattern(fields.OS_MACHINE, "intel", r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d[\d.]{0,4}\W{1,6}(?:cpu|processor|chip)\W{1,3}Intel\b|\bIntel(?:-based)? Mac(?:Book)?\b", USUAL, value="x86_64"),
     # `MacBook`, `M2 Max`.
     FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
-    # `macOS 10.15` and older ran on Intel's processors only.
+    # `macOS 10.15` and older, which ran only on Intel processors.
     FieldPattern(fields.OS_MACHINE, "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
-    # `MacBook Pro 2019`: Macs of up to 2019 have an Intel processor.
+    # `MacBook Pro 2019`: Macs up to 2019 have an Intel processor.
     FieldPattern(fields.OS_MACHINE, "mac", r"\b(?:MacBook(?: Pro| Air)?|iMac|Mac (?:Pro|mini))\b[^.\n]{0,30}?\b20(?:0[6-9]|1\d)\b", USUAL, value="x86_64"),
     # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
     FieldPattern(fields.OS_MACHINE, ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
@@ -226,11 +237,11 @@ PATTERNS = (
     FieldPattern(fields.OS_MACHINE, "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(aarch64|arm64|x86_64|amd64)`\)", SURE),
     # `platform.machine() x86_64`, `PROCESSOR_ARCHITECTURE=AMD64`.
     FieldPattern(fields.OS_MACHINE, ("machine()", "windowspe", "processor_architecture"), r"(?:machine\(\)\)?['\")]{0,3}\W{1,12}(?:\('64bit', ?'\w{0,9}'\)\W{1,4})?|'WindowsPE'\)\W{1,4}|PROCESSOR_ARCHITECTURE%?\W{1,6})(AMD64|ARM64|x86_64|aarch64)\b", SURE),
-    # Windows on Arm by its processor or a wheel's tag.
+    # Windows on Arm, shown by its processor or a wheel's tag.
     FieldPattern(fields.OS_MACHINE, ("snapdragon", "windows", "win_arm64"), r"\bSnapdragon\b|\bWindows (?:11 )?(?:on |for )?\(?ARM(?:64)?\b|\bwin_arm64\b", HINT, value="aarch64"),
     # collect_env's `OS: Ubuntu 24.04.1 LTS (x86_64)`.
     FieldPattern(fields.OS_MACHINE, "os: ", r"\bOS: [^:]{3,60}?\([^)]{0,24}?(x86_64|arm64|aarch64|AMD64|ppc64le|i686)\)", USUAL),
-    # The name in the same line.
+    # The system's name in the same line.
     FieldPattern(fields.OS_NAME, "os: ", r"(?<![\w.*-])OS: (?!N/A|none|could not)((?:Microsoft )?[A-Z][\w.!' -]{2,60}?)(?= ?\(| - |$| [A-Z]{3,6} version)", SURE),
     # `/etc/os-release` and `/etc/lsb-release`: `PRETTY_NAME="Ubuntu 24.04.1 LTS"`.
     FieldPattern(fields.OS_NAME, ("pretty_name", "distrib_description"), r'(?:PRETTY_NAME|DISTRIB_DESCRIPTION)="?([^"=]{3,60})"?', SURE),
@@ -242,9 +253,9 @@ PATTERNS = (
     FieldPattern(fields.OS_KERNEL, ("/lib/modules/", "uname -r"), r"(?:in directory /lib/modules/|\buname -r )(\d\.\d{1,3}\.\d[\w.+-]{1,60})", USUAL),
     # `Platform: Linux-6.8.0-45-generic-x86_64-with-glibc2.39`.
     FieldPattern(fields.PLATFORM, "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
-    # The same without its label.
+    # The kernel without a label.
     FieldPattern(fields.PLATFORM, ("macos-1", "macos-2", "-with-glibc", "windows-1"), r"(?<![\w./-])(?<!Platform: )((?:macOS-\d[\w.]{0,8}-(?:x86_64|arm64)[\w-]{0,30}|Linux-\d\S{1,80}-with-glibc[\d.]+|Windows-1[01]-[\w.-]{3,30}))(?![\w/])", USUAL),
-    # `glibc 2.35`, `ldd (Ubuntu GLIBC 2.35-0ubuntu3) 2.35`; not what a wheel needs.
+    # `glibc 2.35`, `ldd (Ubuntu GLIBC 2.35-0ubuntu3) 2.35`, but not the version that a wheel needs.
     FieldPattern(fields.OS_LIBC, ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     # collect_env's `Libc version: glibc-2.35`.
     FieldPattern(fields.OS_LIBC, "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
@@ -258,9 +269,9 @@ PATTERNS = (
     FieldPattern(fields.OS_JETSON, ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     # `Jetson Orin Nano`, `on my Jetson.`
     FieldPattern(fields.OS_JETSON, "jetson", r"\b((?i:Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?)|Jetson AGX|Jetson(?!: ?[Nn]ot )(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
-    # A board without the word Jetson: `Orin NX`, and the driver `nvgpu`.
+    # A Jetson without the word "Jetson": `Orin NX`, or the driver `nvgpu`.
     FieldPattern(fields.OS_JETSON, ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
-    # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of a message of WSL.
+    # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of one of WSL's messages.
     FieldPattern(fields.OS_WSL, "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b", USUAL, value=True),
     # The kernel's name in WSL 2, `microsoft-standard-WSL2`.
     FieldPattern(fields.OS_WSL, "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
@@ -282,7 +293,8 @@ PATTERNS = (
     FieldPattern(fields.DRIVER_LIBRARY_VERSION, ("libcuda reported version", "nvml library version"), rf"(?:libcuda reported version is|NVML library version): {DRIVER}", USUAL),
     # `NVIDIA UNIX Open Kernel Module for x86_64`.
     FieldPattern(fields.DRIVER_OPEN_MODULE, "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
-    # `driver version: 550.54.14`, `updated the driver to 550.54`; not `requires driver 550 or newer`.
+    # `driver version: 550.54.14`, `updated the driver to 550.54`, but not `requires driver 550 or
+    # newer`.
     FieldPattern(fields.DRIVER_VERSION, "driver", rf"{REQUIRED_DRIVER}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
     # `my driver 550`. Numbers that documents often give as a minimum (450, 525, 528, 580) do not count.
     FieldPattern(fields.DRIVER_VERSION, "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
@@ -294,26 +306,26 @@ PATTERNS = (
     FieldPattern(fields.DRIVER_CUDA, "found version", r"found version (\d{4,6})\)", SURE),
     # NVIDIA's container hook: `unsupported CUDA version: driver 11.4 < image 12.4`.
     FieldPattern(fields.DRIVER_CUDA, "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
-    # A session's `2.5.1+cu124 True`, which printed both at once.
+    # A session's `2.5.1+cu124 True`: the version and the answer in one line.
     FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?<![\w.-]){LABELLED_VERSION}{BETWEEN_ANSWERS}(?:True|False)\b", HINT),
-    # The answer of the same line.
+    # torch's answer in the same line.
     FieldPattern(fields.TORCH_CUDA_AVAILABLE, LABELS, rf"(?<![\w.-]){RELEASE}\+(?:{LABEL}){BETWEEN_ANSWERS}(True|False)\b"),
     # conda's virtual package: `__cuda=12.4=0`.
     FieldPattern(fields.DRIVER_CUDA, "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
-    # What people write in sentences, a value behind its word; the words of programs go before it.
-    # `torch build is 2.5.1+cu124`, with up to four words between.
+    # Values after their names in people's sentences. They come last, because the output of programs
+    # has priority. `torch build is 2.5.1+cu124`, with up to four words between.
     FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?<!installation: )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
-    # A bare `2.5.1+cpu`, which is hardly another package's than torch's.
+    # A bare `2.5.1+cpu`. Hardly any other package has such a version.
     FieldPattern(fields.TORCH_VERSION, "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
     # `torch2.5.1`, written as one word.
     FieldPattern(fields.TORCH_VERSION, "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
     # `I have torch 2.5.1 with CUDA 12.4`.
     FieldPattern(fields.TORCH_VERSION, WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
-    # The CUDA of the same sentence.
+    # The CUDA version in the same sentence.
     FieldPattern(fields.TORCH_CUDA, WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
-    # `torch is 2.5.1`, in German, French, Spanish and Chinese, too.
+    # `torch is 2.5.1`, also in German, French, Spanish and Chinese.
     FieldPattern(fields.TORCH_VERSION, TORCH_IS, rf"\b(?:py)?torch (?:is|is at|at|version is|shows|says|zeigt|ist|est|es|是|为)\W{{1,3}}v?({RELEASE}(?:\+(?:{LABEL}))?)\b", HINT),
-    # `torch.cuda.get_arch_list()` with what it printed: `['sm_80', 'sm_90']`.
+    # `torch.cuda.get_arch_list()` with its output: `['sm_80', 'sm_90']`.
     FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"get_arch_list\(\)[^\[\n]{0,40}\[((?:\W{1,4}(?:sm|compute|gfx)_?\d\w{1,4}){1,24})", SURE),
     # `sm_90 is in the get_arch_list`.
     FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"(?<!no )(?<!not )(?<!without )\b((?:sm_\d{2,3}|gfx\d{3,4}\w?)) (?:is |was )?(?:listed |also )?(?:in|among|part of|one of|there in)\b(?! not)[^\n]{0,60}?get_arch_list", HINT),
@@ -321,6 +333,6 @@ PATTERNS = (
     FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
     # `驱动版本 550.54.14`, `Treiber 550.54`, and in other languages.
     FieldPattern(fields.DRIVER_VERSION, DRIVER_WORDS, rf"(?:驱动(?:程序)?(?:版本)?|驅動(?:程式)?|драйвер\w{{0,2}}|ドライバー?|드라이버|\bTreiber\w{{0,8}}|\bpilotes?|\bcontrolador\w{{0,2}}|\bdriver(?:s|é)?)(?:[^\w\d]|是|为|版本|version|Version|версии|のバージョン|버전|:){{0,12}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)", HINT),
-    # The same with the major version alone: `驱动 550`.
+    # The driver with its major version alone: `驱动 550`.
     FieldPattern(fields.DRIVER_VERSION, DRIVER_WORDS, r"(?:驱动(?:程序)?(?:版本)?|драйвер\w{0,2}|ドライバー?|드라이버|\bTreiber)(?:[^\w\d]|是|为|版本|:){0,4}((?!450|525|528|580)[3-6]\d\d)(?![\w+.-])", GUESS),
 )  # fmt: skip

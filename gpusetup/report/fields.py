@@ -1,4 +1,4 @@
-"""Names of the snapshot fields that a text can show, for readings and answers.
+"""The names of the snapshot fields that a text can show, as readings and answers use them.
 
 Each is a part of the snapshot and a field of it: `torch.version` is `Snapshot.torch.version`.
 """
@@ -43,6 +43,8 @@ TORCH_IMPORT_ERROR = "torch.import_error"
 
 TOOLKIT_NVCC = "toolkit.nvcc"
 
+SHARED_MEMORY = "memory.shm_total_bytes"
+
 CONTAINER_KIND = "container.kind"
 CONTAINER_NVIDIA_REQUESTED = "container.nvidia_requested"
 
@@ -51,11 +53,12 @@ WANTED_COMPANION = "wanted.companion"
 WANTED_BACKEND = "wanted.backend"
 WANTED_CUDA = "wanted.cuda"
 
-# What two subjects of readings name is no field of the snapshot.
+# These two subjects of readings are not fields of the snapshot.
 PLATFORM = "platform"
-"""Python's name of a machine, which implies its system, kernel, architecture and C library."""
+"""The platform string of Python (`platform.platform()`), which implies the system, kernel,
+architecture and C library."""
 SENTENCES = "report.sentences"
-"""The numbers of the lines in which only a person speaks."""
+"""The numbers of the lines that a person wrote without quoting a program."""
 
 
 def environment_variable(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Files in a text: one that failed to load, with its owner, and files in listings."""
+"""Finds files in a text: the file that failed to load, with its owner, and files in listings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LISTED = lazy(
     rf"|^\s*lib[\w.+-]+\.so[.\d]* \([^)]*\) => (?P<cached>{PATH})$",
     re.I,
 )
-"""A line of `find`, `ls -l`, `whereis` or `ldconfig -p`: nothing but the path of a file."""
+"""A line from `find`, `ls -l`, `whereis` or `ldconfig -p` that only lists a file."""
 # `OSError: /x/libc10.so: ...`, `Error loading "C:\\x\\c10.dll"`, `Could not load /x/libc10.so`,
 # `/x/libc10.so: undefined symbol`.
 FAILED = lazy(
@@ -35,22 +35,24 @@ FAILED = lazy(
     rf"|(?P<d>{PATH}): (?:undefined symbol|cannot open shared object)",
     re.I,
 )
-"""What a loader says of a file that it could not load."""
+"""A loader's message about a file that it could not load."""
 # `version 'GLIBCXX_3.4.32' not found (required by /x/_C.so)`.
 REQUIRED_BY = lazy(rf"\bnot found \(required by ({PATH})\)", re.I)
-"""The file that needs a newer version of a library: that file failed, not the library."""
+"""The file that needs a newer version of a library. The failing file is this one, not the library.
+"""
 MAX_LISTED = 12
-"""Files of a listing: a whole `ldconfig -p` has thousands."""
+"""The most files that are kept from listings, because a full `ldconfig -p` has thousands."""
 MAX_LISTED_LINE, MAX_LOADER_LINE = 300, 2000
-"""Characters of a line of a listing and of a loader's message; the patterns are slow on longer ones."""
+"""Longer lines are skipped when listings and loader messages are read, because the patterns are
+slow on them."""
 SHOWN_CHARACTERS = 300
-"""Characters of the line that is quoted as evidence."""
+"""At most this many characters of the line are quoted as evidence."""
 SOURCE_TREE = ("setup.py", "pyproject.toml", "cmakelists.txt", "csrc")
-"""What a listing of a project's own folder has."""
+"""Names that show that a listed folder contains a project's sources."""
 # A prompt with a command that lists the working folder: `$ ls -la`, `C:\\x> dir`.
 LIST_COMMAND = lazy(r"[$#>%] ?(?:ls|dir)\b(?: -\w+)*\s*$")
 LISTING_LINES = 7
-"""Lines behind such a command that are read as its listing."""
+"""This many lines after such a command are read as its output."""
 
 
 def files(text: Text) -> Facts:
@@ -59,7 +61,8 @@ def files(text: Text) -> Facts:
         missing_part = _missing_compiled_part(text)
         if missing_part:
             yield missing_part
-    # The patterns below are slow, and a text without such a name has no match.
+    # The readers below are slow, and they cannot find anything in a text without a library's file
+    # ending.
     if not text.has_any(LIBRARY_ENDINGS):
         return
     yield from _failing_file(text)
@@ -71,7 +74,7 @@ LIBRARY_ENDINGS = (".so", ".dll", ".pyd", ".dylib", "/nvcc")
 
 
 def _listed_files(text: Text) -> Iterator[Event]:
-    """The first libraries in the lines of a listing, at most MAX_LISTED."""
+    """The first libraries in listings, at most `MAX_LISTED`."""
     listed_count = 0
     for number, line in enumerate(text.lines, 1):
         if len(line) >= MAX_LISTED_LINE:
@@ -100,7 +103,7 @@ def _failing_file(text: Text) -> Facts:
         match = REQUIRED_BY.search(line) or FAILED.search(line)
         if match is None:
             continue
-        # Each form of the message has a group of its own.
+        # Each form of the message has its own group, so only one group has a value.
         path = next(filter(None, match.groups()))
         owner = owner_of(path)
         is_of_sources = owner.place == "checkout" and _lists_a_project(text)
@@ -139,7 +142,8 @@ COMPILED_PART = lazy(
 def _missing_compiled_part(text: Text) -> Event | None:
     """The source file that imports a compiled module which was not built; None if there is none.
 
-    Only in a project's own sources: an installed package has its compiled modules.
+    Only files in a project's own sources count, because an installed package contains its compiled
+    modules.
     """
     importing_file = ""
     for number, line in enumerate(text.lines, 1):
@@ -197,12 +201,12 @@ def _lists_a_project(text: Text) -> bool:
 
 
 BRING_A_RUNTIME = ("PySide2", "PySide6", "PyQt5", "PyQt6", "wx", "cv2", "onnxruntime", "tensorflow", "paddle", "pyarrow", "vtk", "open3d")  # fmt: skip
-"""Packages for Windows that bring their own C++ runtime, OpenMP or MKL.
+"""Packages that include their own C++ runtime, OpenMP or MKL on Windows.
 
-The package that loads first decides which copy the process has. Source: the files of their wheels in
-November 2026.
+The package that is loaded first decides which copy the process uses. Source: the files in their
+wheels, November 2026.
 """
-# `import cv2`, `from cv2 import`, also with a number in front, as notebooks and tracebacks show it.
+# `import cv2`, `from cv2 import`, also after a line number, as notebooks and tracebacks show it.
 IMPORT = lazy(r"^\s*(?:\d{1,4}[:.|]?\s+)?(?:import|from) (?P<module>\w+)")
 
 

@@ -1,4 +1,4 @@
-"""The GPUs in a text: those that programs list by number, or else the only one that the text
+"""Finds the GPUs in a text: those that programs list by number, or else the only GPU that the text
 mentions."""
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.mentions import CARD_AROUND, is_another_card
 
 LETTER = r"A-Za-z0-9_\u00c0-\u04ff"
-"""What may not touch a name: Latin and Cyrillic letters, as the inside of a character class.
+"""The characters that may not stand directly next to a GPU's name, for use inside a character
+class: Latin and Cyrillic letters, digits and `_`.
 
-Chinese, Japanese and Korean have no space between a name and the words around it.
+Chinese, Japanese and Korean letters are not included, because these languages write no space
+between a name and the words around it.
 """
 # ` Ti`, ` Laptop GPU`, ` with Max-Q Design`.
 ENDING = (
@@ -34,14 +36,14 @@ NAME = (
     r"|(?:(?:(?<=NVIDIA )|(?:Tesla|GRID) )[ABHLTVPKMC]\d{1,3}\w{0,2}|(?<=NVIDIA )(?:Graphics Device|Thor)"
     rf"|V100S?|A[456]000|A100|H[12]00|B200|L40S|T4|K80|P100|P40|M40|GB10|DGX Spark|GH200|Orin \(nvgpu\))(?:{BOARD})*)(?![{LETTER}/]))"
 )
-"""An NVIDIA GPU as nvidia-smi, programs and people call it."""
+"""An NVIDIA GPU's name as nvidia-smi, programs and people write it."""
 GPU_NAME = lazy(NAME, re.I)
 # `GPU 0: NVIDIA A100`, `Device 1: Tesla T4`, `CUDA:0 (NVIDIA A100, 40GB)`, `cuda:0,1 RTX 3090`.
 NUMBERED_GPU = lazy(
     rf"\b(?:GPU|CUDA|device)\W{{0,4}}(?:cuda:)?(?P<numbers>\d{{1,2}}(?:,\d{{1,2}}){{0,15}})(?:\b[\W_]{{1,6}}|: \d{{3,6}}MB \| |.{{0,20}}name='){NAME}(?: \(arch=(?P<capability>\d\.\d)\))?",
     re.I,
 )
-"""How programs list GPUs when they start."""
+"""A numbered GPU, as programs list them when they start."""
 # `a Blackwell GPU`, `RTX 50 series`, `50 系`; `Pascal GPU`, `GTX 10xx`.
 BLACKWELL = lazy(
     r"\bblackwell\b(?! support)|\bRTX ?50(?:[ -]?series|xx)\b|(?<![\d.])50 ?系(?:列)?", re.I
@@ -51,11 +53,13 @@ FAMILIES = (
     ("Blackwell", BLACKWELL, Capability(12, 0)),
     ("Pascal", PASCAL, Capability(6, 1)),
 )
-"""Families that people name in place of a model, with the compute capability of their GeForce cards."""
+"""Architectures that people name instead of a model, with the compute capability of their GeForce
+cards."""
 CHARACTERS_READ = 200_000
-"""Of a text, so that a log of megabytes takes no minutes."""
+"""Only this many characters of a text are read, so that a log of several megabytes does not take
+minutes."""
 MAX_GPUS = 16
-"""The most that one machine has (NVIDIA's DGX-2)."""
+"""The most GPUs in one machine (NVIDIA's DGX-2)."""
 
 
 def gpus(text: Text) -> Facts:
@@ -70,7 +74,7 @@ def gpus(text: Text) -> Facts:
 
 
 def _numbered_gpus(text: Text) -> list[Gpu]:
-    """The GPUs that programs list at start, in CUDA's order."""
+    """The GPUs that programs list when they start, in CUDA's order."""
     gpus_by_number: dict[int, Gpu] = {}
     for listing in NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ):
         capability = None
@@ -79,44 +83,46 @@ def _numbered_gpus(text: Text) -> list[Gpu]:
         for digits in listing["numbers"].split(","):
             number = int(digits)
             gpu = Gpu(name=listing["name"], cuda_index=number, compute_capability=capability)
-            # A later line may speak of the same number in another process.
+            # Keep the first GPU with a number, because later lines may come from another process
+            # with another numbering.
             gpus_by_number.setdefault(number, gpu)
     return [gpu for _, gpu in sorted(gpus_by_number.items())]
 
 
 # --- cards that people name -----------------------------------------------------------------------
 
-# `3080`, `4070 Ti`, `1080ti 11GB`, `3060 laptop`; no price, year, resolution or version.
+# `3080`, `4070 Ti`, `1080ti 11GB`, `3060 laptop`, but not a price, year, resolution or version.
 BARE_NUMBER = lazy(
     r"(?<![A-Za-z0-9_.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER)|[SD](?![A-Za-z]))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![A-Za-z0-9_%]|[.:]\d|xx)"
     r"(?P<size> ?\(?(?:\d{1,2} ?G(?:i?B)?\b|\d{1,2} ?ГБ|\d{1,2}GB))?(?P<laptop2> ?Laptop)?",
     re.I,
 )
-"""A GeForce card by its number alone, as people call it."""
-# `Ti`, `Super` or `S` behind a number or another suffix.
+"""A GeForce card that people call by its number only."""
+# `Ti`, `Super` or `S` after a number or another suffix.
 SUFFIX = lazy(r"(?i)(?<=[\di])[ -]?(ti|super|s)(?![a-z])")
 SUFFIXES = {"ti": " Ti", "super": " Super", "s": " Super"}
-"""What people write behind a card's number, and how NVIDIA writes it."""
+"""A suffix that people write after a card's number -> NVIDIA's spelling."""
 # `my `, `GeForce `, `graphics card `; in seven more languages.
 CARD_WORD = lazy(
     r"(?:\b(?:my|an?|the|new|laptop|notebook|desktop|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|neuen?|neuer|alten?|meiner?|meinem|auf|mit|einer?|einem|une?|ma|mon|sur|avec|mi|una?|con|minha|uma|com|на|моей|моя|с|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ(?:は)?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :?!,(]{0,4}$",
     re.I,
 )
-"""The word before a number that shows that it is a card's."""
+"""Words before a number that show that the number means a card."""
 # `从3060换`, `5070显卡`, `5070に`; not `2050年`, `1060个`.
 WIDE_BEFORE = lazy(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af] ?$")
 WIDE_BEHIND = lazy(
     r" ?(?![年月日元円원万个個张張枚步회번개장秒초行歩次步页種种人분])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
 )
-"""A Chinese, Japanese or Korean letter next to a number, which counts or dates nothing."""
+"""A Chinese, Japanese or Korean letter after a number, except letters that make the number a count
+or a date."""
 CARD_BEHIND = lazy(r" ?(?:显卡|グラボ|그래픽)")
-"""The word for a graphics card, right behind a number."""
+"""The word for a graphics card, right after a number."""
 # `RTX 30 series`, `40xx`.
 SERIES = lazy(r"\b(?:RTX ?|GTX ?)?(?P<series>10|16|20|30|40|50)(?:[ -]?series|xx)\b", re.I)
 
 
 def only_gpu_named(text: Text) -> Gpu | None:
-    """The GPU that people name in a sentence, or None if the text names several or none.
+    """The only GPU that people name in sentences; None if the text names several or none.
 
     A card that worked, or that another machine has ("on my old 3080 it worked"), does not count.
     """
@@ -124,10 +130,10 @@ def only_gpu_named(text: Text) -> Gpu | None:
     if len(names) > 1:
         return None
     if names:
-        # The DGX Spark's GPU has a name of its own.
+        # The GPU in a DGX Spark is called GB10.
         return Gpu(name=names[0].replace("DGX Spark", "GB10"))
     series = {match["series"] for match in SERIES.finditer(text.flat, 0, CHARACTERS_READ)}
-    # Several series are a list of what a program supports.
+    # A text that names several series probably lists what a program supports.
     if len(series) > 1:
         return None
     for family, pattern, capability in FAMILIES:
@@ -137,7 +143,7 @@ def only_gpu_named(text: Text) -> Gpu | None:
 
 
 def _different_names(names: Sequence[str]) -> list[str]:
-    """The names of different cards; if one card has several names, the most complete.
+    """The names of different cards. If one card has several names, only the most complete one.
 
     >>> _different_names(["5070 Ti", "RTX 5070 Ti Laptop GPU", "RTX 3080"])
     ['RTX 5070 Ti Laptop GPU', 'RTX 3080']
@@ -157,7 +163,7 @@ def _different_names(names: Sequence[str]) -> list[str]:
 
 
 def _full_names(text: Text) -> Iterator[str]:
-    """The names of cards that include a maker or a series, e.g. RTX."""
+    """The card names in the text that include a maker or a product line, e.g. RTX."""
     for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ):
         start, end = match.span()
         if is_another_card(text.flat, start, end):
@@ -173,7 +179,7 @@ def _bare_numbers(text: Text) -> Iterator[str]:
         if is_another_card(text.flat, match.start(), match.end()):
             continue
         number = match["number"]
-        # The cards of the 10 and 16 series are GTX, all later ones RTX.
+        # The 10 and 16 series are called GTX, all others RTX.
         product_line = "GTX" if number.startswith("1") else "RTX"
         full_number = SUFFIX.sub(_suffix_of_nvidia, number)
         laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""
@@ -187,7 +193,7 @@ def _suffix_of_nvidia(match: re.Match[str]) -> str:
 
 
 def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
-    """Whether a number is a card's, because of its suffix, a memory size or the word before it."""
+    """Whether a number means a card, judging by a suffix, a memory size or nearby words."""
     last_character = match["number"][-1]
     has_suffix = not last_character.isdigit()
     is_laptop = match["laptop"] or match["laptop2"]
@@ -195,9 +201,10 @@ def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
         return True
     start = match.start()
     words_before = flat[max(start - CARD_AROUND, 0) : start]
-    # These languages write no spaces, and their posts name a card by its number.
+    # Posts in Chinese, Japanese and Korean often name a card by its number, without spaces around
+    # it.
     is_in_wide_words = WIDE_BEFORE.search(words_before) and WIDE_BEHIND.match(flat, match.end())
-    # 1080 alone is as often the height of a picture.
+    # A bare 1080 is just as often the height of an image.
     if is_in_wide_words and match["number"] != "1080":
         return True
     if CARD_BEHIND.match(flat, match.end()):
@@ -208,7 +215,7 @@ def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
 # --- torch's own words about a GPU that it has no kernels for, torch 0.3 to 2.13 -------------------
 # `old_gpu_warn`, `incompatible_device_warn` and `_warn_unsupported_code` of torch/cuda/__init__.py.
 NEEDLES = ("which is of cuda capability", "which is of compute capability", "is not compatible", "supports cuda capabilities")  # fmt: skip
-"""Letters of the three warnings, lower case."""
+"""Lower-case strings from the three warnings, of which each warning contains one."""
 # `Found GPU0 GeForce GT 730 which is of cuda capability 3.5.`; `NVIDIA GeForce RTX 5090 with CUDA
 # capability sm_120 is not compatible`; `PyTorch install supports CUDA capabilities`. The group `rest`
 # is what follows.
@@ -227,10 +234,11 @@ LIMITS = lazy(
     r"minimum cuda capability supported by this library is (\d{1,2}\.\d)"
     r"|supported by this version of PyTorch is \(?(\d{1,2}\.\d)\)? - \(?(\d{1,2}\.\d)\)?"
 )
-# The name of the GPU in a line that begins with other words.
+# The GPU's name, if other words precede it in the line.
 BRAND = r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*"
 NEWEST_WITHOUT_KERNELS = Capability(7, 5)
-"""If a warning lists no kernels, a GPU up to Turing is too old for torch, a later one too new."""
+"""If a warning lists no kernels, GPUs up to Turing count as too old for torch, and later GPUs as
+too new."""
 
 
 class CapabilityWarning(NamedTuple):
@@ -238,11 +246,11 @@ class CapabilityWarning(NamedTuple):
 
     gpu: Gpu
     kernels: tuple[str, ...]
-    """The kernels of this torch, `sm_90`, if the warning lists them."""
+    """The kernels of this torch, such as `sm_90`; empty if the warning lists none."""
     details: str
-    """The sentences behind the GPU's name."""
+    """The text of the warning after the GPU's name."""
     is_refusal: bool
-    """It says that torch is not compatible with the GPU."""
+    """Whether the warning says that torch is not compatible with the GPU."""
 
     @property
     def capability(self) -> Capability:
@@ -257,7 +265,7 @@ def capability_warnings(text: Text) -> Facts:
     gpus_warned_of: dict[tuple[str | None, str], Gpu] = {}
     for offset, window in text.near(*NEEDLES):
         for match in WARNING.finditer(window):
-            # The next GPU has a warning of its own.
+            # From "Found GPU" on, the text belongs to the next GPU's warning.
             details = match["rest"].split("Found GPU")[0]
             start = offset + match.start()
             end = offset + match.start("rest")
@@ -266,7 +274,8 @@ def capability_warnings(text: Text) -> Facts:
                 yield Claim(fields.TORCH_KERNELS, " ".join(kernels), text.source(start), SURE)
             capability = match["capability"] or match["sm"] or ""
             if "%" in capability:
-                # The template of the oldest warning, in a quoted source: it is about old GPUs.
+                # This is the warning's template (`%d.%d`) from quoted source code. It is only used
+                # for old GPUs.
                 yield text.event("gpu-not-in-wheel", start, end, {"side": "old"})
             elif capability:
                 gpu = _gpu_of_warning(match, capability)
@@ -282,8 +291,8 @@ def capability_warnings(text: Text) -> Facts:
 
 
 def _without_repetitions(gpus_warned_of: dict[tuple[str | None, str], Gpu]) -> tuple[Gpu, ...]:
-    """The GPUs that were warned about, each once; one without a number is left out if the same name
-    has a number elsewhere."""
+    """The GPUs in the warnings, each once. A GPU without a number is left out if another warning
+    has the same name with a number."""
     numbered_names = {name for number, name in gpus_warned_of if number}
     different_gpus = []
     for (number, name), gpu in gpus_warned_of.items():
@@ -297,14 +306,15 @@ def _kernels(warning: str) -> list[str]:
     kernel_list = KERNELS.search(warning)
     if kernel_list:
         return kernel_list[1].split()
-    # Newer warnings list capabilities: 8.0 is sm_80.
+    # Newer warnings list compute capabilities instead: 8.0 means sm_80.
     capabilities = re.findall(CAPABILITIES, warning)
     return [f"sm_{capability.replace('.', '')}" for capability in capabilities]
 
 
 def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
     """The GPU named in a warning."""
-    # One warning names the GPU in a group, the other behind the words of its sentence.
+    # One form of the warning has a group for the GPU's name. In the other form, the name is at the
+    # end of the words before it.
     name = match["model"] or match["words"].split()[-1]
     brand = re.search(BRAND, match["words"] or "")
     if brand:
@@ -320,8 +330,9 @@ def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
 def _warning_event(warning: CapabilityWarning) -> tuple[str, dict[str, str]]:
     """The kind and values of a warning's event; the kind is empty if the warning shows nothing.
 
-    The GPU is older or newer than torch's kernels (`gpu-not-in-wheel`), or only a later minor of the
-    newest major, whose kernels run on it (`capability-warning`).
+    The kind is `gpu-not-in-wheel` if the GPU is older or newer than torch's kernels. It is
+    `capability-warning` if only the GPU's minor version is newer, because kernels for the same
+    major version also run on it.
     """
     values = {"gpu": warning.gpu.name, "capability": str(warning.capability)}
     limits = _limits(warning.details)
@@ -346,7 +357,7 @@ def _warning_event(warning: CapabilityWarning) -> tuple[str, dict[str, str]]:
 
 def _limits(details: str) -> list[Capability]:
     """The lowest supported compute capability in a warning, or the lowest and the highest; empty if
-    it names none."""
+    the warning names none."""
     limits = LIMITS.search(details)
     if limits is None:
         return []

@@ -1,4 +1,4 @@
-"""The hardware in a text: PCI devices, device nodes, and GPUs from other makers."""
+"""Finds the hardware in a text: PCI devices, device nodes, and GPUs from other makers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.row import is_switched_off
 from gpusetup.messages.search import Text
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report import fields
@@ -22,9 +23,10 @@ LSPCI = lazy(
 )
 IN_USE = lazy(r"Kernel driver in use: ([\w-]+)")
 VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
-"""The makers of GPUs, and how `lspci` writes their names."""
+"""The makers of GPUs, each with a pattern for its name in the output of `lspci`."""
 DETAIL_LINES = 7
-"""Lines below a device of `lspci -k` that name its driver."""
+"""The number of lines below a device in the output of `lspci -k` that are searched for its driver.
+"""
 # `crw-rw-rw- 1 root root 195, 0 May  3 10:00 /dev/nvidia0`.
 NODE = lazy(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
@@ -49,7 +51,7 @@ def pci_devices_and_nodes(text: Text) -> Facts:
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
     """The driver in use for a device in `lspci -k`, from the lines below it; None if none is
     shown."""
-    # The next device has lines of its own.
+    # The lines from " controller" on belong to the next device.
     all_below = " ".join(lines_below)
     details = all_below.partition(" controller")[0]
     driver = IN_USE.search(details)
@@ -74,9 +76,10 @@ def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
 # --- other makers' GPUs ---------------------------------------------------------------------------
 NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
 CHARACTERS_NEAR = 120
-"""Characters around a card's number that count as its sentence."""
+"""The number of characters before and after a card's name in which an NVIDIA card is looked for."""
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
-"""Before a card that is only one of several: "for NVIDIA or AMD cards", "supports Intel Arc"."""
+"""A lookbehind that leaves out cards that are only one of several: "for NVIDIA or AMD cards",
+"supports Intel Arc"."""
 
 
 class MakersGpu(NamedTuple):
@@ -84,12 +87,12 @@ class MakersGpu(NamedTuple):
 
     vendor: str
     needles: tuple[str, ...]
-    """Letters, lower case: every form of the pattern has one of them."""
+    """Lower-case strings. Every match of the pattern contains one of them."""
     pattern: re.Pattern[str]
 
 
 OTHER_MAKERS = (
-    # ROCm's name of a GPU's architecture.
+    # ROCm's name for a GPU's architecture.
     MakersGpu("amd", ("gfx",), lazy(r"\bgfx(?:9|10|11|12)\d{1,2}[a-f]?\b")),
     # `Radeon RX 7900 XTX`, `AMD GPU`, errors of ROCm, HIP and MIOpen, `Strix Halo`, `MI300X`.
     MakersGpu(
@@ -126,16 +129,18 @@ OTHER_MAKERS = (
     # `Apple M3 Max`.
     MakersGpu("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
-# A match that begins with one of these is a card's name, not a message of the maker's software.
+ERRORS_OF_ROCM = ("HIP error", "rocBLAS error", "ROCm error", "MIOpen")
+"""How messages of AMD's software begin that show the maker but not the GPU."""
+# A match with this beginning is a card's name, not a message from the maker's software.
 MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
-"""If an NVIDIA card is named near it, nothing tells which of the two computes."""
+"""If an NVIDIA card is named nearby, the text does not tell which of the two cards is in use."""
 
 
 def other_makers_gpu_events(text: Text) -> Facts:
     """The first GPU of each maker other than NVIDIA, found by its name or by messages of its
     software."""
     for vendor, needles, pattern in OTHER_MAKERS:
-        # The patterns are slow, and most texts have none of the letters.
+        # The patterns are slow, and most texts contain none of the needles.
         if not text.has_any(needles):
             continue
         match = _first_outside_lists(pattern, text.flat)
@@ -147,21 +152,25 @@ def other_makers_gpu_events(text: Text) -> Facts:
             continue
         name = match[match.lastindex or 0]
         source = text.source(start)
-        yield other_makers_gpu(vendor, name.strip(), source)
+        gpu = other_makers_gpu(vendor, name.strip(), source)
+        if name.startswith(ERRORS_OF_ROCM):
+            # The words show the maker, but only the whole line says what failed.
+            gpu = replace(gpu, text=text.shown(start, end))
+        yield gpu
         if vendor == "apple":
             yield Claim(fields.OS_MACHINE, "aarch64", source, HINT)
             yield Claim(fields.OS_FAMILY, "macos", source, HINT)
 
 
-# `gfx1030, gfx1100`, `'gfx906' 'gfx908'`: between two targets stand only signs.
+# `gfx1030, gfx1100`, `'gfx906' 'gfx908'`: two targets with only punctuation between them.
 BESIDE_A_TARGET = lazy(r"gfx\w{3,6}[\s,;:/'\"|]{1,5}$")
 BEFORE_A_TARGET = lazy(r"[\s,;:/'\"|]{1,5}gfx\w{3}")
 CHARACTERS_BESIDE = 20
 
 
 def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] | None:
-    """The first match that is no target in a list of targets, as a library prints those that it was
-    built for."""
+    """The first match that is not part of a list of targets, because a library prints such a list
+    of the targets that it was built for."""
     for match in pattern.finditer(flat):
         start, end = match.span()
         before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
@@ -175,26 +184,28 @@ def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] |
 
 
 def _is_a_choice(match: re.Match[str], flat: str) -> bool:
-    """Whether the match is only a card's name with an NVIDIA card nearby, so that either may be the
-    one in use."""
+    """Whether the match is only a card's name and an NVIDIA card is named nearby, so that either
+    card may be in use."""
     if not re.match(MODEL_ALONE, match[0], re.I):
         return False
     first = max(match.start() - CHARACTERS_NEAR, 0)
     last = match.end() + CHARACTERS_NEAR
     for word in NVIDIA_WORD.finditer(flat, first, last):
-        # "I switched from an RTX 3060 to ...": that card is gone.
+        # "I switched from an RTX 3060 to ...": the NVIDIA card is no longer there.
         if not is_another_card(flat, *word.span()):
             return True
     return False
 
 
-# `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; collect_env names ROCm on every machine.
+# `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
+# prints on every machine.
 HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[19]\d|rocm(?! used to build)")
-"""Words of a program on an AMD GPU. A laptop with an NVIDIA GPU may have a Radeon, too."""
+"""Words of a program that runs on an AMD GPU. The name of a Radeon is not enough, because a laptop
+with an NVIDIA GPU may have a Radeon too."""
 
 
 def amd_boards(text: Text) -> Facts:
-    """The AMD boards in a text about ROCm, except cards that worked or that are not in use."""
+    """The AMD boards that a text about ROCm names, except cards that are not the failing ones."""
     if not HIP_WORDS.search(text.low):
         return
     for board_pattern, _ in BOARDS:
@@ -202,13 +213,16 @@ def amd_boards(text: Text) -> Facts:
             start, end = match.span()
             if is_another_card(text.flat, start, end):
                 continue
-            name = match[0].strip()
+            ending = BOARD_ENDING.match(text.flat, end)
+            name = f"{match[0]}{ending[0] if ending else ''}".strip()
             yield other_makers_gpu("amd", name, text.source(start))
             break
 
 
+BOARD_ENDING = lazy(r" ?(?:XTX?|GRE)(?![A-Za-z0-9])")
+"""What may follow a board's number in its name: `RX 6600 XT`."""
 BOARDS_READ = 100_000
-"""Characters of a text in which boards are looked for, so that a long log takes no minutes."""
+"""Boards are looked for in this many characters, so that a long log does not take minutes."""
 
 # --- collect_env ----------------------------------------------------------------------------------
 
@@ -221,14 +235,14 @@ LISTED_GPUS = lazy(
     re.I,
 )
 VENDOR_CHARACTERS, NAME_CHARACTERS = 200, 80
-"""Of that value: where a maker's word is looked for, and what is kept as the GPU's name."""
+"""The maker is looked for in the first 200 characters of that value, and the first 80 are kept as
+the GPU's name."""
 OTHER_MAKER = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
 BUILT_WITH = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
 
 def collect_env(text: Text) -> Facts:
-    """What the output of collect_env shows about missing CUDA devices and GPUs from other
-    makers."""
+    """Events for missing CUDA devices and GPUs from other makers in the output of collect_env."""
     if "gpu models and" not in text.low:
         return
     for match in LISTED_GPUS.finditer(text.flat):
@@ -243,12 +257,12 @@ def collect_env(text: Text) -> Facts:
 
 
 def _no_cuda_event(text: Text, source: str) -> Event:
-    """The event for `GPU models and configuration: No CUDA`: nvidia-smi is missing if torch is a
-    CUDA build, otherwise there is no NVIDIA GPU."""
+    """The event for `GPU models and configuration: No CUDA`. If torch is a CUDA build, nvidia-smi
+    is missing; otherwise, there is no NVIDIA GPU."""
     build = BUILT_WITH.search(text.flat)
     has_cuda_build = build is not None and build[1][0].isdigit()
-    # collect_env prints it if torch has no device and neither nvidia-smi nor nvcc answers. Whoever has a
-    # CUDA build may well have the GPU, but not the driver.
+    # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc answers. A
+    # machine with a CUDA build may well have a GPU but no driver.
     kind = "smi-not-found" if has_cuda_build else "no-nvidia-gpu"
     build_line = build[0] if build else ""
     shown = f"{build_line}, GPU models and configuration: No CUDA"

@@ -1,4 +1,4 @@
-"""Snapshot fields that follow from others: torch's backend, the system, and GPUs named in
+"""Fills in snapshot fields that follow from others: torch's backend, the system, and GPUs named in
 messages."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability, cuda_of, parsed
 
 SHOWN_CHARACTERS = 200
-"""Characters of a value that are quoted as evidence."""
+"""At most this many characters of a value are quoted as evidence."""
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:
@@ -34,13 +34,13 @@ def with_implied_fields(snapshot: Snapshot) -> Snapshot:
     )
 
 
-# The folders of CUDA's libraries, and the stubs that programs are only linked against.
+# Folders that contain CUDA's libraries, or the stub libraries, which are meant for linking only.
 CUDA_FOLDER = lazy(r"/stubs|/cuda|cudnn|nccl", re.I)
 
 
 def _library_folders(snapshot: Snapshot) -> Iterator[Event]:
-    """Events for folders in LD_LIBRARY_PATH that hold CUDA libraries, which would be loaded before
-    torch's."""
+    """Events for folders in LD_LIBRARY_PATH with CUDA libraries, which would be loaded before
+    torch's own."""
     library_path = snapshot.environment.get("LD_LIBRARY_PATH", "")
     for folder in dict.fromkeys(library_path.split(":")):
         if not CUDA_FOLDER.search(folder):
@@ -64,15 +64,16 @@ SIZE_FIELDS = {
     "held": "held_bytes",
     "idle": "idle_bytes",
 }
-"""A size in torch's message about memory, as the pattern reads it, and the number that it becomes."""
+"""A size in torch's out-of-memory message, by its group in the pattern -> the name of the value in
+bytes."""
 
 
 def _with_meaning(event: Event, os: Os) -> Event:
-    """The event completed with what only the whole text shows: memory sizes in bytes, or that an
-    error is one of WSL."""
+    """The event, completed: memory sizes are converted to bytes, and an error becomes one of WSL if
+    the rest of the text shows no other system."""
     if event.kind == "cuda-version-err":
         # In WSL `CUDA Version: ERR!` means a driver that is too old for WSL. A text that shows no
-        # Linux kernel may be of WSL.
+        # Linux kernel may come from WSL.
         may_be_wsl = os.wsl or (os.wsl is None and os.kernel is None)
         return replace(event, kind="wsl-driver") if may_be_wsl else event
     if event.kind == "out-of-memory":
@@ -91,7 +92,7 @@ def _with_bytes(values: Mapping[str, str]) -> dict[str, str]:
             values_in_bytes[name] = text
             continue
         size = memory(text.replace("bytes", "B"))
-        # A size that cannot be read says nothing.
+        # Leave out a size that cannot be read.
         if size is not None:
             values_in_bytes[SIZE_FIELDS[name]] = str(size)
     return values_in_bytes
@@ -99,7 +100,7 @@ def _with_bytes(values: Mapping[str, str]) -> dict[str, str]:
 
 # --- torch ----------------------------------------------------------------------------------------
 
-# conda's name of a CPU build: `py3.12_cpu_0`.
+# The build string of a CPU build in conda: `py3.12_cpu_0`.
 CPU_BUILD = lazy(r"(?:^|_)cpu")
 
 
@@ -116,7 +117,8 @@ def _torch(snapshot: Snapshot) -> Torch:
         backend = "cpu"
     installed = torch.installed
     torch_answered = any(event.kind in ANSWERS_OF_TORCH for event in snapshot.events)
-    # collect_env may have run in another Python than the torch that the text shows at work.
+    # collect_env may have run in a Python without torch, although the text shows another Python
+    # where torch works.
     if version and (installed is None or torch_answered):
         installed = True
     installers = [package.installer for package in torch_packages if package.installer]
@@ -131,11 +133,12 @@ def _torch(snapshot: Snapshot) -> Torch:
 
 
 ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use", "gpu-trains")
-"""Events that only a torch that was imported can show."""
+"""Events that can only come from a torch that was imported."""
 
 
 class VersionRank(NamedTuple):
-    """How specific a version is: one with a build label before one without, then the later one."""
+    """The order of versions by how specific they are: a version with a build label ranks above one
+    without; then the later version ranks higher."""
 
     has_label: bool
     release: Any
@@ -153,7 +156,7 @@ def _best_version(packages: list[Package]) -> str | None:
 
 
 def _has_cpu_build(events: Events, torch_packages: list[Package]) -> bool:
-    """Whether torch says that it has no CUDA, or conda's build name does."""
+    """Whether torch says that it has no CUDA, or conda's build string shows a CPU build."""
     if any(event.kind == "torch-not-compiled-with-cuda" for event in events):
         return True
     for package in torch_packages:
@@ -185,12 +188,13 @@ def _os(snapshot: Snapshot) -> Os:
     """The system's fields, completed from the driver, the kernel and the Jetson release."""
     os = snapshot.os
     driver_version = snapshot.driver.version or ""
-    # Only Linux' drivers have three numbers, and only its nvidia-smi a column of persistence.
+    # Only Linux drivers can have versions with three numbers, and only nvidia-smi on Linux shows
+    # the persistence mode.
     has_linux_driver = driver_version.count(".") == 2 or snapshot.driver.persistence is not None
     family = os.family
-    if family is None and (has_linux_driver or os.jetson):
+    if family is None and (has_linux_driver or os.jetson or _is_rocm_for_linux(snapshot)):
         family = "linux"
-    # What fails in WSL fails in its Linux, although the machine also runs Windows.
+    # In WSL the failing program runs on Linux, although the machine also runs Windows.
     if os.wsl:
         family = "linux"
     machine = os.machine
@@ -202,10 +206,20 @@ def _os(snapshot: Snapshot) -> Os:
     return replace(os, family=family, machine=machine, wsl=wsl)
 
 
+def _is_rocm_for_linux(snapshot: Snapshot) -> bool:
+    """Whether torch is a ROCm build from the time when there were none for Windows."""
+    label = ROCM_LABEL.search(snapshot.torch.version or "")
+    return label is not None and parsed(label["rocm"]) < FIRST_ROCM_FOR_WINDOWS
+
+
+ROCM_LABEL = lazy(r"\+rocm(?P<rocm>\d\.\d)")
+# Source: AMD, "Radeon and Ryzen: PyTorch for Windows", whose first release is of ROCm 6.4.4.
+FIRST_ROCM_FOR_WINDOWS = parsed("6.4")
+
 # --- GPUs -----------------------------------------------------------------------------------------
 
 DENY_NVIDIA = ("no-nvidia-gpu", "foreign-gpu")
-"""Events that say that a machine has no NVIDIA GPU, or that name another maker's."""
+"""Events that say that a machine has no NVIDIA GPU, or that name a GPU from another maker."""
 SHOW_NVIDIA = (
     "smi-sees-it",
     "xid",
@@ -213,10 +227,10 @@ SHOW_NVIDIA = (
     "hybrid-gpu-off",
     "out-of-memory",
     "no-kernel-image",
-    # A notebook on a rented machine may have one at another time.
+    # A hosted notebook can get an NVIDIA GPU in another session.
     "hosted-notebook",
 )
-"""Events that speak of an NVIDIA GPU all the same."""
+"""Events that show that an NVIDIA GPU is involved, despite the events above."""
 
 
 def _has_no_nvidia_gpu(snapshot: Snapshot) -> bool:
@@ -227,7 +241,7 @@ def _has_no_nvidia_gpu(snapshot: Snapshot) -> bool:
         return False
     if kinds.intersection(SHOW_NVIDIA) or snapshot.torch.cuda_available:
         return False
-    # WSL and a Jetson have an NVIDIA GPU if anything speaks of CUDA there.
+    # In WSL and on a Jetson, a text about CUDA is about an NVIDIA GPU.
     if snapshot.os.wsl or snapshot.os.jetson:
         return False
     if snapshot.driver.version or snapshot.driver.cuda:
@@ -236,20 +250,20 @@ def _has_no_nvidia_gpu(snapshot: Snapshot) -> bool:
 
 
 def _gpus(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
-    """The GPUs from lists, or else from messages about compute capability; () if there is none,
-    None if unknown."""
+    """The GPUs from lists, or else from messages about compute capability; () if the machine has no
+    GPU, None if unknown."""
     if snapshot.gpus:
         return snapshot.gpus
     gpus_in_messages = tuple(dict.fromkeys(_gpus_in_messages(snapshot.events)))
     if gpus_in_messages or _has_no_nvidia_gpu(snapshot):
         return gpus_in_messages
-    # A device on the bus may be a GPU that no list names.
+    # A device on the PCI bus may be a GPU that no list contains.
     return None if snapshot.pci_devices else snapshot.gpus
 
 
 def _gpus_in_messages(events: Events) -> list[Gpu]:
-    """The GPUs that messages name with their compute capability, or else the one that code was
-    compiled for."""
+    """The GPUs that messages name with their compute capability. Without such messages, the GPU
+    that code was compiled for."""
     gpus = []
     for event in events:
         if "gpu" in event.values and "capability" in event.values:
@@ -265,12 +279,12 @@ def _gpus_in_messages(events: Events) -> list[Gpu]:
 
 
 def _compiled_for(event: Event) -> Capability | None:
-    """The compute capability that a compiler or torch had no code for; None if the event has
-    none."""
+    """The compute capability for which a compiler or torch had no code; None if the event does not
+    name one."""
     if event.kind not in ("jit-arch-rejected", "gpu-not-in-wheel"):
         return None
     architecture = event.values.get("capability") or event.values.get("arch", "")
-    # nvcc compiles for every architecture of a list, whatever GPU the machine has.
+    # nvcc compiles for a list of architectures that has nothing to do with the machine's GPU.
     is_of_a_list = event.values.get("compiler") == "nvcc" and architecture.startswith("compute_")
     if is_of_a_list:
         return None

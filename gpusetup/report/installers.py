@@ -1,5 +1,5 @@
-"""Lists and logs of pip, uv and conda: what is installed, what was requested, and what was not
-found."""
+"""Reads lists and logs of pip, uv and conda: what is installed, what was requested, and what was
+not found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PACKAGE_ROW = lazy(
     r"\s*(?P<by>\[(?:pip3?|conda)\] )?(?P<name>[A-Za-z_][\w.-]{1,40})(?P<sign> {1,40}|==)(?P<version>\d[\w.+!-]{0,40})"
     r"(?: {1,30}(?P<build>[\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}(?P<channel>[\w./-]{2,60}))?| {2,}\S.*)?$"
 )
-"""A row of `pip list`, `pip freeze` or `conda list`, also as `collect_env` repeats it."""
+"""A row of `pip list`, `pip freeze` or `conda list`, or of collect_env's copy of these lists."""
 CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 
 
@@ -31,7 +31,7 @@ class InstalledSentence(NamedTuple):
     """A sentence that names an installed package (group 1) and its version (group 2)."""
 
     needle: str
-    """Letters without which the pattern cannot match."""
+    """A string that every match of the pattern contains."""
     installer: str | None
     pattern: re.Pattern[str]
 
@@ -43,19 +43,24 @@ INSTALLED_SENTENCES = (
     InstalledSentence(":", None, lazy(r"(?i)\b(?=[vsl])(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)")),
 )  # fmt: skip
 MAX_SENTENCES = 60
-"""Sentences of one kind that are read: a long installation has thousands."""
-# The names of packages that matter to a GPU's stack.
+"""The most sentences of one kind that are read, because the log of a long installation has
+thousands."""
+# Parts of the names of packages that belong to the GPU stack.
 RELEVANT = lazy(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
 )
 RESOLUTION_FAILED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")  # fmt: skip
-"""Words of a failed resolution: what it lists it wanted, and did not install."""
+"""Words of a failed resolution. The versions that it lists were wanted, but they are not installed.
+"""
 CHARACTERS_READ = 1_000_000
-"""Of a text, so that a log of megabytes takes no minutes."""
+"""Only this many characters of a text are read, so that a log of several megabytes does not take
+minutes."""
 SHORTEST_ROW, LONGEST_ROW = 5, 139
-"""Characters of a row: a shorter one has no version, a longer one is a sentence."""
+"""The length of a row in characters. A shorter line cannot contain a version, and a longer one is a
+sentence."""
 REQUIREMENTS_AT_START = 4000
-"""Characters of a text's beginning in which the word "requirements" announces such a file."""
+"""If the word "requirements" occurs in this many characters at the beginning, the text may contain
+a requirements file."""
 
 
 def packages(text: Text) -> Facts:
@@ -69,7 +74,7 @@ def packages(text: Text) -> Facts:
         sentences = pattern.findall(text.flat[:CHARACTERS_READ])
         for name, version in sentences[:MAX_SENTENCES]:
             yield from if_watched(Package(name=name, version=version, installer=installer))
-    # pip refuses to remove what `distutils` or conda installed.
+    # pip prints "Cannot uninstall" for a torch that `distutils` or conda installed.
     if "cannot uninstall 'torch'" in text.low:
         yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")
 
@@ -85,7 +90,8 @@ def _rows_of_lists(text: Text) -> Iterator[Package]:
         row = PACKAGE_ROW.match(line)
         if row is None:
             continue
-        # `torch==2.5.1` may be a line of a requirements file; collect_env marks its own.
+        # `torch==2.5.1` may come from a requirements file. A mark such as `[pip3]` shows that
+        # collect_env printed it.
         is_pinned = row["sign"] == "=="
         if lists_requirements and is_pinned and not row["by"]:
             continue
@@ -96,15 +102,16 @@ def _package_of_row(row: re.Match[str], line: str) -> Package:
     """The package in a row of a list, with the installer that the row's format shows."""
     package = Package(name=row["name"], version=row["version"])
     build, channel = row["build"], row["channel"]
-    # Only conda's rows have a build, and behind it, if anything, a channel.
+    # Only conda's rows have a build, which may be followed by a channel.
     is_pinned = row["sign"] == "=="
     has_build = build and not is_pinned
     if has_build and (channel is None or CHANNEL.search(line)):
-        # conda lists what pip installed with `pypi` in one of the two columns.
+        # For a package that pip installed, conda lists `pypi` in one of these two columns.
         if build.startswith("pypi") or channel == "pypi":
             return replace(package, installer="pip", channel=channel)
         return replace(package, installer="conda", build=build, channel=channel)
-    # collect_env's rows (`[conda]`) need not be the installer's own list.
+    # A mark such as `[conda]` in collect_env's rows does not prove which installer installed the
+    # package.
     if row["by"]:
         return package
     return replace(package, installer="pip")
@@ -121,12 +128,12 @@ def if_watched(package: Package) -> Iterator[Package]:
 
 # --- what was requested ---------------------------------------------------------------------------
 
-# `uv pip install torch ...`, `conda create -n ml pytorch ...`, with what follows.
+# `uv pip install torch ...`, `conda create -n ml pytorch ...`, with the text after them.
 COMMAND = lazy(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,400}")  # fmt: skip
-# The first words of an installer's output, or the next prompt.
+# The first words of an installer's output, or the next shell prompt.
 OUTPUT_STARTS = lazy(r" (?:Looking in|Collecting|ERROR|Requirement already|Channels:|Solving|error:|Resolved|Traceback|WARNING|DEBUG|Installed|Prepared|\+|>>>|\$|&&) ")  # fmt: skip
-"""Where the typed command ends, in a text on one line."""
-# PyTorch's own index with the label of its builds.
+"""The words at which a typed command ends, if all lines of the text are joined."""
+# The URL of one of PyTorch's own indexes, which ends with a build label.
 INDEX = lazy(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
 # `torch==2.5.1+cu124`, `torch>=2.4`, conda's `pytorch=2.5`.
 PIN = lazy(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
@@ -144,20 +151,22 @@ LOCKED_TORCH = (
     # uv's `Because you require torch==2.5.1`, `your project depends on torch==2.5.1`.
     lazy(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?"),
 )  # fmt: skip
-"""The torch that uv could not install or resolve."""
+"""Patterns for the version of torch that uv could not install or resolve."""
 MAX_VERSIONS_CHARACTERS = 900
-"""Of pip's list of versions, which may have hundreds."""
+"""At most this many characters are kept of pip's list of versions, which may have hundreds of
+entries."""
 MESSAGE_CHARACTERS = 300
-"""Of pip's message that are quoted as evidence."""
+"""At most this many characters of pip's message are quoted as evidence."""
 
 COMMAND_NEEDLES = (
     (" install", USUAL),
     ("uv add", USUAL),
-    # These install what a file says, and the command only adds to it.
+    # The packages for these two commands may also come from a file, so the command itself is
+    # trusted less.
     ("uv sync", HINT),
     ("create", HINT),
 )
-"""Letters of a command that installs, and how far what it names is trusted."""
+"""A string in an installing command, and how far to trust the versions that the command names."""
 
 
 def request_claims(text: Text) -> Facts:
@@ -171,7 +180,7 @@ def request_claims(text: Text) -> Facts:
             for match in COMMAND.finditer(window):
                 source = text.source(offset + match.start())
                 yield from _claims_of_command(match[0], source, trust)
-    # pip prints the indexes that it asks, its configured ones too.
+    # pip prints all indexes that it uses, including configured ones.
     if "looking in indexes" in text.low:
         yield from index_claims(INDEX.search(text.flat), "pip")
     for pattern in LOCKED_TORCH:
@@ -183,7 +192,7 @@ def request_claims(text: Text) -> Facts:
 
 
 def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iterator[Claim]:
-    """The pinned torch and the index in a typed command."""
+    """Claims for the pinned torch and the index in a typed command."""
     command = OUTPUT_STARTS.split(command_and_output)[0]
     if "torch" in command:
         yield from pin_claims(command, source, trust)
@@ -191,13 +200,14 @@ def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iter
 
 
 def index_claims(index: re.Match[str] | None, source: str) -> Iterator[Claim]:
-    """The build label in the address of one of PyTorch's own indexes."""
+    """A claim for the build label in the URL of one of PyTorch's own indexes."""
     if index:
         yield Claim(fields.WANTED_BACKEND, index[1], source)
 
 
 def refusals(text: Text) -> Facts:
-    """The requirements of torch that pip refused, with the versions that it could choose from."""
+    """The requirements of torch that pip could not satisfy, with the versions that it could choose
+    from."""
     index = INDEX.search(text.flat)
     for refusal in _refused_requirements(text):
         versions = refusal.versions
@@ -229,12 +239,13 @@ class Refusal(NamedTuple):
 
 
 def _refused_requirements(text: Text) -> Iterator[Refusal]:
-    """Each refused requirement once; a message that lists versions is preferred."""
+    """Each refused requirement once. If several messages name it, one that lists versions is
+    preferred."""
     already_read: set[str] = set()
     for needle in ("satisfies the requirement torch", "no matching distribution found for torch"):
         for offset, window in text.near(needle):
             messages = REQUIREMENT.finditer(window)
-            # `False` sorts first: messages with versions.
+            # `False` sorts first, so messages with versions come first.
             for match in sorted(messages, key=lambda message: message["versions"] is None):
                 requirement = (match["requirement"] or match["only"]).rstrip(".,'\"")
                 if requirement in already_read:
@@ -245,7 +256,7 @@ def _refused_requirements(text: Text) -> Iterator[Refusal]:
 
 
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
-    """The version of torch, or else of torchvision or torchaudio, that the words pin."""
+    """Claims for the version of torch, or else of torchvision or torchaudio, that the words pin."""
     pin = PIN.search(words) or COMPANION_PIN.search(words)
     if pin is None:
         return
@@ -256,14 +267,15 @@ def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
 def claims_of_pin(pin: Mapping[str, str | None], source: str, trust: int) -> Iterator[Claim]:
     """The version and build that a pin requests.
 
-    `torch==2.5.1+cu124` is a version and a build; `torch=2.5` of conda is any release of 2.5.
+    `torch==2.5.1+cu124` requests a version and a build; conda's `torch=2.5` means any release of
+    2.5.
 
-    `pin`: the groups `version`, and if the pin has them `op`, `label` and `companion`.
+    `pin` has the key `version` and, if the pattern has these groups, `op`, `label` and `companion`.
     """
     version = pin["version"] or ""
     operator = pin.get("op") or "=="
     is_whole_version = version.count(".") >= 2 or "*" in version
-    # pip takes `torch==2.5` for 2.5.0; people who write it mean any 2.5.
+    # To pip, `torch==2.5` means 2.5.0, but people who write it mean any release of 2.5.
     is_short_pin = operator == "==" and not is_whole_version
     if operator == "=" or is_short_pin:
         operator = "=="

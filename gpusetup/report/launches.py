@@ -1,4 +1,4 @@
-"""Commands in a text that start a training on several GPUs with torch's old launcher."""
+"""Finds commands that start a training on several GPUs with torch's old launcher."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Facts
 
 OLD_LAUNCH = "old-launch"
-"""The kind of event: a command line of `python -m torch.distributed.launch`, and no failure."""
+"""The kind of event for a command line with `python -m torch.distributed.launch`. It does not mean
+a failure."""
 
 # `NCCL_DEBUG=INFO python3 -u -m torch.distributed.launch --nproc_per_node=2 train.py`.
 COMMAND = lazy(
     r"(?P<variables>(?:[A-Z_]\w{0,40}=[\w.,:/-]{0,80} ){0,6})"
     r"(?:\S{0,120}[/\\])?python[\d.]{0,5}(?:\.exe)?\s(?:-[uEsO]\s){0,3}-m\s+torch\.distributed\.launch\s+(?P<arguments>\S.*)$"
 )
-# The end of a line that the next one continues: a backslash, PowerShell's backtick, cmd's caret.
+# The end of a line that continues on the next: a backslash, PowerShell's backtick or cmd's caret.
 CONTINUED = lazy(r"\s[\\`^]$")
 MAX_LINES = 12
-"""Lines of one command that are read."""
+"""At most this many lines are read as one command."""
 SHOWN_CHARACTERS = 200
-"""Characters of the command that are quoted as evidence."""
+"""At most this many characters of the command are quoted as evidence."""
 
 
 def old_launches(text: Text) -> Facts:
@@ -65,5 +66,5 @@ def whole_command(lines: tuple[str, ...]) -> str:
             parts.append(line)
             break
         parts.append(line[: continued.start()])
-    # One space between words, as the pattern of a command expects it.
+    # The command's pattern expects single spaces between words.
     return " ".join(" ".join(parts).split())

@@ -1,8 +1,8 @@
-"""Machines, cards and torch versions that a sentence names although they are not the ones that
-failed.
+"""Recognizes machines, cards and torch versions that a sentence mentions although they are not the
+ones that failed.
 
-"My laptop is a MacBook, I run this on Colab", "it works on the Jetson, on the desktop it fails": the
-name of a machine proves nothing if another machine failed.
+For example "My laptop is a MacBook, I run this on Colab", or "it works on the Jetson, on the
+desktop it fails". The machine that is named may not be the one that failed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from gpusetup.report import fields
 # --- another machine ------------------------------------------------------------------------------
 
 BEFORE, BEHIND = 90, 70
-"""Characters before and behind a machine's name that may say what runs there."""
+"""The number of characters before and after a machine's name that are searched for words about what
+runs there."""
 # `works`, `runs fine`, `no problems`; not `does not work`, `I never ran`.
 WORKS_OR_RUNS = r"(?<!not )(?<!n't )(?<!to )(?<!never )(?<!I )(?<!we )(?:works?|worked|working|runs?|ran|fine|well|succeeds?|succeeded|no (?:problem|issue)s?)"
 # `works on my`, `from my`, `ssh`, `prototyping on`, right before the name.
@@ -25,17 +26,19 @@ REACHED_FROM_THERE = lazy(
     r"|\b(?:ssh|connect\w*|develop\w*|log(?:ged|ging)? in|remote\w*|prototyp\w+)\b[^.\n]{0,40}"
     r"|\b(?:support|available(?! for execution)(?!\W{0,4}(?:False|True)\b)|compatible|planned)\w*\b[^.\n]{0,30}) ?$"
 )
-"""The words before a machine that works, or from which another one is reached."""
-# `, it works`, ` everything runs fine`, right behind the name; not `works only on the CPU`.
+"""Words before the name of a machine that works, or from which the person connects to another
+machine."""
+# `, it works`, ` everything runs fine`, right after the name, but not `works only on the CPU`.
 WORKS_THERE = lazy(
     rf"(?i)[^.,;\n]{{0,24}}?,? (?:(?:it|this|that|everything|all|which|the same(?: \w+)?|and) )?(?:\w+ly |just |all )?"
     rf"(?:{WORKS_OR_RUNS}\b(?! out of)|is (?:ok(?:ay)?|(?:too |very |so )?slow)\b)(?! (?:on|only|but|in) (?:the )?(?:cpu|mps))"
 )
-# The same, but the sentence must say that all works.
+# Like `WORKS_THERE`, but the sentence must say that everything works.
 ALL_WORKS_THERE = lazy(
     rf"(?i)(?: too| as well| also)?(?:,? and| there)?,? (?:there )?(?:it|this|that|everything|all|the same \w+)(?: all| just)? {WORKS_OR_RUNS}\b(?! out of)"
 )
-"""The words behind a WSL in which all works. That one program runs there says less."""
+"""Words after "WSL" that say that everything works there. It is not enough that one program runs
+there."""
 # `on the server`, `ssh to`, `Colab`, an instance of a cloud (`p3.2xlarge`).
 OTHER_MACHINE = lazy(
     r"(?i)\bon (?:the|an?|my|our|that|this|its|his|her)(?: [\w'-]+){0,3} (?:servers?|vm|cluster|workstation|node|instance|desktop(?! app)|pc|pod|remote|linux (?:box|machine|host))\b"
@@ -44,9 +47,10 @@ OTHER_MACHINE = lazy(
     r"|\bto (?:the|an?|my|our)(?: [\w'-]+){0,2} (?:server|workstation|cluster|vm|instance)\b"
     r"|\bthis is (?:an?|my|our|the) (?:[\w'-]+ ){0,2}(?:server|workstation|desktop(?! app)|pc|vm)\b"
 )
-"""Another machine, which may be the one that failed."""
+"""Words for a server, cloud or other machine, which may be the one that failed."""
 CHARACTERS_READ = 20_000
-"""Characters of a text in which another machine is looked for: people name it at the beginning."""
+"""Another machine is looked for in this many characters, because people name it near the beginning.
+"""
 # `works on `, right before another machine's name.
 WORKS_BEFORE = lazy(rf"(?i)\b{WORKS_OR_RUNS}(?: \w+){{0,2}}(?: (?:on|in|with|for))? ?$")
 
@@ -61,7 +65,7 @@ def is_only_mentioned(subject: str, flat: str, start: int, end: int) -> bool:
     False
     """
     words_behind = flat[end : end + BEHIND]
-    # WSL and Windows are one machine: only a WSL in which all works is out of question.
+    # WSL and Windows are one machine, so WSL is ruled out only if everything works there.
     if subject == fields.OS_WSL:
         return ALL_WORKS_THERE.match(words_behind) is not None
     if REACHED_FROM_THERE.search(flat, max(start - BEFORE, 0), start):
@@ -72,8 +76,8 @@ def is_only_mentioned(subject: str, flat: str, start: int, end: int) -> bool:
 
 
 def _names_another_machine(flat: str) -> bool:
-    """Whether the text names a server, cloud or similar machine, without saying that it works
-    there."""
+    """Whether the text names a server, a cloud or a similar machine without saying that the program
+    works there."""
     for machine in OTHER_MACHINE.finditer(flat, 0, CHARACTERS_READ):
         start, end = machine.span()
         if WORKS_BEFORE.search(flat, max(start - BEFORE, 0), start):
@@ -93,10 +97,11 @@ OTHER_CARD = lazy(
     r"|\b(?:old(?:er)?|previous|former|last|friend'?s?|swapped (?:the|my|an?)|replaced (?:the|my|an?)|instead of(?: my| an?| the)?|(?:upgrad|switch|mov|migrat|chang|swapp)(?:ed|ing) (?:\w+ )?from(?: my| an?| the)?|(?:went|came|coming|going) from(?: my| an?| the)?|guide for (?:my |the )?(?:old )?|alten?|ancienne?|vieja|antiga|старо\w{1,2})(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
     re.I,
 )
-# ` always worked`, `换成 ...`, right behind the card's name; not `worked until yesterday`.
+# ` always worked`, `换成 ...`, right after the card's name, but not `worked until yesterday`.
 WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still )?(?:worked|works|was fine|ran|had no problem)\b(?! (?:fine |well )?(?:(?:with|until|till|before) |(?:an?|one|two|\d+|(?:a )?few) \w+ ago|yesterday|today|last |this morning))|^\S{0,6} ?(?:换(?:成|到|为|了)|から|에서|durch|gegen)", re.I)  # fmt: skip
 CARD_AROUND = 40
-"""Characters before and behind a card's name that may say that another card failed."""
+"""The number of characters before and after a card's name that are searched for words such as "my
+old"."""
 
 
 def is_another_card(flat: str, start: int, end: int) -> bool:
@@ -120,28 +125,30 @@ WISHED_FOR = lazy(
     r"|want(?:s|ed)?|should (?:be|use)|recommend\w*|instructions?|read ?me|docs?|guide|tutorial|requirements?(?:\.txt)?|pins?|pinned)\b"
     r"[^.\n:]{0,24}|(?:要不要|是不是要|需要|支持|要求|推荐|建议)[^。\n]{0,12}) ?$"
 )
-"""The words before a version that somebody wishes for, or that a document names."""
+"""Words before a version that somebody wants, or that a document names."""
 # `in another environment `, `works fine with torch `, right before the version.
 OF_ANOTHER_ENVIRONMENT = lazy(
     r"(?i)\b(?:(?:an?)?other|old|previous|second|base|global|system(?:'s)?|outside|main) (?:conda )?(?:env\w*|venv|python\S*|machine|pc|laptop|install\w*|computer|server)\b[^.\n]{0,30}$"
     r"|\b(?:works?|worked|working|runs?|ran|fine|ok|okay|succeeds?|no (?:problem|issue|error)s?) (?:fine |well |perfectly )?(?:with|on|in|under|using|for) (?:the |my )?(?:py)?(?:torch)?[ =v]*$"
 )
-"""The words before the torch of another environment, or of one that works."""
-# ` works fine`, ` gives True`, right behind the version.
+"""Words before a torch that is in another environment or that works."""
+# ` works fine`, ` gives True`, right after the version.
 WORKS_WITH_IT = lazy(
     r"(?i)^\W{0,3}(?:it |this |that |everything )?(?:still |always |all )?(?:works?|worked|is fine|was fine|runs fine|ran fine|gives True|returns True|(?:where|in which) (?:everything|it|all) works?)\b"
 )
-"""The words behind a torch that works."""
-# ` torchvision==0.20 -c pytorch`: the version was an argument of `conda install`.
+"""Words after a torch version that works."""
+# ` torchvision==0.20 -c pytorch`, which shows that the version before it was an argument of `conda
+# install`.
 REQUIREMENT_LIST = lazy(r"(?i)^[^\n]{0,120}? -c (?:pytorch|nvidia|conda-forge)\b")
-"""The rest of a command of conda."""
+"""The rest of a conda command after the version."""
 TORCH_BEFORE, TORCH_BEHIND = 60, 120
-"""Characters before and behind a version that may say which torch it is."""
+"""The number of characters before and after a version that are searched for words about which torch
+is meant."""
 
 
 def is_another_torch(flat: str, start: int, end: int) -> bool:
-    """Whether the torch named from `start` to `end` is only wished for, or is not the one that
-    failed.
+    """Whether the torch named from `start` to `end` is only wanted, not installed, or is not the
+    one that failed.
 
     >>> text = "Please support torch 2.9. I run torch 2.8"
     >>> is_another_torch(text, 15, 24), is_another_torch(text, 32, 41)

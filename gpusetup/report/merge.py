@@ -35,10 +35,10 @@ from gpusetup.report.implied import with_implied_fields
 from gpusetup.report.past import mended_line_of, present_claims, present_events
 
 MAX_EVENTS = 80
-"""Different events of one text; a log of thousands of lines has fewer."""
+"""The most different events that are kept. Even a log of thousands of lines has fewer."""
 MAX_GPUS = 64
 MAX_READINGS = 4
-"""Readings that are kept of one field: they show which sources differ."""
+"""The most readings that are kept for one field. They show which sources disagree."""
 PARTS: dict[str, Any] = {
     "os": Os,
     "python": Python,
@@ -50,10 +50,11 @@ PARTS: dict[str, Any] = {
     "memory": Memory,
     "wanted": Wanted,
 }
-"""The parts of a snapshot whose fields are claimed one by one: `torch.version` is of `torch`."""
+"""The parts of a snapshot that are built from claims, by the first part of a subject:
+`torch.version` belongs to `torch`."""
 
 Values = Mapping[str, Mapping[str, Any]]
-"""The values of fields, by the part of the snapshot and the field's name in it."""
+"""The values of fields: the name of a snapshot's part -> a field's name -> its value."""
 
 
 def merge(facts: Iterable[Fact]) -> Snapshot:
@@ -97,7 +98,7 @@ def _events(events: list[Event]) -> Events:
     """The different events in the order of their last occurrence, each with the evidence of its
     first one.
 
-    Events with the same kind and the same values are one.
+    Events with the same kind and values count as the same event.
     """
     different_events: dict[tuple[Any, ...], Event] = {}
     for event in reversed(events):
@@ -111,7 +112,7 @@ def _events(events: list[Event]) -> Events:
 
 
 def _torch_only_named(claims: list[Claim]) -> Iterator[Event]:
-    """An event if only a person's sentence names torch's version, and no program printed it."""
+    """An event for torch's version if only a person names it and no program printed it."""
     version_claims = [claim for claim in claims if claim.subject == fields.TORCH_VERSION]
     if not version_claims:
         return
@@ -127,14 +128,15 @@ ASSERTION_FAILED = "710"
 
 
 def without_followers(events: Events) -> Events:
-    """The events without those that only follow from a failed assertion in a kernel."""
+    """The events without those that a failed assertion in a kernel may have caused."""
     assertion_failed = any(
         event.kind == "cuda-error" and event.values.get("code") == ASSERTION_FAILED
         for event in events
     )
     if not assertion_failed:
         return events
-    # An allocation that names its size is an error in its own right.
+    # Keep an out-of-memory error that names the size of the allocation, because it is an error of
+    # its own.
     return tuple(
         event
         for event in events
@@ -143,8 +145,8 @@ def without_followers(events: Events) -> Events:
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
-    """The GPUs in the most trusted list, completed from the other lists, and the readings of each
-    list.
+    """The GPUs in the most trusted list, completed from the other lists, and the readings of all
+    lists.
 
     None if the text has no list; () if its lists say that there is no GPU.
     """
@@ -156,7 +158,7 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     lists_with_gpus = [gpu_list for gpu_list in lists if gpu_list.gpus]
     if not lists_with_gpus:
         return (), readings
-    # The sort is stable: among lists that are trusted alike the first one counts.
+    # The sort is stable, so the first of several equally trusted lists counts.
     ranked_lists = sorted(lists_with_gpus, key=lambda gpu_list: -gpu_list.trust)
     best_gpus = ranked_lists[0].gpus[:MAX_GPUS]
     gpus_of_other_lists: list[Gpu] = []
@@ -178,14 +180,14 @@ def _is_same(gpu: Gpu, other_gpu: Gpu, *, is_only_gpu: bool) -> bool:
     """Whether two lists mean the same GPU."""
     if same_gpu(gpu, other_gpu) or other_gpu.name == gpu.name:
         return True
-    # A GPU without a name can only be the one that the machine has.
+    # If the machine has only one GPU, a GPU without a name is that one.
     return is_only_gpu and other_gpu.name == UNNAMED
 
 
 def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
     """The value of each field, and the readings of it from different sources.
 
-    The most trusted claim counts, the first one among equals.
+    The most trusted claim counts; among equally trusted claims, the first.
     """
     claims_by_subject: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -193,7 +195,7 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
     values: dict[str, dict[str, Any]] = defaultdict(dict)
     readings: list[Reading] = []
     for subject, claims_of_field in claims_by_subject.items():
-        # The sort is stable: the order of the text stays among claims that are trusted alike.
+        # The sort is stable, so equally trusted claims stay in the order of the text.
         ranked_claims = sorted(claims_of_field, key=lambda claim: -claim.trust)
         part, _, name = subject.partition(".")
         values[part][name] = _value(subject, ranked_claims)
@@ -202,8 +204,7 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
 
 
 def _value(subject: str, ranked_claims: list[Claim]) -> Any:
-    """The value of a field according to the most trusted claim, in the type that the snapshot
-    uses."""
+    """The value of a field from the most trusted claim, converted to the snapshot's type."""
     value = ranked_claims[0].value
     if subject == fields.TORCH_VERSION:
         return _with_its_build(str(value), ranked_claims)
@@ -227,7 +228,8 @@ def _readings(subject: str, ranked_claims: list[Claim]) -> list[Reading]:
 def _with_its_build(version: str, claims: list[Claim]) -> str:
     """The version with its build label, if another claim gives the label for the same release.
 
-    A title says "torch 2.7.0 cpu", the session below prints 2.7.0+cpu: they are one torch.
+    For example, a title says "torch 2.7.0 cpu" and the session below prints 2.7.0+cpu. Both mean
+    the same torch.
 
     >>> _with_its_build("2.7.0", [Claim("torch.version", "2.7.0+cpu", "line 2")])
     '2.7.0+cpu'
@@ -237,7 +239,7 @@ def _with_its_build(version: str, claims: list[Claim]) -> str:
     for claim in claims:
         claimed_version = str(claim.value)
         release, plus, _ = claimed_version.partition("+")
-        # "2.7" in a sentence is 2.7.0 or 2.7.1.
+        # "2.7" in a sentence can mean 2.7.0 or 2.7.1.
         is_same_release = release == version or release.startswith(f"{version}.")
         if plus and is_same_release:
             return claimed_version

@@ -1,6 +1,6 @@
 """Finds the output of nvidia-smi in a text: tables, `-q` and errors.
 
-The parsers are in `readings/`. Here a text is cut into the outputs that it has.
+This module only splits a text into outputs. The parsers are in `readings/`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
-"""Lines of one output that are read; `-q` of 16 GPUs has 5,000."""
+"""The most lines that are read of one output. `nvidia-smi -q` prints 5,000 lines for 16 GPUs."""
 MAX_MATRIX = 80
-"""Lines of a topology: 64 GPUs, or 16 with their network cards."""
+"""The most lines that are read of a topology matrix: enough for 64 GPUs, or for 16 GPUs with their
+network cards."""
 SHOWN_CHARACTERS = 200
-"""Characters of NVML's message that are kept."""
+"""At most this many characters of NVML's message are kept."""
 QUERY_PARTS = (
     "clocks event reasons", "clocks throttle reas", "pcie generation",
     "ecc errors", "retired pages", "remapped rows", "gpu 0000",
 )  # fmt: skip
-"""Headings of `nvidia-smi -q`, lower case, by which a part of it is known that was pasted alone."""
+"""Lower-case headings that show that a text contains a part of the output of `nvidia-smi -q`."""
 
 
 def nvidia_smi(text: Text) -> Facts:
@@ -61,8 +62,8 @@ class SmiOutput(NamedTuple):
 
 
 def outputs(text: Text) -> Iterator[SmiOutput]:
-    """Every table and every `-q` output, from its banner to the next; without a banner the whole
-    text counts as one."""
+    """Every table and every `-q` output, each from its banner to the next. If there is no banner,
+    the whole text counts as one output."""
     table_starts = _table_starts(text)
     yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
     query_starts = _query_starts(text)
@@ -74,7 +75,7 @@ def _table_starts(text: Text) -> list[int]:
     starts = [index for index, line in enumerate(text.lines) if SMI_VERSION.search(line)]
     if starts:
         return starts
-    # A table that was pasted without its banner still has its rows.
+    # A table that was pasted without its banner is recognized by its rows.
     has_row = any("|" in line and row_of(line) for line in text.lines)
     return [0] if has_row else []
 
@@ -95,7 +96,7 @@ def _parsed_outputs(
     lines = text.lines
     for start, end in pairwise((*starts, len(lines))):
         output_lines = lines[start:end][:MAX_LINES]
-        # Markdown's quotes and code fences are no part of it.
+        # Markdown's quote marks and code fences are not part of the output.
         bare_lines = [line.lstrip("*>`") for line in output_lines]
         smi = parse("\n".join(bare_lines))
         yield SmiOutput(f"{name}, line {start + 1}", smi)
@@ -109,7 +110,7 @@ def table_with_processes(text: str) -> Smi:
         return smi
     gpus = []
     for gpu in smi.gpus:
-        # No process belongs to a GPU without a number.
+        # -1 is not the number of any GPU, so a GPU without a number gets no processes.
         number = -1 if gpu.nvml_index is None else gpu.nvml_index
         processes = processes_by_gpu.get(number, ())
         gpus.append(replace(gpu, processes=processes))
@@ -119,7 +120,7 @@ def table_with_processes(text: str) -> Smi:
 def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     """The versions and GPUs in one output.
 
-    `is_whole`: it lists every GPU in order, even if it names no bus address.
+    `is_whole`: the output lists every GPU in order, even if it has no bus addresses.
     """
     if smi.driver_version is not None:
         yield Claim(fields.DRIVER_VERSION, smi.driver_version, source, SURE)
@@ -130,7 +131,8 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     if smi.gpus:
         yield _gpus_of(smi.gpus, source, is_whole=is_whole)
     driver_version = smi.driver_version or ""
-    # In WSL nvidia-smi is Linux' (three numbers) and the driver is Windows' (two numbers).
+    # In WSL, nvidia-smi has a Linux version (three numbers) and the driver a Windows version (two
+    # numbers).
     has_another_version = smi.smi_version not in (None, driver_version)
     if has_another_version and driver_version.count(".") == 1:
         yield Claim(fields.OS_WSL, True, source, HINT)
@@ -148,12 +150,13 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
 
 def _gpus_of(gpus: tuple[Gpu, ...], source: str, *, is_whole: bool) -> Gpus:
     """The GPUs in one output, each once."""
-    # A table without its banner that was pasted twice has each GPU twice.
+    # If a table was pasted twice without its banner, it lists each GPU twice.
     gpu_by_address: dict[str, Gpu] = {}
     for index, gpu in enumerate(gpus):
         address = gpu.pci_bus_id or f"GPU {index}"
         gpu_by_address[address] = gpu
-    # A part of `-q` whose first GPU has no address is about a GPU that another list has, too.
+    # If the first GPU has no address, the output is a part of `-q` about a GPU that another list
+    # may describe better.
     begins_without_address = bool(gpus) and not gpus[0].pci_bus_id
     is_a_part = begins_without_address and not is_whole
     trust = BELOW_ALL_LISTS if is_a_part else SURE
@@ -161,7 +164,7 @@ def _gpus_of(gpus: tuple[Gpu, ...], source: str, *, is_whole: bool) -> Gpus:
 
 
 BELOW_ALL_LISTS = GUESS - 1
-"""The trust of GPUs without a name, which any other list knows better."""
+"""The trust in lists of GPUs without names or addresses. Any other list is trusted more."""
 
 
 def topology(text: Text) -> Facts:

@@ -1,4 +1,4 @@
-"""Two releases of torch on one machine, one of which works while the other does not."""
+"""Finds two releases of torch on one machine, one of which works while the other does not."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from gpusetup.report import fields
 from gpusetup.report.facts import SURE, Claim
 
 CHARACTERS_READ = 20_000
-"""Characters of a text's beginning: people compare releases in their own words."""
+"""Only this many characters at the beginning are read, because people compare releases in their own
+words and near the top."""
 # `2.6.0+cu124`, `2.7.0.dev20250301`; not the version of Python or a part of a longer number.
 RELEASES = lazy(
     rf"(?<![\w.])(?<!Python )(?<!python )(?<!\) )(?P<version>{RELEASE}(?:\.?(?:dev|rc|a|b)\d*)?(?:\+(?:{LABEL}))?)(?![\w+]|\.\d)"
 )
 # `torch`, `nightly`, a build's label, `wheel`.
 TORCH_NEAR = lazy(r"(?i)torch|nightly|\+(?:cpu|cu\d|rocm|xpu)|build|wheel")
-"""Words near a version that show that it is torch's."""
+"""Words in or before a version that show that it is torch's."""
 # `works with torch `, `fails with `, right before the version.
 WORKS_BEFORE = lazy(
     r"(?i)\b(?:works?|worked|fine|ok|True|runs) (?:fine |well )?(?:with|on|in|under|using) (?:py)?(?:torch )?(?:nightly )?$"
@@ -35,22 +36,22 @@ FAILS_BEFORE = lazy(
 LAST_GOOD = lazy(
     r"(?i)\blast (?:known )?(?:(?:good|working) (?:\w+ )?|(?:\w+ ){1,3}(?:that|which) work(?:s|ed) )(?:is|was|:)?:? ?(?:(?:py)?torch )?['\"`]?$"
 )
-# `True`, `works fine`; `False`, `crashes`: behind the version, up to the next one.
+# `True`, `works fine`; `False`, `crashes`: after the version and before the next one.
 WORKS_BEHIND = lazy(
     r"(?i)\bTrue\b|\b(?:works?|worked) (?:fine|well|again|as expected)?|\bis fine\b|正常|работает(?! не)"
 )
 FAILS_BEHIND = lazy(
     r"(?i)\bFalse\b|\b(?:fails?|crash\w*|broken?|breaks)\b|(?:not|n't) work|报错|не работает"
 )
-# A line that is only torch's answer.
+# A line that consists only of torch's answer.
 ANSWERS = lazy(r"(?m)^\s*(True|False)\s*$")
 """What `torch.cuda.is_available()` printed."""
 OUTCOME_BEFORE, OUTCOME_BEHIND = 48, 320
-"""Characters before and behind a version that may say whether it works."""
+"""The number of characters before and after a version that are searched for whether it works."""
 NAME_BEFORE = 16
-"""Characters before a version that may name torch."""
+"""The number of characters before a version that are searched for torch's name."""
 MAX_RELEASES = 40
-"""Versions of a text that are looked at: a longer list is no comparison."""
+"""The most versions of a text that are compared. A longer list is not a comparison."""
 
 
 Outcome = Literal["works", "fails"]
@@ -81,13 +82,13 @@ def outcomes(text: Text) -> Iterator[Event | Claim]:
     if "torch" not in text.low:
         return
     all_lines = "\n".join(text.lines)
-    # A printed label such as `CUDA available: False` says nothing of a release.
+    # A printed label such as `CUDA available: False` says nothing about a particular release.
     flat = PRINTED_LABELS.sub(" ", all_lines[:CHARACTERS_READ])
     by_torch, by_person = _outcomes_in(flat)
-    # What torch printed counts more than what people say of the releases afterwards.
+    # torch's own output counts more than what people say about the releases.
     has_printed_both = by_torch.working and by_torch.failing
     working, failing = by_torch if has_printed_both else by_person
-    # A release with both outcomes decides nothing.
+    # A release that both works and fails is left out.
     only_working = working - failing
     only_failing = failing - working
     if len(only_working) == 1 and len(only_failing) == 1:
@@ -103,7 +104,8 @@ def outcomes(text: Text) -> Iterator[Event | Claim]:
 
 
 def _outcomes_in(flat: str) -> tuple[Outcomes, Outcomes]:
-    """The outcome of each release, as torch printed it and as the person describes it."""
+    """The releases that work or fail: first according to torch's output, then according to the
+    person."""
     by_torch = Outcomes(set(), set())
     by_person = Outcomes(set(), set())
     matches = _versions_of_torch(flat)
@@ -126,7 +128,8 @@ def _outcomes_in(flat: str) -> tuple[Outcomes, Outcomes]:
 
 
 def _versions_of_torch(flat: str) -> list[re.Match[str]]:
-    """The version numbers that are torch's, judging by the words in and before them."""
+    """The version numbers that belong to torch, judging by the version itself and the words before
+    it."""
     versions_of_torch = []
     for match in list(RELEASES.finditer(flat))[:MAX_RELEASES]:
         first = max(match.start() - NAME_BEFORE, 0)
@@ -136,7 +139,8 @@ def _versions_of_torch(flat: str) -> list[re.Match[str]]:
 
 
 def _outcome(words_before: str, words_behind: str) -> Outcome | None:
-    """Whether the words around a release say that it works or fails; None if they say neither."""
+    """Whether the words around a release say that the release works or fails; None if they say
+    neither."""
     if WORKS_BEFORE.search(words_before) or LAST_GOOD.search(words_before):
         return "works"
     if FAILS_BEFORE.search(words_before):
@@ -144,7 +148,7 @@ def _outcome(words_before: str, words_behind: str) -> Outcome | None:
     works = WORKS_BEHIND.search(words_behind)
     fails = FAILS_BEHIND.search(words_behind)
     if works and fails:
-        # The words that are nearer belong to this release.
+        # The words nearer to the release are about it.
         return "works" if works.start() < fails.start() else "fails"
     if works:
         return "works"

@@ -1,7 +1,7 @@
-"""Who manages the environment in a text: the folder of its torch, a container image, or a program
-that brings its own Python.
+"""Finds who manages the environment in a text: the folder of its torch, a container image, or a
+program that includes its own Python.
 
-These are facts, and no failure. `fixes.owners` decides by them how that torch may be changed.
+These are facts, not failures. `fixes.owners` uses them to decide how that torch may be changed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, Claim, Facts
 
 CHARACTERS_READ = 200_000
-"""Of a text's beginning and of its end: paths repeat themselves."""
+"""Only this many characters at the beginning are read. That is enough, because the same paths occur
+again and again."""
 TORCHS_FILE = lazy(
     r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,200}?"
     r"|(?:\b[A-Z]:\\|(?<=[ \"'>])\.[\\/])[^\"'\n<>|*?:;,]{0,200}?)[\\/]+"
     r"(?P<folder>site|dist)-packages[\\/]+torch[\\/]",
     re.I,
 )
-"""A file of torch in a traceback or a warning: the folder above its packages."""
+"""The path of one of torch's files, in a traceback or a warning. The group `root` is the folder
+above `site-packages`."""
 # `Update/update_comfyui_and_python_dependencies.bat`, but not `should I run update_wizard_linux.sh`.
 UPDATER = lazy(
     r"(?<!should I run )\b(?:update_comfyui_and_python_dependencies|update_wizard_(?:windows|linux|macos))\b",
     re.I,
 )
-"""The script with which a program renews its own environment."""
+"""The script with which a program updates its own environment."""
 SHOWN = 200
 """Characters of a quote."""
 
@@ -56,24 +58,25 @@ def owners(text: Text) -> Facts:
 
 
 def _folder_of_torch(text: Text, flat: str) -> Facts:
-    """The folder from which torch is loaded, if all its files in the text are in the same one."""
+    """The folder from which torch is loaded, if all of torch's files in the text are in the same
+    folder."""
     matches = list(TORCHS_FILE.finditer(flat))
     folders = Counter(match["root"].replace("\\\\", "\\") for match in matches)
     if len(folders) == 1:
         first = matches[0]
         values = {"root": next(iter(folders)), "packages": f"{first['folder']}-packages"}
         yield _event(text, "torch-folder", first, values)
-        # An environment of conda on Linux, whose Python lies below its root.
+        # This is a conda environment on Linux. Its Python is in `bin` below its root.
         if re.search(r"^/.*/envs/[^/]+/lib/python[\d.]+$", values["root"]):
             root = re.sub(r"/lib/python[\d.]+$", "", values["root"])
             yield Claim("python.executable", f"{root}/bin/python", "paths", GUESS)
 
 
-# `stable-diffusion-webui\models\Lora`, which other programs read as well.
+# `stable-diffusion-webui\models\Lora`, a folder that other programs also read.
 FOLDER_OF_DATA = lazy(
     r"[^\s\"'<>|*?:;,]{0,120}?[\\/](?:models?|loras?|checkpoints|embeddings|outputs?)\b", re.I
 )
-"""What follows in a path that leads to a program's data, and not into its environment."""
+"""The rest of a path that leads to a program's data and not into its environment."""
 
 
 def _owner_by_form(text: Text, flat: str, form: OwnerForm) -> Iterator[Event]:
@@ -95,7 +98,7 @@ def _first_in_use(flat: str, form: OwnerForm) -> re.Match[str] | None:
 
 
 def _compiled_for_torch(text: Text, flat: str) -> Iterator[Event]:
-    """Packages with compiled parts that the text names with a version or by a file."""
+    """Packages with compiled parts that the text shows with a version or by one of their files."""
     known: set[str] = set()
     for match in COMPILED.finditer(flat):
         package = (match["listed"] or match["file"]).lower().replace("_", "-")

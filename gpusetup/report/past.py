@@ -1,5 +1,5 @@
-"""What a text shows to be over: failures that have been fixed, and missing tools that a working GPU
-did not need."""
+"""Removes facts that no longer matter: failures that have been fixed, and missing tools that a
+working GPU did not need."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ NO_MESSAGES = (
     *("question-asked", "output-shown", "torch-folder", "foreign-gpu", "remedy-tried"),
     *("install-typed", "linux-driver-installed", "library-imported", "several-gpus"),
 )
-"""Kinds of events that report no failure: what the machine is, what was done, what is asked."""
+"""Kinds of events that report no failure but describe the machine, what was done, or what is asked.
+"""
 COMPARISONS = ("release-regressed",)
-"""Kinds of events that compare a state that failed with one that works; they name no line."""
+"""Kinds of events that compare a state that failed with one that works. Their source names no line.
+"""
 STATES = (
     fields.DRIVER_NVML_CODE,
     fields.CUDA_INIT_CODE,
@@ -30,14 +32,14 @@ STATES = (
     fields.TORCH_HIP,
     fields.TORCH_KERNELS,
 )
-"""Fields of a state that a repair changes; a build from before it may have been replaced."""
+"""Fields whose value a repair may change, for example because another build is installed."""
 NO_LINE = 1 << 30
-"""Beyond every line of a text."""
+"""A line number greater than that of any line."""
 LINE = re.compile(r"line (\d+)")
 
 
 def mended_line_of(events: Iterable[Event]) -> int:
-    """The number of the line in which somebody says that it works now; 0 if there is none."""
+    """The number of the line that says that the problem is solved; 0 if there is none."""
     for event in events:
         if event.values.get("form") == "mended":
             return _line_of(event.source)
@@ -47,8 +49,8 @@ def mended_line_of(events: Iterable[Event]) -> int:
 def present_events(events: Iterable[Event]) -> list[Event]:
     """The events without failures from before the line that says that they are fixed.
 
-    If a computation on the GPU printed its result, messages that a tool or a library is missing go
-    as well.
+    If a computation on the GPU printed its result, messages that a tool or a library is missing are
+    removed too.
     """
     all_events = list(events)
     mended_line = mended_line_of(all_events)
@@ -69,10 +71,11 @@ def present_events(events: Iterable[Event]) -> list[Event]:
 
 
 def present_claims(claims: Iterable[Claim], mended_line: int) -> list[Claim]:
-    """The claims without states from before the line that says that the failure is fixed.
+    """The claims, without those about a failing state from before the line that says that the
+    failure is fixed.
 
-    Of a value that the text gives again after that line, such as a version, only the later one
-    holds.
+    If the text gives another value of the same field after that line, earlier values are removed
+    too.
     """
     all_claims = list(claims)
     later_subjects = set()
@@ -89,6 +92,6 @@ def present_claims(claims: Iterable[Claim], mended_line: int) -> list[Claim]:
 
 
 def _line_of(source: str | None) -> int:
-    """The line number in a source; larger than any line if the source names none."""
+    """The line number in a source; `NO_LINE` if the source names no line."""
     line = LINE.search(source or "")
     return int(line[1]) if line else NO_LINE

@@ -1,5 +1,5 @@
-"""What paths in a text show: the Python version, the system, how the environment was created, and
-its interpreter."""
+"""Reads what paths in a text show: the Python version, the system, how the environment was created,
+and its interpreter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, Claim, Facts
 
 CHARACTERS_READ = 400_000
-"""Of a text, so that a log of megabytes takes no minutes."""
+"""Only this many characters of a text are read, so that a log of several megabytes does not take
+minutes."""
 
 # `/lib/python3.12/`, `/versions/3.12.3/`, `\\Python312\\`, `.cpython-312-x86_64-linux-gnu.so`.
 PYTHON = lazy(
     r"[/\\](?:lib(?:64)?[/\\]python|versions[/\\]|pythons?[/\\]|installs/python[/\\](?:cpython-)?)(?P<dotted>\d\.\d{1,2}(?:\.\d{1,2})?)t?[/\\]"
     r"|(?:[/\\](?i:python|cpython-|python-)|\.cpython-)(?P<major>3)(?P<minor>\d{1,2})(?:-(?:32|arm64)|t?-(?:x86_64|aarch64|darwin)|(?=[/\\]))"
 )
-"""Paths that name Python's version."""
+"""A path that contains Python's version."""
 # The first folder of a path on Linux: `/home/`, `/usr/`.
 LINUX = lazy(
     r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
@@ -29,7 +30,7 @@ LINUX = lazy(
 MACOS = lazy(
     r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew|private/var/folders)/"
 )
-# A drive's letter with a folder: `C:\\Users\\me`, `C:/Windows`.
+# A drive letter with a folder: `C:\\Users\\me`, `C:/Windows`.
 WINDOWS = lazy(
     r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\|(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/"
 )
@@ -48,11 +49,12 @@ WORDS_OF_SYSTEM = {
         "windowspath(", "press any key to continue . . .", "as an internal or external command",
     ),
 }  # fmt: skip
-"""Words of tools that only one system has, lower case."""
+"""Lower-case words of tools and files that only one system has."""
 LINUX_BEHIND_WINDOWS = ('file "/', "wsl", "/mnt/", "ssh ")
-"""Words of a program that runs in WSL or on a server, although the text names a drive of Windows."""
+"""Words that show that the program runs in WSL or on a server, even if the text also contains a
+Windows path."""
 DRIVES_IN_WSL = ("/mnt/c/", "/mnt/d/")
-"""Where WSL shows the drives of Windows."""
+"""Where WSL mounts the Windows drives."""
 
 
 class PathPattern(NamedTuple):
@@ -60,14 +62,14 @@ class PathPattern(NamedTuple):
 
     subject: str
     value: str
-    """The field's value; "" if it is the pattern's first group."""
+    """The field's value; "" if the pattern's first group has the value."""
     needles: tuple[str, ...]
-    """Letters, lower case: every form of the pattern has one of them."""
+    """Lower-case strings. Every match of the pattern contains one of them."""
     pattern: re.Pattern[str]
 
 
 FIELDS_IN_PATHS = (
-    # A torch in the system's own folder, where the maker of an image puts it.
+    # A torch in the system's Python, where the makers of container images install it.
     PathPattern(fields.TORCH_LOCATION, "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
     # The Python of a portable package for Windows: `.\\python_embeded\\python.exe`.
     PathPattern(fields.PYTHON_EXECUTABLE, "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
@@ -109,9 +111,9 @@ def python_version(flat: str) -> Facts:
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
-    """The system that most paths belong to, WSL if Windows drives are mounted, and the system whose
-    tools are named."""
-    # Every path with a drive's letter has a colon, and most texts have no such path.
+    """Claims for the system that most paths belong to, for WSL if Windows drives are mounted, and
+    for the system whose tools are named."""
+    # A path with a drive letter contains a colon, and most texts have no such path.
     windows_paths = WINDOWS.findall(flat) if ":" in flat else []
     path_counts = {
         "windows": len(windows_paths),
@@ -119,7 +121,7 @@ def family_of_paths(flat: str, low: str) -> Facts:
         "linux": len(LINUX.findall(flat)),
     }
     family = max(path_counts, key=lambda name: path_counts[name])
-    # On Windows programs that come from Linux print folders such as `/usr/` as well.
+    # On Windows, programs that were ported from Linux also print folders such as `/usr/`.
     is_linux_behind_windows = any(words in low for words in LINUX_BEHIND_WINDOWS)
     if windows_paths and not is_linux_behind_windows:
         family = "windows"
@@ -140,17 +142,18 @@ SITE = lazy(
     r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,160}?)/lib(?:64)?/python\d\.\d{1,2}/site-packages/"
     r"|(?P<windows>\b[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){1,10}?)\\{1,2}Lib\\{1,2}site-packages\\", re.I
 )  # fmt: skip
-"""A package in an environment. Its groups are the environment's root, on Linux and on Windows."""
+"""The path of an installed package. One group matches the environment's root on Linux, the other on
+Windows."""
 NOT_A_TARGET = lazy(
     r"^/(?:usr|nix)\b|/\.local(?:$|/share/uv)|[/\\](?:tmp|temp|\.cache|caches?|overlay|uv|pipx|builds-v0)[/\\]"
     r"|conda|mamba|miniforge|[/\\]envs[/\\]|app-?data"
     r"|\\(?![\w.-]*venv)[\w.-]*env[\w.-]*$",
     re.I,
 )
-"""Roots whose Python is elsewhere, or is not the user's to change.
+"""Roots whose Python is in another place or should not be changed by the user.
 
-They belong to the system, to a user's own packages, to a build, to a tool or to conda. On Windows an
-`env` may be venv's, conda's or a copy of Python.
+They belong to the system, to a user's own packages, to a build, to a tool or to conda. A Windows
+folder called `env` is included because it may be from venv, from conda or a copy of Python.
 """
 # `\\venv`, `\\myenv` at the end of a root on Windows.
 WINDOWS_VENV = lazy(r"\\[\w.-]*env[\w.-]*$")
@@ -170,7 +173,7 @@ def interpreter(flat: str) -> Facts:
     environment_roots = [root for root in roots if not NOT_A_TARGET.search(root)]
     if len(environment_roots) != 1:
         return
-    # A repr, as Python prints paths in messages, has every backslash twice.
+    # Python's repr, which messages use for paths, doubles every backslash.
     root = environment_roots[0].replace("\\\\", "\\")
     if root.startswith("/"):
         executable = f"{root}/bin/python"

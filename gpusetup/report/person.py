@@ -1,4 +1,4 @@
-"""What a person says in their own sentences; logs are left out."""
+"""Reads what a person says in their own sentences. Logs are left out."""
 
 from __future__ import annotations
 
@@ -18,23 +18,26 @@ from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, Claim, Facts
 
 CHARACTERS_READ = 12_000
-"""Characters of prose that are read; people's posts are shorter."""
-# A traceback, a table, a prompt, a time, `name=value`, a folder; and a typed command.
+"""The most characters of prose that are read. What a person writes in a post is shorter."""
+# A traceback, a table, a prompt, a time, `name=value`, a folder, or a typed command.
 PRINTED = lazy(
     r"^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
     r"|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
 )
-"""How a line begins that a program printed, or that somebody typed into a shell."""
+"""The beginning of a line that a program printed, or that somebody typed into a shell."""
 LETTER = re.compile(r"[^\W\d_]")
 # Japanese syllables, Chinese characters, Korean syllables.
 WIDE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 LETTERS_OF_PROSE, WIDE_LETTERS_OF_PROSE = 0.55, 0.3
-"""The least share of letters in a line of prose, and the least for wide letters.
+"""The smallest share of letters in a line of prose, and the smallest in a line with Chinese,
+Japanese or Korean letters.
 
-Lines of logs have more digits and signs. Measured over the labelled reports: 0.5 separates the two.
+Log lines have more digits and punctuation. Measured on the labelled reports, a share of about 0.5
+separates the two.
 """
 WORDS_OF_PROSE, WIDE_OF_PROSE = 3, 4
-"""The least words of a line of prose, and the least wide letters: shorter lines are labels."""
+"""The fewest words in a line of prose, and the fewest Chinese, Japanese or Korean letters. Shorter
+lines are labels."""
 
 
 def is_prose(line: str) -> bool:
@@ -48,7 +51,7 @@ def is_prose(line: str) -> bool:
         return False
     characters = len(sentence.replace(" ", ""))
     letter_share = len(LETTER.findall(sentence)) / characters
-    # Chinese, Japanese and Korean say as much in a third of the letters.
+    # Chinese, Japanese and Korean need only about a third of the letters for the same sentence.
     if len(WIDE.findall(sentence)) >= WIDE_OF_PROSE:
         return letter_share >= WIDE_LETTERS_OF_PROSE
     has_words = len(sentence.split()) >= WORDS_OF_PROSE
@@ -56,15 +59,16 @@ def is_prose(line: str) -> bool:
 
 
 FENCE = "```"
-"""What stands in Markdown before and after lines that are shown as they are."""
+"""The line that begins and ends a code block in Markdown."""
 OUTPUT_SHARE = 1 / 3
-"""The least share of lines in a fenced block that no person writes; some fence a whole letter."""
+"""A code block is a program's output if at least this share of its lines was not written by a
+person. Some people put a whole letter in a code block."""
 
 
 def fenced_output(lines: Sequence[str]) -> frozenset[int]:
     """The numbers (from 1) of lines in fenced blocks that hold a program's output.
 
-    A program's sentence, such as "Unable to open /dev/kfd", is then not taken for a person's.
+    So a program's sentence, such as "Unable to open /dev/kfd", is not mistaken for a person's.
     """
     output_lines: set[int] = set()
     block: list[int] = []
@@ -73,7 +77,7 @@ def fenced_output(lines: Sequence[str]) -> frozenset[int]:
         if not line.strip().startswith(FENCE):
             block.append(number)
             continue
-        # A fence that is not closed encloses nothing.
+        # A code block that is never closed does not count.
         if is_open and block:
             printed = [other for other in block if _is_printed(lines[other - 1])]
             if len(printed) >= OUTPUT_SHARE * len(block):
@@ -84,7 +88,8 @@ def fenced_output(lines: Sequence[str]) -> frozenset[int]:
 
 
 def _is_printed(line: str) -> bool:
-    """Whether no person wrote a line: it is no sentence, or has parts that only programs print."""
+    """Whether a program printed a line: it is not a sentence, or has parts that only programs
+    print."""
     return not is_prose(line) or is_program_output(line)
 
 
@@ -107,7 +112,7 @@ class Prose(NamedTuple):
 
 
 ENDS_IN_COLON = lazy(r"\w(?:Error|Exception|Warning): *$")
-"""An exception whose message begins in the next line."""
+"""The end of a line with an exception whose message begins in the next line."""
 INDENTATION = "    "
 
 
@@ -121,7 +126,7 @@ def prose_of(text: Text) -> Prose:
     printed = fenced_output(text.lines) | text.logged
     is_in_message = False
     for number, line in enumerate(text.lines, 1):
-        # A program's message goes on in indented lines, which may be whole sentences.
+        # The message continues in indented lines, which may be whole sentences.
         is_in_message = ENDS_IN_COLON.search(line) is not None or (
             is_in_message and line.startswith(INDENTATION)
         )
@@ -133,7 +138,8 @@ def prose_of(text: Text) -> Prose:
         characters += len(words)
         if characters > CHARACTERS_READ:
             break
-        # Lines that follow each other are one paragraph, so that a wrapped sentence is whole.
+        # Consecutive lines are joined to one paragraph, so that a wrapped sentence stays in one
+        # piece.
         if is_in_paragraph:
             paragraphs[-1] = f"{paragraphs[-1]} {words}"
         else:
@@ -149,15 +155,15 @@ def prose_of(text: Text) -> Prose:
 
 
 def _starts(paragraphs: list[str]) -> tuple[int, ...]:
-    """The position at which each paragraph begins, if they are joined with line breaks."""
+    """The position at which each paragraph begins after all are joined with line breaks."""
     lengths = [len(paragraph) + 1 for paragraph in paragraphs]
     ends = tuple(accumulate(lengths, initial=0))
     return ends[: len(paragraphs)]
 
 
 def sentences(text: Text, prose: Prose) -> Claim | None:
-    """The numbers of the lines in which a person writes without quoting a program, as a claim; None
-    if there are none."""
+    """A claim with the numbers of the lines that a person wrote without quoting a program; None if
+    there are none."""
     numbers = []
     for number in prose.all_lines:
         line = text.lines[number - 1]
@@ -169,7 +175,7 @@ def sentences(text: Text, prose: Prose) -> Claim | None:
 
 
 def person(text: Text) -> Facts:
-    """What the person says about the GPU, their attempts and the machine, each thing once."""
+    """What the person says about the GPU, the machine and their own attempts, each thing once."""
     prose = prose_of(text)
     own_sentences = sentences(text, prose)
     if own_sentences:
@@ -179,11 +185,12 @@ def person(text: Text) -> Facts:
         return
     already_said: set[tuple[str, str]] = set()
     for row in ROWS:
-        # Several rows are different words for the same thing.
+        # Several rows may be different wordings of the same thing.
         thing = (row.kind, row.values.get("what", ""))
         if thing in already_said:
             continue
-        # A search for letters is much faster than the pattern, and most texts lack them.
+        # A substring search is much faster than the pattern, and most texts contain none of the
+        # strings.
         if not any(letters in low for letters in row.letters):
             continue
         match = _first_assertion(prose.words, row)
@@ -199,7 +206,7 @@ def person(text: Text) -> Facts:
 
 
 def _named_values(match: re.Match[str]) -> Mapping[str, str]:
-    """The values of a match's named groups, without empty ones."""
+    """The named groups of a match and their values, without empty values."""
     values: dict[str, str] = {}
     for name, value in match.groupdict().items():
         if value:
@@ -208,8 +215,8 @@ def _named_values(match: re.Match[str]) -> Mapping[str, str]:
 
 
 def _first_assertion(words: str, row: MessageRow) -> re.Match[str] | None:
-    """The first match that states something; matches in a condition or a wish do not count. None if
-    there is none."""
+    """The first match that states a fact; None if there is none. Matches in a condition or a wish
+    do not count."""
     for match in in_any_case(row.pattern).finditer(words):
         if not row.unless:
             return match
@@ -231,6 +238,6 @@ def _sentence_start(words: str, position: int) -> int:
 
 SENTENCE_ENDS = (". ", "! ", "? ", "\n", "。")
 CHARACTERS_BEHIND = 30
-"""Characters behind the words that may still change their meaning."""
+"""The number of characters after a match that may still change its meaning."""
 SHOWN_CHARACTERS = 200
 """Characters of a quote."""

@@ -1,4 +1,4 @@
-"""The question that a person asks: its topic, and the versions in it."""
+"""Finds the question that a person asks: its topic, and the versions that it names."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gpusetup.report.facts import Facts
 from gpusetup.report.person import prose_of
 
 SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
-"""Where a sentence ends: not at the dot of a version."""
-# A question mark, or the last word of a question in Chinese, Korean or Japanese.
+"""The end of a sentence, but not the dot in a version."""
+# A question mark, or a particle that ends a question in Chinese, Korean or Japanese.
 ASKS = lazy(r"\?|(?:吗|呢|か|까|나요|까요|니까|인가요)\s*[.!]?\s*$")
-"""How a question ends; Chinese, Japanese and Korean ones need no mark."""
+"""The end of a question. In Chinese, Japanese and Korean the question mark is optional."""
 # `CUDA 12.4`, `cuda toolkit 12`; `torch 2.5.1`, `PyTorch version 2.5`.
 CUDA_NUMBER = lazy(r"(?i)\bcuda(?: ?toolkit| version)? ?(\d{1,2}(?:\.\d)?)\b")
 TORCH_NUMBER = lazy(r"(?i)torch(?: version)?(?: ?==)? ?v?(\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 BUILD_LABEL = lazy(r"(?i)(?<![A-Za-z0-9])cu(\d{2,3})(?![A-Za-z0-9])")
 """The label of a build: `cu128`."""
 SHOWN_CHARACTERS = 200
-"""Characters of the question that are quoted as evidence."""
+"""At most this many characters of the question are quoted as evidence."""
 QUESTIONS_READ = 40
-"""Questions of a text that are looked at; a post has a few, a pasted FAQ has hundreds."""
+"""The most questions of a text that are read. A post has a few, but a pasted FAQ has hundreds."""
 SENTENCES_BEFORE = 3
-"""Sentences before a question that may name what its "that" means."""
+"""The number of sentences before a question that may name what "that" in the question means."""
 
 
 def questions(text: Text) -> Facts:
@@ -47,10 +47,12 @@ def questions(text: Text) -> Facts:
             continue
         question_count += 1
         words_before = " ".join(sentences_before[-SENTENCES_BEFORE:])
-        # A question about a GPU at work ("is this speed normal?") asks about no version.
+        # A question about a working GPU ("is this speed normal?") does not refer to versions in
+        # earlier sentences.
         if any(form.search(sentence) for form in TOPICS.values()):
             words_before = ""
-        # Nor does one that names a measured speed ("is 48 tokens/s right?").
+        # A question that names a measured speed ("is 48 tokens/s right?") is not about versions at
+        # all.
         if SPEED.search(sentence):
             continue
         topic = topic_of(sentence, words_before)
@@ -78,7 +80,8 @@ def _versions(sentence: str) -> dict[str, str]:
     torch = TORCH_NUMBER.search(sentence)
     if torch:
         values["torch"] = torch[1]
-    # A build's label is what the person wishes for; another number may be the driver's.
+    # A build label has priority, because it is the build that the person wants. Another CUDA number
+    # may be the driver's.
     label = BUILD_LABEL.search(sentence)
     cuda = CUDA_NUMBER.search(sentence)
     if label:

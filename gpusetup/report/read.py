@@ -1,4 +1,5 @@
-"""Reads any text as a snapshot, with one reader after the other. Pure; never raises."""
+"""Reads any text as a snapshot, with one reader after the other. It does not touch the machine and
+never raises an exception."""
 
 from __future__ import annotations
 
@@ -28,20 +29,21 @@ from gpusetup.report import (
     person,
     questions,
     runs,
+    typed,
     works,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.merge import merge
 
-# A forum's post that somebody read, or a log that does not have the message:
-# "I read on a forum that ...", "a post says ...", "I don't see it in dmesg".
+# Words about a forum post that somebody read, or about a log that does not contain the message: "I
+# read on a forum that ...", "a post says ...", "I don't see it in dmesg".
 QUOTED_FROM_ELSEWHERE = lazy(
     r"(?i)\b(?:I|we)(?: have|'ve)? (?:read|heard)\b.{0,60}?\b(?:forum|reddit|post|thread|article|blog|somewhere)"
     r"|\b(?:forum|reddit|post|thread|article|blog)\b[^.]{0,40}?\b(?:says?|said|claims?|suggests?)\b"
     r"|n(?:o|')?t (?:see|find|get|have) (?:it|that|this|any|one|such)\b.{0,30}?\b(?:dmesg|logs?|journal\w*)\b",
 )
-"""A message that a person quotes, although this machine did not print it."""
+"""The words around a message that a person quotes although this machine did not print it."""
 
 
 def messages(text: Text) -> Iterator[Event]:
@@ -61,8 +63,8 @@ TITLE = line_source(1)
 
 
 def _says_more(event: Event, title: Event) -> bool:
-    """Whether a message below a post's title is the one that the title repeats, with values that
-    the title leaves out (such as the file of the kernel)."""
+    """Whether a message below a post's title is the message that the title quotes, with more values
+    than the title has (such as the kernel's file)."""
     is_title = title.source == TITLE and event.source != TITLE and event.kind == title.kind
     return is_title and title.values.items() < event.values.items()
 
@@ -78,6 +80,7 @@ READERS: tuple[Reader, ...] = (
     installers.request_claims,
     paths.paths,
     environment.environment,
+    typed.typed,
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
@@ -95,7 +98,8 @@ READERS: tuple[Reader, ...] = (
     failures.complaints,
     failures.failing_program,
 )
-"""One reader for each format. Each reads the whole text; among equals the first claim counts."""
+"""One reader for each format. Each reads the whole text. Among equally trusted claims, that of the
+first reader counts."""
 
 
 def read_report(text: str) -> Snapshot:

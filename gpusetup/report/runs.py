@@ -1,4 +1,4 @@
-"""Runs in a text that finished successfully, with no failure after them."""
+"""Finds runs in a text that finished successfully, with no failure after them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ FINISHED = lazy(
     r"|\bPrompt executed in \d|\b[Tt]raining (?:completed|finished|done)\b|\bTest PASSED\b|\bResult = PASS\b"
     r"|'train_runtime': \d"
 )
-"""A progress bar at its end, and what programs print when their work is done."""
+"""A progress bar at 100 %, or words that programs print when their work is done."""
 # `RuntimeError: ...` at the start of a line, `Segmentation fault`, `core dumped`.
 FAILED = lazy(
     r"^\s*(?:\*{2,} ?)?(?:\w+\.)*\w*(?:Error|Exception)\b:? |\b(?:Segmentation fault|core dumped|Aborted)\b|\*\*\* Error"
 )
 LINES_READ = 20_000
-"""Lines of the text's end that are read."""
+"""Only this many lines at the end of the text are read."""
 SHOWN_CHARACTERS = 200
-"""Characters of the line that is quoted as evidence."""
+"""At most this many characters of the line are quoted as evidence."""
 
 
 def runs(text: Text) -> Iterator[Event]:
     """The last run that finished successfully, unless something failed after it."""
-    # One search in all of the text is faster than one in each line.
+    # A single search in the whole text is faster than a search in each line, and most texts have no
+    # match.
     if not FINISHED.search(text.flat):
         return
     unread_lines = max(len(text.lines) - LINES_READ, 0)

@@ -1,9 +1,9 @@
-"""Signs in a text that a GPU computes: a device that a program names, a speed, or a training that
-makes progress.
+"""Finds signs in a text that a GPU computes: a device that a program names, a speed, or a training
+that makes progress.
 
-If somebody names a failure, in whatever words, that some part works is no answer. Only two things
-outweigh the failure: the person's later word that it is mended, and a program that goes on after its
-complaint.
+If somebody mentions a failure, signs that some part works do not answer the question. Only two
+things outweigh a failure: the person later says that it is fixed, or the program continues after
+its complaint.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from gpusetup.report.mended import (
 from gpusetup.report.person import prose_of
 
 LINES_READ, CHARACTERS_READ = 2_000, 60_000
-"""Of a text's beginning. 99 % of the labelled reports are shorter."""
+"""Only this many lines and characters at the beginning are read. 99 % of the labelled reports are
+shorter."""
 SHOWN_CHARACTERS = 160
 """Characters of a quote."""
 # `Traceback (most recent call last)`, `RuntimeError: ...`.
 EXCEPTION = lazy(r"(?m)^\s*Traceback \(most recent|^\s*[\w.]{0,60}(?:Error|Exception): ")
-"""The head of a traceback, or its last line."""
+"""The first or the last line of a traceback."""
 # `device='cuda:0'`, `.to("cuda")`, `.cuda()`.
 ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
 """A tensor on the GPU, or the call that puts it there."""
 
 
-# `tensor(22.63, device='cuda:0')`, the last line of a printed tensor; no call has it with a number.
+# `tensor(22.63, device='cuda:0')`: the last line of a printed tensor. Lines with a call are left
+# out.
 PRINTED_TENSOR = lazy(
     r"(?m)^(?![^\n]*(?:>>>|\btorch\.\w+\(|=\s*tensor\())[^\n]*\bdevice='(?:cuda|xpu|mps):\d+'[^\n]*\)\s*$"
 )
@@ -52,27 +54,29 @@ PRINTED_NUMBER = lazy(
     r"(?m)^(?:>>>|\$|In \[\d+\]:)[^\n]*(?:device=['\"](?:cuda|xpu|mps)|\.cuda\(\)|\.to\(['\"](?:cuda|xpu|mps))[^\n]*"
     r"\n(?:Out\[\d+\]: )?(?:-?\d+\.\d[\d.e+-]*|tensor\([^\n]*)\s*$"
 )
-"""A typed line that computes on a GPU, and the number that came out below it."""
+"""A typed line that computes on a GPU, followed by a line with the resulting number."""
 # `nvcc: command not found`, `no CUDA toolkit`, `without cuDNN`.
 TOOL = r"(?:nvcc|nvidia-smi|rocm-smi|rocminfo|(?:cuda )?toolkit|cudnn|CUDA_HOME)"
 ABSENT_TOOL = lazy(
     rf"(?i)\b{TOOL}\b['\"`]?:?[^.\n]{{0,24}}\b(?:command )?(?:is |was )?not (?:found|installed|available)\b|\b(?:command )?not (?:found|installed):? {TOOL}\b|\b(?:no|without|missing) (?:the |a |an )?{TOOL}\b"
 )
-"""Words that a tool is not there. Who shows that the GPU computes does not need it."""
+"""Words that say that a tool is missing. If the text shows that the GPU computes, the tool is not
+needed."""
 ABSENT_CUDA = lazy(
     r"(?i)(?<!=)\b(?:False|None)\b|\bcuda (?:is )?not (?:found|available)\b|\bno (?:matching distribution|cuda)\b"
 )
-"""Words that CUDA is not there. Whose result came from `mps` or `xpu` does not need it."""
+"""Words that say that CUDA is missing. If the result came from `mps` or `xpu`, CUDA is not needed.
+"""
 ANOTHER_DEVICE = lazy(r"device='(?:mps|xpu)|\bdevice: (?:mps|xpu)\b|device=['\"](?:mps|xpu)")
-"""A result, or a training, on Apple's or Intel's GPU."""
+"""A sign that a result or a training used Apple's or Intel's GPU."""
 
 
 class Use(NamedTuple):
-    """A line that a program only prints if it uses the GPU."""
+    """A line that a program prints only if it uses the GPU."""
 
     form: str
-    """What the line shows: `device`, `found`, `training`, `server`, `available`, `tensor`, or
-    `computed`: a result that came from a GPU."""
+    """What the line shows: `device`, `found`, `training`, `server`, `available`, `tensor` or
+    `computed` (a result from a GPU)."""
     match: re.Match[str]
 
 
@@ -107,7 +111,8 @@ def works(text: Text) -> Iterator[Event]:
     if success:
         yield success
     elif not _is_outweighed(lines, failures, uses):
-        # What works beside a failure is no answer.
+        # If a person mentions a failure that nothing outweighs, signs that something works are not
+        # reported.
         if failures.by_person:
             yield _named_failure(lines, failures.by_person[0])
             yield from _taken_all_the_same(flat, uses)
@@ -132,14 +137,14 @@ def _reports_success_somewhere(flat: str) -> bool:
 def _word_of_success(
     lines: Sequence[str], failures: FailureLines, uses: Sequence[Use], past: Sequence[int]
 ) -> Event | None:
-    """The event for a failure that is over; None if none is.
+    """The event that says that a failure is fixed; None if the text does not say so.
 
-    Its form is `mended` if that is certain enough to leave out everything that failed before.
-    `past`: the indexes of the lines that are told as what was before.
+    Its form is `mended` if this is certain enough to ignore everything that failed before. `past`
+    has the indexes of the lines that describe the time before the fix.
     """
     flat = "\n".join(lines)
     proof_after_failures = _proof_after_failures(lines, failures, uses)
-    # What stands behind the last failure is of the state that works.
+    # The lines after the last failure describe the state that works.
     last_of_the_past = max((*failures.of_any, *past), default=0)
     source_of_the_present = line_source(last_of_the_past + 2)
     if SOLVED_TITLE.search(flat) and proof_after_failures:
@@ -167,7 +172,7 @@ def _named_failure(lines: Sequence[str], index: int) -> Event:
 
 
 def _taken_all_the_same(flat: str, uses: Sequence[Use]) -> Iterator[Event]:
-    """The device and speed that a program shows although somebody complains."""
+    """Events for the device and speed that the text shows although somebody complains."""
     for use in uses:
         if use.form == "device":
             yield _event("device-taken", flat, use.match)
@@ -194,7 +199,7 @@ def _lines_read(text: Text) -> Sequence[str]:
 def _proof_after_failures(
     lines: Sequence[str], failures: FailureLines, uses: Sequence[Use]
 ) -> Use | None:
-    """The first line after every failure that shows the GPU at work; None if there is none."""
+    """The first sign after the last failure that the GPU is in use; None if there is none."""
     flat = "\n".join(lines)
     last_failure = max(failures.of_any, default=0)
     for use in uses:
@@ -212,7 +217,8 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
     errors = list(failures.errors)
     if uses:
         complaints = [line for line in complaints if not _only_asks_for_a_toolkit(line)]
-    # A result from the GPU, or a training on a device that the program names.
+    # The text shows a result from the GPU, or a training on a device that the program names, so
+    # missing tools do not matter.
     if "computed" in forms or {"device", "training"} <= set(forms):
         elsewhere = ANOTHER_DEVICE.search(flat) is not None
 
@@ -222,27 +228,28 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
         complaints = [line for line in complaints if not is_needless(line)]
         errors = [index for index in errors if not is_needless(lines[index])]
     if working.WORKS_THERE.search(flat) and not working.OUTSIDE.search(flat):
-        # "Is it unsupported? It runs fine."
+        # "Is it unsupported? It runs fine.": the question is not a complaint.
         complaints = [line for line in complaints if not working.ONLY_ASKS.search(line)]
     if not all(_is_denied(complaint, has_use=bool(uses)) for complaint in complaints):
         return False
-    # A program that goes on after a logged error got over it.
+    # If the program uses the GPU after a logged error, the error did not stop it.
     last_error = max(errors, default=-1)
     if last_error > last_use:
         return False
-    # It does not get over an exception; people paste the traceback before the head of the log as
-    # often as behind it.
+    # An exception does stop the program. Its position in the text does not matter, because people
+    # paste the traceback before the log as often as after it.
     if EXCEPTION.search(flat):
         return False
-    # A program that somebody calls slow may run on the CPU, unless the text shows the GPU at work.
+    # A slow program may be running on the CPU, unless the text shows that it uses the GPU.
     has_gpu_at_work = any(use.form not in ("available", "found") for use in uses)
     return not failures.slow or has_gpu_at_work or _computes_on_a_gpu(flat)
 
 
 def says_absence_only(line: str, *, on_another_device: bool) -> bool:
-    """Whether a line says that a tool is not there, and names no other failure.
+    """Whether a line only says that a tool is missing and names no other failure.
 
-    `on_another_device`: the result came from a GPU without CUDA, so that CUDA may be absent too.
+    `on_another_device`: the result came from a GPU that does not use CUDA, so CUDA may be missing
+    too.
 
     >>> says_absence_only("bash: nvidia-smi: command not found", on_another_device=False)
     True
@@ -257,25 +264,26 @@ def says_absence_only(line: str, *, on_another_device: bool) -> bool:
 
 
 def _only_asks_for_a_toolkit(line: str) -> bool:
-    """Whether a line asks whether a toolkit is needed, because one is not there.
+    """Whether a line only asks whether a CUDA toolkit is needed, because it is missing.
 
-    torch sees the GPU without it.
+    torch does not need the toolkit to see the GPU.
     """
     return topic_of(line) == "toolkit" and says_absence_only(line, on_another_device=False)
 
 
 SEVERAL = lazy(r"(?i)\b(?:second|third|2nd|3rd|other|both|two|three|all|one of)\b")
-"""A complaint about one of several GPUs."""
+"""Words of a complaint that is about some of several GPUs."""
 
 
 def _is_denied(complaint: str, *, has_use: bool) -> bool:
-    """Whether a complaint only says that the GPU is not seen, while a program shows that it is.
+    """Whether a complaint only says that the GPU is not seen, although a program's output shows
+    that it is.
 
-    A program that prints the name of its GPU sees it, whatever the person concludes.
+    A program that prints the name of its GPU sees the GPU, whatever the person concludes.
     """
     if not has_use or not working.NOT_SEEN.search(complaint):
         return False
-    # That one GPU is seen says nothing of the others.
+    # If one GPU is seen, another may still be missing.
     if SEVERAL.search(complaint):
         return False
     other_words = working.NOT_SEEN.sub(" ", complaint)
@@ -304,11 +312,11 @@ def _uses(flat: str) -> Iterator[Use]:
         ("computed", PRINTED_NUMBER, True),
         ("device", working.DEVICE_SHOWN, True),
         ("found", working.FOUND_SHOWN, True),
-        # A server and a training run on a CPU, too.
+        # A server or a training can also run on a CPU, so the text must name a GPU.
         ("training", working.TRAINING_SHOWN, names_gpu),
         ("server", working.SERVER_SHOWN, names_gpu),
         ("available", working.AVAILABLE_SHOWN, True),
-        # Code that names a device need not have run; whoever compares results ran it.
+        # Code that names a device may never have run, but somebody who compares results has run it.
         ("tensor", ON_A_DEVICE, compares_results),
     )
     for form, pattern, counts in forms:
@@ -320,7 +328,8 @@ def _uses(flat: str) -> Iterator[Use]:
 def _words_of_success(
     flat: str, topic: AskedTopic | None, *, has_gpu_in_use: bool
 ) -> Iterator[Event]:
-    """A speed, a training that makes progress, or a person's statement that it works, as events."""
+    """Events for a speed, for a training that makes progress, or for a person's statement that
+    something works."""
     names_gpu = working.A_GPU.search(flat) is not None
     if names_gpu:
         for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
@@ -330,7 +339,7 @@ def _words_of_success(
     plain_word = working.WORKS_THERE.search(flat)
     if plain_word is None:
         return
-    # Games and nvidia-smi work on any driver, whatever torch does.
+    # Games and nvidia-smi work with any driver, so they say nothing about torch.
     if working.OUTSIDE.search(flat):
         return
     # "X works, but ..." introduces what does not work.
@@ -342,9 +351,9 @@ def _words_of_success(
 # --- what is asked --------------------------------------------------------------------------------
 
 TOPICS_OF_STATEMENTS = ("result", "first run", "compile", "loader", "warnings", "speed", "normal")
-"""Topics that are also read in sentences which ask nothing.
+"""Topics that are also looked for in sentences that are not questions.
 
-Not memory: programs print theirs in lines that read like sentences.
+Memory is not among them, because programs print their memory use in lines that read like sentences.
 """
 
 
@@ -356,7 +365,7 @@ def _topic_of_person(words: str) -> AskedTopic | None:
         if "?" in sentence or working.WONDERS.search(sentence):
             questions.append(sentence)
     topic_of_questions = _topic(" ".join(questions), tuple(working.TOPICS))
-    # "Is that normal?" asks about what the other sentences say.
+    # "Is that normal?" refers to something in the other sentences.
     if topic_of_questions and topic_of_questions.name != "normal":
         return topic_of_questions
     return _topic(words, TOPICS_OF_STATEMENTS) or topic_of_questions
@@ -400,7 +409,7 @@ def _event(kind: str, flat: str, match: re.Match[str]) -> Event:
 
 
 def _quote(flat: str, match: re.Match[str]) -> str:
-    """The line around a match; if it is too long, the words from the match on."""
+    """The line that contains a match. If the line is too long, only its text from the match on."""
     line_start = flat.rfind("\n", 0, match.start()) + 1
     line_end = flat.find("\n", match.end())
     if line_end < 0:
@@ -408,6 +417,6 @@ def _quote(flat: str, match: re.Match[str]) -> str:
     line = " ".join(flat[line_start:line_end].split())
     if len(line) <= SHOWN_CHARACTERS:
         return line
-    # The beginning of a long line is the prefix of a logger.
+    # A long line usually begins with a logger's prefix, so quote it from the match on.
     words = " ".join(flat[match.start() : line_end].split())
     return words[:SHOWN_CHARACTERS]

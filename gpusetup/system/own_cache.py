@@ -40,7 +40,7 @@ def _only_ours(folder: Path) -> Path:
     with blocked_by_files(f"The cache {folder} cannot be made", hint):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = folder.stat()
-    # Windows has no such owners and modes; there, the access rights of the user's profile protect
+    # Windows has no such owners and modes. There, the access rights of the user's profile protect
     # the folder.
     if os.name == "posix":
         is_anothers = status.st_uid != os.geteuid()

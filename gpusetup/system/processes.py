@@ -1,7 +1,7 @@
 """The only way to start a child process: with an argument list, a time limit, and captured output.
 
-A child runs in its own process group, so that its own children end with it. If a child cannot be
-killed (because it is in an uninterruptible driver call), we do not wait for it.
+A child runs in its own process group, so that its own children end with it. A child in an
+uninterruptible driver call cannot be killed, so we do not wait for such a child.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ GIVE_UP_SECONDS = 1.0
 
 
 MAX_OUTPUT_BYTES = 64 << 20
-"""How much of a child's output is kept. A child that prints more is killed."""
+"""The maximum size of a child's output. A child that prints more is killed."""
 
 OWN_GROUP: dict[str, Any] = (
     {"start_new_session": True}
     if os.name == "posix"
     else {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
 )
-"""Options for a child that should not receive a Ctrl-C in our terminal."""
+"""Options for a child that should not receive the Ctrl-C that a user types in our terminal."""
 
 RUNNING: set[Child] = set()
 """The children that our threads are waiting for."""
@@ -143,7 +143,7 @@ def _wait(
             child.communicate(pending_input, timeout=min(seconds_left, POLL_SECONDS))
             return None
         except subprocess.TimeoutExpired:
-            # `communicate` has kept the input from the first call.
+            # `communicate` keeps the input of the first call, so pass none to the later calls.
             pending_input = None
         sizes = [os.fstat(file.fileno()).st_size for file in files]
         floods = max(sizes) > MAX_OUTPUT_BYTES
@@ -180,8 +180,8 @@ def _give_up(child: Child) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GIVE_UP_SECONDS)
     if child.returncode is None:
-        # Otherwise Python warns that the child is still running when the object is
-        # garbage-collected.
+        # Set an exit code, because otherwise Python warns that the child is still running when the
+        # object is garbage-collected.
         child.returncode = -signal.SIGTERM
 
 

@@ -25,7 +25,8 @@ Family = Literal["linux", "windows", "macos"]
 CHILD_SCRIPTS = Path(__file__).resolve().parent.parent / "child_scripts"
 HOLD_BACK = str(CHILD_SCRIPTS / "hold_back.py")
 DRIVER_SCRIPTS = ("read_nvml", "read_cuda")
-"""The scripts that load the driver's libraries, which could change the machine."""
+"""The scripts that load the driver's libraries. The libraries could change the machine, so these
+scripts run through `hold_back.py`."""
 READ_LIMIT_BYTES = 4 << 20
 
 
@@ -64,7 +65,7 @@ class System:
     def read(self, path: str) -> str:
         """The text of a file, or the beginning of a long one."""
         with open(path, "rb", opener=at_once) as file:
-            # A device without data returns None.
+            # Reading a device without data returns None instead of bytes.
             raw = file.read(READ_LIMIT_BYTES) or b""
         return raw.decode("utf-8", "replace")
 
@@ -114,7 +115,7 @@ class System:
         # Start our own interpreter without the user's packages and variables.
         if python is None:
             words.append("-I")
-            # NVML's binding is in our site-packages; the other scripts need no packages.
+            # Only NVML's binding needs our site-packages; the other scripts need no packages.
             if script != "read_nvml":
                 words.append("-S")
         if script in DRIVER_SCRIPTS:
@@ -157,8 +158,8 @@ def answer_of(output: Output) -> dict[str, Any]:
     """A child script's answer (its last line) or, if there is none, the reason and how far the
     script got.
 
-    In the lines before, the script announces each `step` before trying it, and prints each `part`
-    of the answer.
+    In the lines before its answer, the script announces each `step` before trying it, and prints
+    each `part` of the answer.
 
     >>> answer_of(Output(argv=(), exit=-11, stdout='{"step": "cuInit"}'))
     {'problem': 'crashed with SIGSEGV', 'step': {'step': 'cuInit'}}
@@ -190,7 +191,7 @@ def _how_script_ended(output: Output) -> str:
     if not output.exit:
         return "ended without an answer"
     how = how_it_ended(output.exit)
-    # If a signal killed the program, the last line of stderr does not explain why.
+    # If a signal killed the script, the last line of stderr does not explain why.
     if output.exit < 0:
         return how
     last_line = output.stderr.strip().rpartition("\n")[2]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typing
+TYPE_CHECKING = False  # replaces typing.TYPE_CHECKING, so that typing need not be imported
 if TYPE_CHECKING:
     from typing import Any
 

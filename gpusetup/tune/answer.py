@@ -42,13 +42,13 @@ class Row(Trial):
     seconds_per_epoch: float | None = None
     """The time for one epoch; null if the data set's number of samples is unknown."""
     loss_steps: int | None = None
-    """In the row `+AMP`, the number of steps after which `loss` and `loss_without_amp` were
+    """In the row `+AMP`, the number of training steps before `loss` and `loss_without_amp` were
     read."""
     loss_without_amp: float | None = None
 
 
 class PresetRow(Frozen):
-    """One of the guides' presets as `--preset list` shows it."""
+    """One of the guides' presets, as shown by `--preset list`."""
 
     name: str
     trains: str
@@ -77,7 +77,7 @@ class TuneAnswer(Frozen):
     device: str | None = None
     """The device that was measured, or the GPU that the config is for."""
     presets: tuple[PresetRow, ...] = ()
-    """All presets, with `--preset list`."""
+    """All presets; empty without `--preset list`."""
     preset: str = ""
     """The text of a preset, which is a config to start from."""
     diff: str = ""

@@ -30,8 +30,8 @@ class MeasureRequest(Frozen):
     grows: bool = False
     """Whether tune may write a larger effective batch into the config (`--grow-batch`)."""
     workers: int = 0
-    """The number of loader workers that the table tries, as the rules would write it for this
-    machine."""
+    """The number of loader workers that the table tries: the number that the rules would write into
+    the config for this machine."""
 
 
 class Setup(Frozen):

@@ -2,8 +2,8 @@
 functions.
 
 A micro-batch is only changed if the new size was measured on this machine, or if `plan` is certain
-that it fits for this config on this card. If something else in the config depends on the batch,
-nothing is changed and the reason is given.
+that it fits for this config on this card. If something else in the config depends on the batch, the
+batch stays and the answer gives the reason.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Split(Frozen):
 
 
 SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
-"""Values of `batch_type` that count samples; any other counts tokens, frames or elements."""
+"""Values of `batch_type` with which the batch size counts samples; with any other value it counts
+tokens, frames or elements."""
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
@@ -159,7 +160,7 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
         yield f"{stays}: {reason}. `{measuring(case)}` measures it"
     else:
         yield f"{stays}: {reason}"
-        # `_recommenders_tier` already mentions the value for a recommender.
+        # Skip recommenders, because `_recommenders_tier` already mentions their value.
         if not mark.of_all_gpus:
             yield _marked(case, split, mark)
 
@@ -211,7 +212,7 @@ def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
 def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
     """A sentence with the command that measures batch sizes up to the guides' value."""
     command = measuring(case)
-    # `--max` ends the search there, because it is the guide's largest value.
+    # `--max` ends the search at the guide's largest value.
     return f"This is a mark to measure: `{command} --max {mark.most}`"
 
 
@@ -226,7 +227,7 @@ def _pieces_within(split: Split, mark: BatchMark) -> str:
     if is_within or not is_plausible:
         return ""
     micro = next(divisors(split.effective, mark.most))
-    # Do not make a batch even smaller that is already below the guides' range.
+    # If the batch is already below the guides' range, do not make it even smaller.
     moves_away = split.size < mark.least and micro < split.size
     if micro == split.size or moves_away:
         return ""
@@ -270,7 +271,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         return
     largest = min(measured, effective)
     micro = next(divisors(effective, largest), 0)
-    # With less than a quarter of the batch that ran, most of the card would be unused.
+    # With a micro-batch below a quarter of the batch that ran, most of the card would be unused.
     wastes_the_card = micro * QUARTER < largest
     if not micro or wastes_the_card:
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
@@ -285,7 +286,7 @@ def divisors(number: int, most: int) -> Iterator[int]:
     >>> list(divisors(96, 40))
     [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
     """
-    # For the number 0 the loop yields nothing.
+    # If `number` is 0, the loop yields nothing.
     largest = min(most, number)
     for size in range(largest, 0, -1):
         if number % size == 0:
@@ -309,7 +310,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         yield from _more_may_run(case, split, largest_clear)
         return
     smallest = plan_verdict(case, 1, split.effective)
-    # If plan knows a reason why it may still fit, do not call it impossible.
+    # If plan knows a reason why the batch may still fit, do not call it impossible.
     may_fit = isinstance(smallest, BatchVerdict) and smallest.may_fit_because
     if not may_fit:
         yield DoesNotFit(
@@ -321,7 +322,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterator[str]:
     """A note if a guide's batch is larger than the largest that plan is certain to fit."""
     mark = batch_mark(case)
-    # `_recommenders_tier` already mentions the value for a recommender.
+    # Skip recommenders, because `_recommenders_tier` already mentions their value.
     if mark is None or mark.of_all_gpus:
         return
     is_below_mark = largest_clear < mark.least
@@ -353,7 +354,7 @@ def _way_to_fit(case: ConfigCase, split: Split) -> str:
     card = case.facts.card
     if card is None or isinstance(verdict, CannotJudge):
         return measure_it
-    # A batch of 1 fits, but without the safety margin.
+    # If a batch of 1 fits, but without the safety margin, only a measurement can tell.
     if verdict.total_gib <= verdict.capacity_gib:
         return measure_it
     ways = how_to_fit(case.config, card, split.effective)
@@ -386,6 +387,6 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
                 "nothing: a smaller batch alone is another experiment"
             ]
         changes += added
-    # Write either both settings or neither.
+    # Change both settings or neither; otherwise the effective batch would change.
     problems = [part for part in changes if isinstance(part, str)]
     return [*problems] or changes

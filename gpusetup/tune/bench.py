@@ -31,7 +31,7 @@ CHILD_ENVIRONMENT = {"PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1", "MALLOC
 """Environment variables of the child. The number of malloc arenas is limited because glibc creates
 more of them in some runs than in others, which would disturb the measured memory."""
 TIMED_SECONDS = 20.0
-"""The maximum time in seconds for which one trial times its steps."""
+"""The maximum time in seconds that one trial spends on timed steps."""
 STARTING_SECONDS = 280.0
 """The additional time in seconds that a trial may need for importing torch and building the
 model."""
@@ -41,13 +41,13 @@ LEAST_STEPS = 4
 """The minimum number of steps in a trial: one to warm up, one whose memory is read, and two that
 are timed."""
 TIMED_SHARE = 0.1
-"""The share of a search's remaining time for which one trial times its steps; larger sizes need the
-rest."""
+"""The share of a search's remaining time that one trial may spend on timed steps; the rest is for
+trials of larger sizes."""
 FIRST_SECONDS = 30.0
-"""The extra time for the first trial of a search, because there is no result without it."""
+"""The extra time for the first trial of a search, because without that trial there is no result."""
 LEAST_CLIMB = 1.5
-"""A size must be at least this many times the largest one that ran to tell something new about the
-speed."""
+"""Only a size at least this many times as large as the largest that ran tells something new about
+the speed."""
 FREE_SHARE = 0.02
 """The share of the memory to keep free for fragmentation and other programs."""
 LEAST_FREE_BYTES = 300 << 20
@@ -72,10 +72,10 @@ class BenchJob(Frozen):
     memory_limit_bytes: int | None = None
     steps: int = 12
     timed: bool = True
-    """Whether additional steps are timed. Their memory is not read."""
+    """Whether to run additional steps to measure the speed; their memory is not read."""
     seconds: float = TIMED_SECONDS
     least_seconds: float | None = None
-    """The shortest time for which steps are timed; None means half a second."""
+    """The minimum time in seconds for timed steps; None means half a second."""
     left: float | None = None
     """The seconds after which the trial is stopped; None means no limit from the search."""
     python: str | None = None
@@ -110,7 +110,7 @@ class Device(Frozen):
         3700
         """
         share_bytes = int(self.limit_bytes * FREE_SHARE)
-        # Only a GPU loads kernels into its memory later.
+        # Only a GPU needs this margin, because kernels are loaded into its memory later.
         least_bytes = LEAST_FREE_BYTES if self.is_gpu else 0
         margin_bytes = max(share_bytes, least_bytes)
         return max(1, self.limit_bytes - margin_bytes)
@@ -126,7 +126,7 @@ class Bench:
         self._argv = (python, str(SCRIPT))
         self._folder = folder
         self._lines: StreamingChild | None = None
-        # The child's standard error, which is needed if it dies.
+        # A file for the child's standard error, which is needed if the child dies.
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - `__exit__` closes it
 
     def __enter__(self) -> Bench:
@@ -186,7 +186,7 @@ class Bench:
     def _last_words(self) -> str:
         """The end of the child's standard error."""
         self._errors.seek(0)
-        # Libraries may have written a lot before that.
+        # Read only the end, because libraries may have written a lot before it.
         end = self._errors.read()[-STDERR_BYTES:]
         return end.decode("utf-8", "replace")
 
@@ -219,14 +219,15 @@ class Bench:
     def trial(self, batch: int, **changes: Any) -> Trial:
         """Runs one trial with this batch size and returns its result."""
         answer = self.ask("steps", batch, **changes)
-        # The parent decides whether the child's message means out of memory.
+        # The child only passes on its error message; `trial_of` decides whether it means out of
+        # memory.
         return trial_of(batch, answer)
 
     def find(
         self, goal: Goal, trials: list[Trial], say: Say, *, speed: bool = False, **settings: Any
     ) -> None:
-        """Try batch sizes until it is certain which is the largest that fits (with `speed`, the
-        fastest), or until the time is over.
+        """Try batch sizes until the largest size that fits (with `speed`, the fastest size) is
+        certain, or until the time is over.
 
         Every trial is added to `trials` as soon as it has run, so that Ctrl-C loses nothing.
         """
@@ -258,7 +259,7 @@ class Bench:
         time of the search."""
         share = max(1.0, remaining * TIMED_SHARE)
         timed_seconds = min(self.job.seconds, share)
-        # The first trial gets extra time, because without it there is no result.
+        # The first trial gets extra time, because without that trial there is no result.
         grace = FIRST_SECONDS if is_first else 0.0
         return {"left": remaining + grace, "seconds": timed_seconds}
 
@@ -269,7 +270,7 @@ def seconds_allowed(job: BenchJob) -> float:
     seconds = job.seconds + STARTING_SECONDS
     if job.compile:
         seconds += COMPILING_SECONDS
-    # The search may have less time left than that.
+    # The search may end before the trial's own time limit.
     if job.left:
         seconds = min(seconds, job.left)
     return max(1.0, seconds)
@@ -292,7 +293,8 @@ def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | Non
     if largest is None or not largest.samples_per_second:
         is_in_time = seconds > 0 or not trials
         return batch if is_in_time else None
-    # Assume that larger sizes are about as fast as the largest that ran.
+    # Estimate the time on the assumption that larger sizes are about as fast as the largest that
+    # ran.
     samples_in_time = seconds * largest.samples_per_second
     largest_in_time = int(samples_in_time / LEAST_STEPS)
     if batch <= largest_in_time:
@@ -329,7 +331,7 @@ def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
         return
     first = failed[0]
     name = job.code or "the model"
-    # The child may have added a hint to its message.
+    # Split off the hint that the child may have added to its message.
     detail, _, hint = (first.detail or "").partition("\nhint: ")
     usual_hint = (
         "one training step must run by itself within the time limit; the batch size is not "

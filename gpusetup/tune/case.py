@@ -1,4 +1,5 @@
-"""A config together with the machine it is for, as the rules need it. Pure functions."""
+"""A config together with the facts about its machine, in the form that the rules need. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ class Measured(Frozen):
     batch_size: int | None = None
     """The largest (or fastest) batch on one GPU that ran."""
     grows: bool = False
-    """Whether to write a batch that ran even if it makes the effective batch larger."""
+    """Whether to write a measured batch even if it makes the effective batch larger."""
     is_faster: Mapping[str, bool] = {}
     """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
     it was not measured."""
@@ -152,7 +153,7 @@ class ConfigCase(Frozen):
 def config_word(case: ConfigCase) -> str:
     """The config's file name, quoted as a command-line argument."""
     name = case.config.name
-    # The name may contain spaces.
+    # Quote the name, because it may contain spaces.
     return shlex.quote(name)
 
 
@@ -176,12 +177,12 @@ def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> It
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
-        # With a YAML anchor, another place would change too.
+        # If the value has a YAML anchor, another setting would change too.
         if setting.shared:
             obstacle = "used in several places through a YAML anchor"
         name = label(setting)
         yield f"{name} is {obstacle}: set it to {value} by hand; {why.reason}"
-    # Nothing to do if the setting already has this value.
+    # If the setting already has this value, there is nothing to change.
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, why)
 
@@ -232,7 +233,7 @@ def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> E
     """The edit that adds a key below a setting; None if it cannot be added there."""
     # In a map with keys like `--batch-size`, the new key would need the same spelling.
     is_spelled_alike = setting.path[-1] == row.beside
-    # In this place the name may mean something else.
+    # At this place in the config the name may mean something else.
     means_something = key_of(setting.path) is not None
     if not is_spelled_alike or not means_something:
         return None
@@ -269,7 +270,8 @@ def trainer_in(config: Config) -> Loop | None:
     """The trainer of a config and how it counts steps; None if it is unknown."""
     names = names_in(config.settings)
     trainer = trainer_of(config)
-    # All trainers that `plan` knows count updates, even if their configs have other names too.
+    # If `plan` knows the trainer, its step counts are updates, whatever other names the config
+    # contains.
     if trainer:
         batch_names = key_table().batches[trainer].split()
         if not names.isdisjoint(batch_names):
@@ -291,7 +293,7 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     without_ray = names.isdisjoint(ray_rows[0].names.split())
     keyed = []
     for setting in config.settings:
-        # A map itself has no value.
+        # Skip maps, which have no value of their own.
         key = key_of(setting.path) if setting.kind != "map" else None
         if key is None:
             continue

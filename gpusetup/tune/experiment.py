@@ -138,8 +138,8 @@ def _calmer_steps(case: ConfigCase) -> str:
 
 
 def _current_value(case: ConfigCase, role: str) -> str:
-    """The first value that is set for a role, in parentheses: ` (lr (line 7) is 0.0002)`; "" if
-    there is none."""
+    """The first setting with a role, its line and its value in parentheses: ` (lr (line 7) is
+    0.0002)`; "" if there is none."""
     for setting in plain_values(case, role):
         text = unquoted(setting.text)
         # Skip keys without a value.
@@ -171,8 +171,8 @@ BYTES_PER_NUMBER = 4
 CACHE_OFF_BELOW_GB = 4
 """On GPUs with less memory, the multi-GPU guide switches the cache off."""
 LARGE_SHARE = 0.05
-"""If the cache takes a larger share of the GPU's memory than this, switching it off is worth the
-time for computing the embeddings again."""
+"""If the cache takes a larger share of the GPU's memory, switching it off is worthwhile although
+the embeddings must then be computed again."""
 
 
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:

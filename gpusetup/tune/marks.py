@@ -28,7 +28,7 @@ from gpusetup.tune.refusals import has_batch_norm
 # --- the memory of a card -------------------------------------------------------------------------
 
 NOMINAL_SHARE = 0.92
-"""The share of its nominal memory that a card must report to count as that size.
+"""A card counts as having its nominal memory if it reports at least this share of it.
 
 ECC and the driver take a part of the memory: a T4 with 16 GB reports 14.7 GiB, and an A10G with 24
 GB reports 22.5. A card with 11 GB has too little to count as 12 GB, so it counts as 8 GB.
@@ -57,7 +57,7 @@ its model; `other` is a model for which the guides have no marks."""
 SEQUENCE_MODEL = re.compile(r"(?i)lstm|gru|rnn|transformer")
 """Matches values that name a recurrent model or a custom transformer: `BiLSTM`, `tiny_gru`."""
 NOT_SEQUENCE_MODEL = re.compile(r"(?i)/|vision|image|video|swin|vit|detr|diffusion|audio|speech")
-"""Matches names of other models that contain such a word (`vision transformer`), and ids of
+"""Matches values that contain such a word but name another model (`vision transformer`), and ids of
 published models, which contain `/`."""
 LONGEST_KIND = 100
 """The number of characters to look at in a value that may name a kind of model; a longer value is a
@@ -71,8 +71,8 @@ MODEL_WORDS = frozenset((
     "model", "network", "net", "arch", "architecture", "backbone", "policy", "generator",
     "discriminator", "encoder", "decoder", "unet", "vae", "head",
 ))  # fmt: skip
-"""Words in keys about a model. A config with such a key shows something about its model, so it
-counts as `other` and not as `unknown`."""
+"""Words in keys about a model. A config with such a key describes its model, so its kind is `other`
+and not `unknown`."""
 IMAGE_KEYS = frozenset((
     "imgsz", "img_size", "image_size", "image_width", "resolution", "crop_size", "crop_pct",
     "size_divisor", "num_classes",
@@ -124,7 +124,7 @@ def _names_other_model(case: ConfigCase) -> bool:
         return True
     names = names_in(case.config.settings)
     is_about_images = not IMAGE_KEYS.isdisjoint(names)
-    # Models with BatchNorm usually process images or audio.
+    # BatchNorm counts too, because models with it usually process images or audio.
     return is_about_images or has_batch_norm(case)
 
 
@@ -148,7 +148,7 @@ def _is_larger_than_the_guides(case: ConfigCase) -> bool:
     """Whether the network is far wider or deeper than the networks in the acceleration guide."""
     width = _largest(case, "hidden")
     depth = _largest(case, "layers")
-    # Either of the two is enough.
+    # Either a larger width or a larger depth is enough.
     return width > LARGEST_SMALL_WIDTH or depth > LARGEST_SMALL_DEPTH
 
 
@@ -167,7 +167,7 @@ def _trains_on_image_patches(case: ConfigCase) -> bool:
     guide."""
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
-    # The patches of a vision transformer are much smaller.
+    # Only large patches count, because the patches inside a vision transformer are much smaller.
     largest_patch = _largest(case, "patch")
     return largest_patch > LARGEST_VIT_PATCH
 
@@ -187,7 +187,7 @@ def _reads_text(case: ConfigCase) -> bool:
     if any(case.with_name("model_name_or_path")):
         return True
     for setting in case.with_role("length"):
-        # `null` means as long as the model allows, and counts as 0 here.
+        # A value of `null` (as long as the model allows) counts as 0.
         length = whole_number(setting) or 0
         if length > LONGEST_SMALL_SEQUENCE:
             return True
@@ -213,7 +213,7 @@ class BatchMark(NamedTuple):
         """The range of batch sizes in words: `16`, `8 to 16`, `up to 128`."""
         if self.least == self.most:
             return str(self.most)
-        # For small cards the range has no lower end.
+        # For small cards the guide gives no lower end of the range.
         if not self.least:
             return f"up to {self.most}"
         return f"{self.least} to {self.most}"
@@ -272,7 +272,7 @@ def batch_mark(case: ConfigCase) -> BatchMark | None:
 def _sequence_mark(memory_bytes: int, *, is_certain: bool) -> BatchMark:
     """The acceleration guide's batch for a card with this much memory; `is_certain` says whether
     the model is known to be of the guide's kind."""
-    # The last row fits every card.
+    # Some row always matches, because the last row has no minimum.
     fitting_rows = [row for row in SEQUENCE_ROWS if has_memory(memory_bytes, row.from_gb)]
     row = fitting_rows[0]
     what = "For small recurrent models and transformers"
@@ -310,7 +310,7 @@ IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-10
 def image_preset(memory_bytes: int) -> Preset:
     """The optimisation guide's preset for a card with this much memory."""
     for least_gb, name in IMAGE_CARDS:
-        # The last row fits every card.
+        # Some row always matches, because the last row has no minimum.
         if has_memory(memory_bytes, least_gb):
             return preset_named(name)
     raise AssertionError("the last row has no least memory")

@@ -33,7 +33,7 @@ def measure(
     with Bench(request.job) as bench:
         if not request.benchmark:
             return search_batch(request, bench, showing, baseline)
-        # The table has its own row for the batch search.
+        # The table includes a batch search as one of its rows, so no separate search is needed.
         table = TrialTable(request, bench, baseline)
         return fill_table(table, showing)
 
@@ -82,7 +82,7 @@ def search_batch(
         bench.find(goal, trials, say, speed=request.finds_fastest)
         is_interrupted = False
     raise_if_code_fails(request.job, trials)
-    # After Ctrl-C this is the best size that has run.
+    # After Ctrl-C, this is the best size among those that have run.
     choose = fastest if request.finds_fastest else largest_that_ran
     batch_size = choose(trials, goal)
     ran = [trial for trial in trials if trial.batch == batch_size]
@@ -109,16 +109,16 @@ def reserved_bytes_of(trial: Trial) -> int:
 def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
     """A note if a batch ran but torch's allocator reserved more memory for it than the limit.
 
-    A trial counts the bytes of its tensors, and torch's allocator enforces the limit. So a trial
-    that ran proves that tensors of exactly these shapes fit, gaps included. Batches with other
-    shapes leave other gaps and may not fit.
+    A trial counts the bytes of its tensors, and torch's allocator enforces the limit. So a
+    successful trial proves that a batch of exactly these shapes fits, including the gaps between
+    its tensors. Batches with other shapes leave other gaps and may not fit.
     """
     tight = [trial for trial in ran if reserved_bytes_of(trial) > limit_bytes]
     if not tight:
         return
     tightest = max(tight, key=reserved_bytes_of)
     reserved = reserved_bytes_of(tightest)
-    # Without the bytes of the tensors there is nothing to compare with.
+    # If the tensors' bytes are unknown, there is nothing to compare.
     if not tightest.peak_bytes:
         return
     gaps = 100 * (reserved / tightest.peak_bytes - 1)

@@ -28,7 +28,7 @@ TABLE_SECONDS = 120.0
 """After this many seconds for the whole table, each comparison ends as soon as both settings have
 run twice."""
 MOST_SECONDS = 30.0
-"""After this many seconds, a single comparison ends as soon as both settings have run twice."""
+"""After this many seconds for one comparison, it ends as soon as both settings have run twice."""
 
 
 def timed_seconds(runs: int) -> float:
@@ -100,10 +100,10 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     """Whether one setting is faster than another, judged by several runs of both: `gain`, `no
     gain`, or `open` if noise hides the answer.
 
-    It is a gain if all runs of `after` are faster than all runs of `before`, and the middle run of
-    `after` is faster than the fastest of `before` by `LEAST_GAIN`. It is no gain if even the
-    fastest run of `after` does not beat the slowest of `before` by that factor, or if the middle
-    run of `after` is slower. A gain, and a slower middle run, only count if both have
+    The result is `gain` if all runs of `after` are faster than all runs of `before`, and the middle
+    run of `after` is faster than the fastest of `before` by `LEAST_GAIN`. The result is `no gain`
+    if even the fastest run of `after` does not beat the slowest of `before` by that factor, or if
+    the middle run of `after` is slower. A gain, and a slower middle run, only count if both have
     `CONFIRMED_RUNS` runs.
 
     >>> def runs(speed, spread=0.0):
@@ -120,7 +120,7 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     least_best = LEAST_GAIN * speed_before.slowest
     if speed.highest < least_best:
         return "no gain"
-    # Both need several runs, because a single run may have been disturbed.
+    # Both settings need several runs, because another program may have disturbed a single run.
     fewest_runs = min(len(after), len(before))
     is_confirmed = fewest_runs >= CONFIRMED_RUNS
     if is_confirmed and speed.middle < speed_before.middle:

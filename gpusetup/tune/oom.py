@@ -18,8 +18,8 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 KILLED_EXITS = (-9, 137)
-"""The exit codes of a child that the Linux OOM killer ended: the signal SIGKILL, and the code by
-which a shell reports it."""
+"""The exit codes of a child that the Linux OOM killer ended: the negative number of SIGKILL, and
+137, by which a shell reports that signal."""
 
 
 def is_out_of_memory(problem: BaseException | str) -> bool:
@@ -33,7 +33,8 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
         match = OUT_OF_MEMORY.search(problem)
         return match is not None
     for cause in causes(problem):
-        # The name of the exception class or of its base may show it even if the message does not.
+        # Look at the class names too, because the exception's class or its base class may show the
+        # cause even if the message does not.
         class_names = [kind.__name__ for kind in type(cause).__mro__]
         text = f"{' '.join(class_names)}: {cause}"
         if OUT_OF_MEMORY.search(text):

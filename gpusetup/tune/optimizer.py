@@ -68,7 +68,7 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
     for path, value in leaves(config):
         key = key_of(path)
         role = key.role if key else None
-        # In Python True is an int too, so compare the exact type.
+        # Python's True is also an int, so compare the exact type.
         is_size = type(value) is int and value > 0
         is_switch = type(value) is bool
         if path[0] in OPTIONS and is_option(path, value):
@@ -110,7 +110,7 @@ def is_option(path: tuple[str, ...], value: Any) -> bool:
         return is_nothing or is_name or callable(value)
     if name == "amp":
         return value in (None, False, True, "bf16", "fp16")
-    # Training configs do not use the other option names for anything else.
+    # All other option names mean the same in a training config, so accept any value.
     return True
 
 
@@ -194,7 +194,7 @@ class BatchSizeOptimizer:
 def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
     """The error to raise if not even the smallest batch ran."""
     limit_gib = limit_bytes / GIB
-    # More memory or more time may help.
+    # Suggest more memory or more time, because either may help.
     return Unsatisfiable(
         f"Not even the smallest batch runs within {limit_gib:.1f} GiB and {total_seconds:g} s",
         hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
@@ -264,7 +264,7 @@ def length_of(sample_data: Any) -> int | None:
     from gpusetup.child_scripts.trace_step import tensors
 
     for tensor in tensors(sample_data):
-        # A tensor without dimensions is a single number, not a batch.
+        # Skip tensors without dimensions, which are single numbers and not batches.
         if tensor.dim():
             return len(tensor) or None
     return None
@@ -281,7 +281,7 @@ def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
     if is_unfinished or is_late:
         reason = "its time was over"
     rows = [to_plain(trial) for trial in trials]
-    # The row of the first successful run of this size is the answer.
+    # Report the first successful run of this size.
     answers = [row for row in rows if row["batch"] == size and row["status"] == "ok"]
     return {
         **answers[0],
@@ -352,7 +352,7 @@ class OptimizedConfig(TuneAnswer):
 
     def __contains__(self, key: object) -> bool:
         absent = object()
-        # A key may have the value None, so compare with another object.
+        # A key may have the value None, so a separate object marks a missing key.
         value = self.get(str(key), absent)
         return value is not absent
 
@@ -425,7 +425,7 @@ def settings_of(config: Config) -> dict[str, Plain]:
     """Path of each setting with a plain value -> its value."""
     values: dict[str, Plain] = {}
     for setting in config.settings:
-        # A list or map has no plain value.
+        # Leave out lists and maps, which have no plain value.
         if setting.kind == "scalar":
             path = dotted(setting.path)
             values[path] = value_of(setting)

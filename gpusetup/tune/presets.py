@@ -2,8 +2,8 @@
 
 Three come from the acceleration guide (`top`, `balanced`, `saving`, for a small transformer or
 LSTM), the others from the optimisation guide (for an image network on an RTX 4090, 4080, 4070 or
-GTX 1080). The values are those of the guides. If a guide is wrong or out of date, the reason in the
-line corrects it.
+GTX 1080). The values come from the guides. Where a guide is wrong or out of date, the reason in
+that line says so.
 
 `marks.py` compares configs with the same rows, so presets and advice always agree.
 """
@@ -78,7 +78,7 @@ def _sequence_lines(
         Line("num_layers", "2", "2 to 4 are usual", f"{ACCELERATION}, its table"),
         Line("dropout", "0.2", "0.1 to 0.3 are usual", f"{ACCELERATION}, its table"),
         Line("epochs", str(epochs), "watch the validation loss, stop earlier", ACCELERATION),
-        # "above" is the file's head, which explains how to measure it.
+        # "above" refers to the head of the file, which explains how to measure the batch.
         Line("batch_size", str(batch_size), "a mark to measure, see above", ACCELERATION),
         Line("gradient_accumulation_steps", str(accumulation), steps_reason, ACCELERATION),
         Line("amp", "true", "use torch.amp, torch.cuda.amp is deprecated; saves 1 to 49 % of "
@@ -173,7 +173,7 @@ PRESETS: tuple[Preset, ...] = (
         trains="an LSTM",
         guide=ACCELERATION,
         expected="2 to 4 GB",
-        # The guide gives no number of workers here, so use that of `balanced`.
+        # The guide gives no number of workers for this preset, so use the number from `balanced`.
         lines=_sequence_lines("lstm", 50, (128, 2), 64, _workers(2)),
     ),
     Preset(
@@ -190,7 +190,7 @@ PRESETS: tuple[Preset, ...] = (
         trains=IMAGES,
         guide=OPTIMISATION,
         expected="75 to 85 % utilisation instead of 20 %",
-        # For this card the guide only gives batch and width; the other values are those of the next
+        # For this card the guide gives only batch and width, so take the other values from the next
         # smaller card.
         lines=_image_lines(
             ImageFigures(48, 96, 8, 192, workers=8, depth_source=f"{OPTIMISATION}, RTX 4070")
@@ -253,8 +253,9 @@ WIDTH = 100
 
 
 def preset_text(preset: Preset, file: str) -> str:
-    """The preset as a YAML file; the commands in its comments use the name of that file."""
-    # A line break in the file name would end the comment.
+    """The preset as a YAML file; the commands in its comments contain the file's name."""
+    # Use a placeholder for an unprintable file name, because a line break in it would end the
+    # comment.
     quoted_file = shlex.quote(file) if file.isprintable() else "CONFIG"
     head = (
         f"Preset `{preset.name}`: {preset.trains} on {preset.card}.",

@@ -26,7 +26,7 @@ from gpusetup.tune.case import ConfigCase, label, trainer_in
 DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
 """Keys that occur only in DeepSpeed's JSON config."""
 DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
-"""Keys that refer to DeepSpeed's settings by a file, the name of a preset, or `true`."""
+"""Keys that refer to DeepSpeed's settings; the value is a file, the name of a preset, or `true`."""
 FILE_NAME = re.compile(r"\S{1,200}\.\w{1,9}")
 BASE_FILES = "_base_"
 """mmengine's key for the config files that a config inherits from."""
@@ -48,7 +48,7 @@ def batch_fixed_by(config: Config) -> str | None:
             return f"{label(setting)} is auto: the trainer's own config sets the value"
         names_deepspeed = name_of(setting.path) in DEEPSPEED_KEYS
         if names_deepspeed and _names_settings(setting):
-            # A word without a file extension names settings that come with a program.
+            # A word without a file extension names a preset that comes with a program, not a file.
             is_file = FILE_NAME.fullmatch(text) is not None
             holder = text if is_file else "DeepSpeed's own configuration"
             return f"{holder} sets a batch and a precision too: change both files by hand"
@@ -145,7 +145,8 @@ TIED_TO_MICRO_BATCH = {
     "steps_per_generation": "depends on the micro-batch",
     "generation_batch_size": "depends on the micro-batch",
 }
-"""Setting that counts if it is on or a positive number -> why the micro-batch must not change."""
+"""Setting that matters if it is on or a positive number -> why the micro-batch must then not
+change."""
 
 
 def names_batch_norm(setting: Setting) -> bool:
@@ -168,7 +169,7 @@ def names_batch_norm(setting: Setting) -> bool:
 def has_batch_norm(case: ConfigCase) -> bool:
     """Whether any setting shows that the model has BatchNorm."""
     settings = case.config.settings
-    # One layer with BatchNorm is enough.
+    # A single setting that shows BatchNorm is enough.
     return any(map(names_batch_norm, settings))
 
 

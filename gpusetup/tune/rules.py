@@ -75,7 +75,7 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
     (8, 16)
     """
     cores = facts.cores or 0
-    # There is one training process per GPU, or a single one without GPUs.
+    # There is one training process per GPU, or a single process if there is no GPU.
     processes = max(1, facts.gpus)
     cores_each = max(1, cores // processes)
     count = min(cores_each, MOST_WORKERS)
@@ -139,7 +139,7 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     for setting in case.with_role("prefetch"):
         size = whole_number(setting)
         is_too_small = size is not None and size < LEAST_PREFETCH
-        # `null` can be replaced, but a key without a value has no text to replace.
+        # A value of `null` can be replaced, but a key without a value has no text to replace.
         is_null = setting.text != "" and setting.text in EMPTY
         if is_too_small or is_null:
             yield from change_value(case, setting, str(LEAST_PREFETCH), why)
@@ -148,7 +148,7 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
 def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
     """A note for each worker setting that more workers were not clearly faster on this machine."""
     for setting in settings:
-        # The table tried the number of workers that the rules would write.
+        # The measured table tried exactly this number of workers.
         name = label(setting)
         yield f"{name} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
 
@@ -156,7 +156,7 @@ def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
 def _suggest_switching_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
     """Suggest switching on each setting with this role that is off."""
     for setting in case.with_role(role):
-        # Any value other than true or false stays as it is.
+        # Only `false` is replaced; values other than true and false stay as they are.
         is_off = switch_value(setting) is False
         if is_off:
             yield from change_value(case, setting, "true", why)
@@ -235,7 +235,8 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
             if switch_value(setting) is False:
                 yield f"{label(setting)} stays off: {case.fixed_by}"
         return
-    # A measurement on this machine counts more than the name of the card.
+    # If mixed precision was measured to be faster on this machine, the card need not have tensor
+    # cores.
     gains = has_tensor_cores(case.facts) or is_faster
     if not gains:
         if settings:
@@ -322,7 +323,7 @@ def _computes_in_half(case: ConfigCase) -> Setting | None:
     """The setting that already makes the training compute in 16 bits; None if there is none."""
     for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
         switch = switch_value(setting)
-        # Either the value names the type (`torch_dtype: bfloat16`), or the name of a switch does
+        # The type is named either by the value (`torch_dtype: bfloat16`) or by a switch's name
         # (`pure_bf16`).
         text = name_of(setting.path) if switch else unquoted(setting.text)[:40]
         is_off = switch is False
@@ -351,7 +352,7 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
         why = "fused kernels read the memory less often; the first step takes minutes"
         yield from _suggest_switching_on(case, "compile", Why(reason=why, source=MEASURED))
         yield from _add_or_say(case, ("compile",), "model = torch.compile(model)")
-    # After a measurement there is nothing to explain, whatever its result.
+    # After a measurement no explanation is needed, whatever the result.
     if is_faster is not None:
         return
     for setting in case.with_role("compile"):
@@ -417,8 +418,8 @@ RULES: tuple[Callable[[ConfigCase], Iterator[Suggestion]], ...] = (
     unstable_loss,
     embedding_cache,
 )
-"""All rules except those for the batch, which runs last because plan judges it with the other
-changes made."""
+"""All rules except those for the batch, which run last because plan judges the batch with the other
+changes already made."""
 
 NOTHING_MEASURED = Measured()
 
@@ -433,7 +434,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     for rule in RULES:
         suggestions.extend(rule(case))
     if measured.interrupted:
-        # After Ctrl-C write only measured changes, but still show advice in words.
+        # After Ctrl-C, propose only measured changes, but still show the advice.
         suggestions = [part for part in suggestions if isinstance(part, str) or is_measured(part)]
     # Judge the batch with the config as the other rules change it.
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]
@@ -454,7 +455,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     return Proposal(
         changes=tuple(part.change for part in changes),
         edits=tuple(part.edit for part in changes),
-        # Two rules may give the same advice.
+        # Remove repetitions, because two rules may give the same advice.
         words=tuple(dict.fromkeys(words)),
         # Convert to a plain string, because `DoesNotFit` cannot be written as JSON.
         cannot_fit=None if problem is None else str(problem),

@@ -109,7 +109,7 @@ def code_fails(trials: Sequence[Trial]) -> bool:
         return False
     for trial in trials:
         detail = trial.detail or ""
-        # A trial that exceeded its time may only be slow.
+        # A trial that exceeded its time does not count, because the code may only be slow.
         is_late = detail.startswith("no answer in")
         if trial.status == "error" and not is_late:
             return True
@@ -152,8 +152,8 @@ NOISE = 0.015
 NOISE_FLOOR = 0.002
 """The smallest relative error that the search assumes."""
 NOISE_HEADROOM = 1.25
-"""A few readings have a smaller range than many would have, so multiply their range by this
-factor."""
+"""The range of a few readings is smaller than the range of many would be, so the search multiplies
+it by this factor."""
 DEVIATIONS = 2.5
 """The number of standard deviations by which a mean reading may be off."""
 
@@ -179,7 +179,7 @@ class MemoryLine(NamedTuple):
         if self.bytes_per_sample > 0:
             more_samples = free_bytes / self.bytes_per_sample
             return self.batch + more_samples
-        # The line does not rise.
+        # A line that does not rise never reaches the limit, or is already above it.
         if free_bytes > 0:
             return math.inf
         return self.batch
@@ -223,7 +223,8 @@ class Crossing(NamedTuple):
 def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
     """The smallest batch size at which the memory line of any phase reaches the limit.
 
-    The last trial is the largest that ran within the limit; each line goes through it.
+    `trials` ends with the largest trial that ran within the limit, and each line goes through that
+    trial.
     """
     error = error_of_mean(ran)
     phases_of_trials = [set(trial.phases) for trial in ran]
@@ -252,7 +253,8 @@ def error_of_mean(ran: Sequence[Trial]) -> float:
     range_of_many = NOISE_HEADROOM * noise
     half_range = max(NOISE_FLOOR, range_of_many)
     fewest_readings = min(trial.readings for trial in ran)
-    # Readings that spread evenly over +-noise have a standard deviation of noise / sqrt(3).
+    # If readings are uniformly distributed over +-noise, their standard deviation is noise /
+    # sqrt(3).
     error = half_range * DEVIATIONS / math.sqrt(3 * fewest_readings)
     return min(NOISE, error)
 
@@ -267,7 +269,7 @@ def readings_of(phase: str, ran: Sequence[Trial]) -> list[PhaseReading]:
         reading = PhaseReading(trial.batch, peak_bytes)
         readings.append(reading)
     if len(ran) == 1:
-        # A line needs two points.
+        # A line needs two points, so use the memory without a batch as the second one.
         static_bytes = ran[0].static_bytes or 0
         readings.insert(0, PhaseReading(0, static_bytes))
     return readings
@@ -317,7 +319,7 @@ NEAR = 0.12
 """After a failure, the smallest size that would end the search is tried if it is at most this share
 above the largest that ran."""
 BEND = 0.15
-"""The error of a line in samples, which matters if only a few samples fit."""
+"""The error of a line, in samples; it matters if only a few samples fit."""
 FURTHEST = 128
 """The next size is at most this many times the largest that ran."""
 SHRINK = 8
@@ -372,14 +374,14 @@ class Bounds(NamedTuple):
     """The largest size that may be tried: `--max`, or one less than the smallest size that
     failed."""
     good_enough: int
-    """The smallest size that ends the search."""
+    """The smallest size that would be close enough to the limit to end the search."""
 
 
 def target_below(crossing: Crossing, bounds: Bounds) -> float:
     """The size to try next, given where the memory lines reach the limit."""
     largest_run = bounds.largest_run
     furthest = largest_run * FURTHEST
-    # The ceiling is reached before the memory limit.
+    # The ceiling is below the point at which memory runs out, so try the largest possible size.
     if crossing.earliest >= bounds.ceiling:
         return min(bounds.largest_possible, furthest)
     # The line of a single trial starts too low, so do not go as far as it suggests.
@@ -405,7 +407,8 @@ def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | Non
     if largest_run >= min(largest_possible, good_enough, settles):
         return None
     target: float = settles
-    # A second crash would cost more than the last few samples are worth.
+    # Go less far if the size that would end the search is likely to crash, because a second crash
+    # costs more than the last few samples are worth.
     largest_likely = min((1 + NEAR) * largest_run, crossing.expected)
     if settles > largest_likely:
         reach = min(crossing.earliest, ceiling + 1)
@@ -418,7 +421,8 @@ def clamped(target: float, largest_run: int, largest_possible: int) -> int:
     """The target rounded down, but above the largest size that ran and at most the largest possible
     one."""
     size = math.floor(target)
-    # Running the same size again would show nothing new.
+    # The next size must be larger than the largest that ran, because running the same size again
+    # would show nothing new.
     least = largest_run + 1
     return min(max(size, least), largest_possible)
 
@@ -430,7 +434,8 @@ KNEE = 0.95
 CLIMB = 4
 """In the search for speed, the next size is at most this many times the largest that ran."""
 SLOW_CLIMB = 2
-"""The same factor once a larger size was not faster."""
+"""Once a larger size was not faster, the next size is at most this many times the largest that ran.
+"""
 BEYOND = 2
 """The number of larger sizes that must bring no gain before the search stops going up; a single one
 may have been disturbed by other programs."""
@@ -448,7 +453,7 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     larger = next_batch(trials, goal)
     sizes_above_knee = [size for size in fitting if size > knee]
     if larger is not None and len(sizes_above_knee) < BEYOND:
-        # No size has run yet.
+        # Until a size has run, take the size that the search for the largest batch would try.
         if not fitting:
             return larger
         climb = CLIMB if largest_run == knee else SLOW_CLIMB
@@ -458,7 +463,8 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     tried = {trial.batch for trial in trials}
     if half < 1 or half in tried or len(trials) >= goal.trials:
         return None
-    # If a size between the half and the best was slower, the half is slower too.
+    # If a size between half of the best and the best was slower than the best, half of the best is
+    # slower too.
     has_slower_between = any(half <= size < knee for size in fitting)
     return None if has_slower_between else half
 

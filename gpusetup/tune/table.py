@@ -1,7 +1,7 @@
 """Measures the acceleration guide's table: the config unchanged, then one change after another.
 
-A change is kept if it is faster by more than the noise. To find out, runs with and without the
-change alternate until the result is clear. The last row measures all kept changes together,
+A change is kept if it is faster by more than the noise. To find out, the table alternates runs with
+and without the change until the result is clear. The last row measures all kept changes together,
 alternating with the first row.
 """
 
@@ -109,7 +109,7 @@ class TrialTable:
         row = row_of(name, setup, trial)
         has_other_workers = row.workers != setup.workers
         if trial.status == "ok" and has_other_workers:
-            # Store the runs under the setting with that worker count, which later runs use.
+            # Store the runs under the setting with that worker count, because later runs use it.
             runs = self.runs.pop(setup)
             self.runs[setup_of(row)] = runs
         return row
@@ -183,7 +183,7 @@ class TrialTable:
         middle = counted[len(counted) // 2]
         speed = speed_range(runs)
         base_speed = speed_range(base_runs) if base_runs else None
-        # With a single timed step the error is unknown, so give no speed-up.
+        # If a run timed only one step, its error is unknown, so show no speed-up.
         speed_up = speed.middle / base_speed.middle if speed and base_speed else None
         middle_speed = middle.samples_per_second
         return replace(
@@ -311,7 +311,7 @@ def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
 
 def setup_of(row: Row) -> Setup:
     """The combination of settings that a row measured."""
-    # The other fields of a row are its results.
+    # Take only these fields; the row's other fields are its results.
     return Setup(
         batch=row.batch,
         amp=row.amp,
@@ -348,14 +348,15 @@ def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
 
 
 def cause_of(rows: Sequence[Row]) -> str | None:
-    """A sentence on why no change made the training faster, or what to measure next; None if there
-    is nothing to say."""
+    """A sentence that explains why no change made the training faster, or suggests what to measure
+    next; None if neither is known."""
     if not rows or rows[0].status != "ok":
         return None
     gains = gains_by_role(rows)
     if not any(gains.values()):
         details = {row.detail for row in rows}
-        # In these cases a machine with fewer other programs may show a gain.
+        # With these details, noise hid the result, so a machine with fewer other programs may show
+        # a gain.
         is_open = WITHIN_NOISE in details or UNSTEADY in details
         return TOO_NOISY if is_open else NO_GAIN
     amp_brought_nothing = gains.get("amp") is False

@@ -61,7 +61,7 @@ def plan_verdict(
 
 
 def cannot_fit(case: ConfigCase) -> str | None:
-    """A sentence on why not even one sample fits on this card; None if it may fit.
+    """A sentence that explains why not even one sample fits on this card; None if one may fit.
 
     The answer shows this sentence first.
     """

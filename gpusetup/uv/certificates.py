@@ -29,5 +29,5 @@ def has_system_store() -> bool:
     """Whether this system has a certificate store; Windows and macOS always do."""
     if os.name != "posix":
         return True
-    # A minimal container has none, so uv falls back to its own bundle.
+    # A minimal container may have no certificate store. uv then uses its own certificates.
     return any(Path(path).exists() for path in SYSTEM_STORES)

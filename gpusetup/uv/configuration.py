@@ -152,8 +152,8 @@ def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _files_that_count() -> Iterator[Path]:
-    """Yields the uv.toml that UV_CONFIG_FILE names; without that variable, the existing ones of the
-    user and the system. Yields none with UV_NO_CONFIG.
+    """Yields the uv.toml that UV_CONFIG_FILE names or, without that variable, the user's and the
+    system's if they exist. Yields nothing if UV_NO_CONFIG is set.
 
     https://docs.astral.sh/uv/concepts/configuration-files/
     """
@@ -165,7 +165,7 @@ def _files_that_count() -> Iterator[Path]:
         return
     for folder in _configuration_folders():
         path = folder / "uv" / "uv.toml"
-        # Like uv, also read a pipe.
+        # Like uv, also accept a pipe at this path, and only skip a folder.
         if path.exists() and not path.is_dir():
             yield path
 
@@ -192,7 +192,8 @@ def _of_file(path: Path) -> SettingsSource:
     """The settings in a uv.toml. Those in its `[pip]` table win, because gpusetup installs with `uv
     pip`.
 
-    Raises BadInput if the file is invalid, because without it packages would come from elsewhere.
+    Raises BadInput if the file is invalid, because ignoring its settings could install packages
+    from another index.
     """
     try:
         values = parse_toml(named_file.read_text_once(path, MOST_BYTES))
@@ -208,7 +209,7 @@ def _of_file(path: Path) -> SettingsSource:
     return SettingsSource(name=str(path), values=values, folder=str(path.parent))
 
 
-# --- what is not read, and what is ignored --------------------------------------------------------
+# --- files and settings that gpusetup ignores -----------------------------------------------------
 
 
 def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
@@ -231,7 +232,7 @@ def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
 
 def _is_about_packages(key: str) -> bool:
     """Whether a setting may change which files are installed."""
-    # A setting and its variable have the same name: `link-mode`, `UV_LINK_MODE`.
+    # A setting's variable has the same name in capitals: `UV_LINK_MODE` for `link-mode`.
     variable = f"UV_{key.upper()}".replace("-", "_")
     match = NOT_ABOUT_PACKAGES.fullmatch(variable)
     return match is None
@@ -250,7 +251,7 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
         named_by_user = os.environ.get("UV_CONFIG_FILE")
         is_named = bool(named_by_user) and Path(named_by_user or "").absolute() == path
         way_on = "name an index with UV_DEFAULT_INDEX or UV_INDEX"
-        # The user can only name a file with the format of uv.toml.
+        # UV_CONFIG_FILE only accepts the format of uv.toml, not a pyproject.toml.
         if path.name == "uv.toml":
             way_on = f"to use it: `{own_setting('UV_CONFIG_FILE', str(path))}`"
         if not is_named:

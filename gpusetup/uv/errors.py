@@ -14,7 +14,7 @@ from gpusetup.uv.hosts import HostAddress
 from gpusetup.uv.program import emptying_the_cache
 
 QUESTION = "what-was-asked-for"
-"""The project name that stands for the request in uv's messages."""
+"""The name of the request's project. uv's messages contain it where they mean the request."""
 NO = 1
 """uv's exit code if it finds no solution."""
 COULD_NOT = 2
@@ -25,7 +25,7 @@ NOT_FOUND = r"([\w.-]+) was not found in the package registry"
 REFUSING = re.compile(
     r"An index(?: URL)? \((\S+)\) (?:could not be queried|returned a)\D*(401|403)"
 )
-"""uv's message for an index that requires another login. The package may still be there."""
+"""uv's message for an index that refuses access. The index may still have the package."""
 HINTS: dict[type[GpuSetupError], str] = {
     Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
     "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
@@ -38,7 +38,7 @@ WAYS = {
         "~/.netrc), then run this again"
     ),
 }
-"""Maps what uv's message is about to advice."""
+"""Maps a pattern in uv's message to advice."""
 FULL_DISK = r"no space|os error 28\b|quota|os error 122\b"
 """ENOSPC and EDQUOT, by their messages or their numbers."""
 
@@ -55,8 +55,8 @@ def complaint(
 
     uv's exit code tells whether there is no solution or uv failed otherwise; `no` is the error
     class for the first case. `notes` list the user's settings that limit versions, because uv does
-    not say where its constraints come from. `failures` contains the reasons why hosts could not be
-    reached, which uv cannot know behind gpusetup's proxy.
+    not say where its constraints come from. `failures` maps hosts to the reasons why gpusetup's
+    proxy could not reach them; uv only sees that the proxy failed.
     """
     # uv did not run to its end, so it has no exit code.
     if output.problem:
@@ -74,7 +74,7 @@ def complaint(
 
 
 def is_no(output: Output) -> bool:
-    """Whether uv really found no solution although every index that could have one responded.
+    """Whether uv really found no solution, and every index that could have one responded.
 
     uv also ends with this message if it cannot read a page, or if an index refuses to answer.
     """
@@ -104,7 +104,8 @@ def is_torchs_own(url: str) -> bool:
 def hint_for(kind: type[GpuSetupError], message: str) -> str:
     """The hint for this kind of error. It only mentions the network or the disk if uv's message
     does."""
-    # Only this kind of error has many causes; the other messages already say what to change.
+    # `Unreached` has many causes, so search uv's message for them. For the other kinds, the message
+    # already says what to change.
     if issubclass(kind, Unreached):
         # Check for a full disk first: uv reports it as a failed download, which would match below
         # too.
@@ -118,8 +119,8 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
 
 
 def said_by(output: Output) -> str:
-    """The text that the program printed, without logins. If it printed nothing, a text that says
-    how it ended."""
+    """The text that the program printed, without logins. If the program printed nothing, the text
+    says how it ended."""
     text = output.stderr or output.stdout
     message = sentence(text)
     if not message:

@@ -43,7 +43,8 @@ class Gateway:
         self.failures: dict[HostAddress, str] = {}
         """Maps an allowed host to the reason why it could not be reached."""
         self.contacted: list[HostAddress] = []
-        # Any program on this machine can connect to loopback, but only uv knows the password.
+        # Any program on this machine can connect to the loopback address, but only uv knows this
+        # password.
         self.password = secrets.token_urlsafe(24)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self.socket.getsockname()[1]
@@ -77,7 +78,8 @@ class Gateway:
     def _handle(self, client: socket.socket) -> None:
         """Handle one connection of uv: connect it to the host, or refuse it with an HTTP
         response."""
-        # A failed connection is answered or closed here; uv then reports the problem.
+        # Ignore errors of the connection, because uv reports them itself when its connection is
+        # closed.
         with client, suppress(OSError, ValueError):
             client.settimeout(CONNECT_SECONDS)
             head, rest = read_head(client)

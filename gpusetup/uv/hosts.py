@@ -38,8 +38,8 @@ FILE_HOSTS = (
     ("github.com", "release-assets.githubusercontent.com"),
     ("github.com", "objects.githubusercontent.com"),
 )
-"""Pairs of an index's host and a host where its operator keeps the files, according to their
-documentation; `*` matches any text."""
+"""Pairs of an index's host and a host where the index's operator keeps the files, according to the
+operator's documentation; `*` matches any text."""
 
 
 class HostAddress(NamedTuple):
@@ -129,7 +129,8 @@ class AllowedHosts:
         return is_https and any(fnmatchcase(host.name, pattern) for pattern in self.patterns)
 
     def require(self, url: str) -> None:
-        """Raise Unreached if a URL's host is not allowed. A folder has no host, so it passes."""
+        """Raise Unreached if a URL's host is not allowed. A folder has no host, so it is always
+        allowed."""
         host = host_of(url)
         if host is not None and not self.allows(host):
             raise self.refusal([host])

@@ -19,7 +19,7 @@ from gpusetup.uv.hosts import documented_file_hosts, host_of
 from gpusetup.uv.program import ASK_SECONDS, clean_environment, uv_program
 
 NAMED = re.compile(r"([\w.-]+)=(.+)")
-"""An index in a variable that has a name, such as `corp=https://packages.example/simple`."""
+"""A named index in a variable, such as `corp=https://packages.example/simple`."""
 OPTIONS = ("authenticate", "ignore-error-codes", "cache-control", "format", "exclude-newer")
 """Further keys of an `[[index]]` table that are passed to uv."""
 
@@ -71,7 +71,7 @@ def indexes_of(sources: tuple[SettingsSource, ...]) -> tuple[Index, ...]:
     names: set[str] = set()
     for source in sources:
         for index in _named_in(source):
-            # If two indexes have the same name, uv uses the first.
+            # If two indexes have the same name, uv uses the first one.
             if index.name and index.name in names:
                 continue
             names.add(index.name or "")
@@ -168,7 +168,7 @@ def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
 def usual_default() -> Index | None:
     """The default index that is built into uv; None if uv does not print it.
 
-    uv is asked for it instead of storing it here, because a uv release may change it.
+    It is read from uv and not stored here, because a uv release may change it.
     """
     # With `--offline` and no requirements, uv only prints the index that it would use.
     options = ("--no-config", "--emit-index-url", "--no-header", "--quiet", "--offline")
@@ -197,7 +197,8 @@ def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str
     renamed: list[Index] = []
     logins: dict[str, str] = {}
     for number, index in enumerate(indexes, start=1):
-        # A name from the user's settings could be the same as that of torch's index in the request.
+        # Rename the indexes, because a name from the user's settings could be the name of torch's
+        # index in the request.
         name = f"index-{number}"
         renamed.append(replace(index, name=name))
         if index.login:

@@ -24,8 +24,8 @@ from gpusetup.uv.configuration import SettingsSource
 MOST_BYTES = 1 << 20
 """The maximum size of a constraints file."""
 GUARD = "/gpusetup-constraints.txt"
-"""The end of the name of a file that `gpusetup guard` wrote. Such a file only restrains other
-installers."""
+"""The end of the name of a file that `gpusetup guard` wrote. Such a file is meant for other
+installers, so gpusetup ignores it."""
 KINDS = {"constraint": "constraints", "override": "overrides", "exclude": "exclusions"}
 """Maps the beginning of a setting's name, as in `constraint-dependencies`, to the kind of limits
 that it contains."""
@@ -74,7 +74,8 @@ def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
     if not isinstance(files, list):
         return
     for name in map(str, files):
-        # The guard file restrains other installers, but gpusetup changes torch on purpose.
+        # The guard keeps other installers from replacing torch, but gpusetup itself replaces torch
+        # on purpose.
         if not name.endswith(GUARD):
             yield from _lines_of_file(name, source)
 
@@ -100,7 +101,7 @@ def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
 def _counted(
     lines: Iterator[str], may_count: Callable[[Requirement], bool]
 ) -> tuple[list[str], list[str]]:
-    """The lines that apply, and those that do not."""
+    """The lines that apply as limits, and the lines that gpusetup refuses."""
     counted: list[str] = []
     refused: list[str] = []
     for line in lines:
@@ -117,7 +118,8 @@ def _counted(
 
 
 def _may_count(kind: str) -> Callable[[Requirement], bool]:
-    """Returns a function that tells whether a requirement may apply as this kind of limit."""
+    """Returns a function that checks whether a requirement may be used as this kind of limit
+    (`constraints`, for example)."""
 
     def may_count(requirement: Requirement) -> bool:
         # A file given by its URL would come from a host that the user has not been shown.

@@ -37,8 +37,8 @@ MOST_WHEELS = 50_000
 """The maximum number of wheels read from a page; torch's own page has a few thousand."""
 LINK = re.compile(r"<a\b(?P<attributes>[^<>]{0,2000})>", re.IGNORECASE)
 WHEEL = re.compile(r"""href\s*=\s*["']?(?P<path>[^"'#<>=\s]{1,1000}\.whl)""", re.IGNORECASE)
-"""Both patterns stop at a character that may begin another match. Otherwise a page that consists
-only of such beginnings would take quadratic time."""
+"""LINK and WHEEL stop at a character with which another match may begin. Otherwise a page that
+consists only of such beginnings would take quadratic time."""
 
 
 class LiveIndex(Frozen):

@@ -87,8 +87,8 @@ def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None 
     """The step that downloads the wheels of a lock and unpacks them in the folder `stage`.
 
     Each wheel is given by its URL and hash. `hashed` tells whether the index states a hash for each
-    of them. The user's settings about versions were already applied in the plan, and uv does not
-    accept any together with a lock.
+    of them. The user's settings about versions were already applied in the plan, and uv accepts no
+    such settings together with a lock.
     """
     options = ["--quiet", "--no-deps", "--no-build", "--preview-features", "pylock"]
     # uv refuses the whole lock if a single file has no hash.
@@ -111,7 +111,7 @@ def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str
     """The environment variables for uv's download, including every index that needs a login."""
     variables = dict(FETCHING)
     named: list[str] = []
-    # A folder with wheels is not a URL that needs a login.
+    # If torch's index is a folder of wheels, it needs no login.
     if torch_index.startswith("http"):
         url, login = split_login(torch_index)
         named.append(f"torch={url}")
@@ -128,7 +128,8 @@ def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str
         variables["UV_OFFLINE"] = "1"
     if settings.insecure_hosts:
         variables["UV_INSECURE_HOST"] = " ".join(settings.insecure_hosts)
-    # The number of simultaneous downloads, because a slow disk or proxy may not handle many.
+    # Keep the user's limit on simultaneous downloads, because a slow disk or proxy may not handle
+    # many.
     for variable, key in NUMBERS.items():
         count = settings.single(key)
         if count:

@@ -39,8 +39,8 @@ class PersonIndex:
         settings: PersonSettings,
         before: Callable[[Choice, tuple[str, ...]], None],
     ) -> None:
-        """Prepare the indexes for a machine. `before` is called before the first question, and if
-        it raises an error, the choice ends."""
+        """Prepare the indexes for a machine. `before` is called before the first question. If it
+        raises an error, the choice of packages ends with that error."""
         self.root, self.settings, self.begin = root, settings, before
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
@@ -94,8 +94,8 @@ class PersonIndex:
     def _question(self, requirements: Requirements) -> Question:
         return Question(
             requirements=requirements,
-            # Use gpusetup's own Python, because nothing is built. Otherwise uv would start each
-            # Python on the machine to get its version.
+            # Name gpusetup's own Python, so that uv does not start each Python on the machine to
+            # get its version. Nothing is built, so any Python will do.
             python=sys.executable,
             python_version=self.python_version,
             platform=self.platform,

@@ -24,14 +24,14 @@ ASK_SECONDS = 30.0
 ALONE = ("--no-config",)
 """Keeps uv from reading any configuration file, in any folder."""
 LEFTOVER_SECONDS = 86_400.0
-"""One day, in seconds. A private folder that is older was left by a run that was killed, because a
-question only takes minutes."""
+"""One day, in seconds. A question takes only minutes, so an older private folder was left by a run
+that was killed."""
 
 PASSED_ON = (
-    # The paths of programs, certificates and the user's login files.
+    # The paths of programs, certificates and files with the user's logins.
     *("HOME", "USER", "LOGNAME", "PATH", "NETRC", "XDG_DATA_HOME", "UV_CREDENTIALS_DIR"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT"),
-    # The proxies to the network.
+    # The user's proxies.
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     # A Python from a cluster's module or from conda may need these to start.
@@ -122,7 +122,7 @@ def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) ->
     }
 
 
-# --- what uv does besides answering ---------------------------------------------------------------
+# --- other commands for uv ------------------------------------------------------------------------
 
 
 def venv_step(folder: str, base: str) -> Step:

@@ -41,7 +41,7 @@ MOST_ROUNDS = 5
 """How often uv is asked again with the pre-releases of its last answer forbidden; each round may
 find new ones."""
 Disallowed = frozenset[str]
-"""The packages whose pre-releases uv must not use."""
+"""The names of packages whose pre-releases uv must not use."""
 Rows = dict[str, Mapping[str, Any]]
 """Maps a package's name to uv's data about it, such as its `version`."""
 
@@ -55,9 +55,11 @@ class Requirements(Frozen):
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     index: str
-    """The index of the family, or of a backend in a folder of wheels."""
+    """The URL of the index for torch and its companions; with a folder of wheels, the place of the
+    backend in that folder."""
     needs_more_of_index: bool = False
-    """Whether the family needs packages that only its own index has, such as ROCm's Triton."""
+    """Whether torch and its companions need packages that only their own index has, such as ROCm's
+    Triton."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,18 +84,18 @@ class Requirements(Frozen):
 
     @property
     def index_table(self) -> str:
-        """The index of the family as uv's table, without its login.
+        """torch's index as a table in uv's settings, without its login.
 
-        uv uses it for the family alone, or if the family needs more of it, as the first of all
-        indexes: then every package that it has comes from there.
+        By default, uv uses this index for torch and its companions only. If they need more packages
+        from it, it is the first of all indexes, so every package that it has comes from it.
         """
         url = split_login(self.index)[0]
         rows = ['name = "torch"', f"url = {json.dumps(url)}"]
         if not self.needs_more_of_index:
             rows.append("explicit = true")
         elif url.startswith(INDEX_OF_AMD):
-            # AMD's index answers 403 for a package that it does not have. uv knows this only of
-            # PyTorch's index.
+            # AMD's index returns status 403 for a package that it does not have. uv accepts that
+            # only from PyTorch's index, unless the table allows it.
             rows.append("ignore-error-codes = [403]")
         return "\n".join((*rows, ""))
 
@@ -164,7 +166,7 @@ class Changes(Frozen):
 def lock_of(
     question: Question, settings: PersonSettings, *, with_dependencies: bool = True
 ) -> Locked:
-    """The packages and files that meet the requirements, from uv's lock.
+    """The packages that meet the requirements, with their files, from uv's lock.
 
     Raises Unsatisfiable if nothing meets them, and Unreached if an index does not respond.
     """
@@ -224,8 +226,8 @@ def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Row
 
 @contextmanager
 def lock_file_removed(python: str) -> Iterator[None]:
-    """A context manager that afterwards removes the empty `.lock` file which uv leaves in an
-    environment, even if it only reads.
+    """A context manager that, after its block, removes the empty `.lock` file that uv leaves in an
+    environment.
 
     uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace. A
     file that existed before belongs to another uv process.
@@ -258,7 +260,7 @@ def _planned(output: Output) -> Rows:
 def _ask(
     question: Question, settings: PersonSettings, words: tuple[str, ...], disallowed: Disallowed
 ) -> Output:
-    """Run uv and return its output; if it fails, raise the matching gpusetup error.
+    """Run uv and return its output. If uv fails, raise the gpusetup error for that failure.
 
     The command line contains nothing of the request, because other users may be able to read it.
     """
@@ -345,7 +347,8 @@ def _write_question(
             limits_by_date = by_package if isinstance(by_package, dict) else {}
             without_limit = dict.fromkeys(question.requirements.names, False)
             changes["exclude-newer-package"] = {**limits_by_date, **without_limit}
-        # uv tells that an index refuses to answer only of those that its settings name.
+        # uv reports that an index refuses to answer only if its settings name that index, so
+        # torch's index is in the settings too.
         torch_index = f"[[index]]\n{question.requirements.index_table}"
         configuration = settings.configuration(first_index=torch_index, **changes)
     world.configure(configuration)
@@ -366,7 +369,7 @@ def _write_question(
     return tuple(options)
 
 
-# --- no pre-release unasked -----------------------------------------------------------------------
+# --- pre-releases that were not requested ---------------------------------------------------------
 
 
 def _without_prereleases(
@@ -375,13 +378,14 @@ def _without_prereleases(
     """uv's result without pre-releases that the user did not request, and a note about each one
     that remains.
 
-    Because gpusetup builds nothing, uv ignores releases without a wheel. Of a project whose only
-    wheels are old pre-releases, it would take a development version from years ago. If a project
-    has a regular release, uv is therefore asked again without its pre-releases. Otherwise its
-    pre-release is used.
+    Because gpusetup builds nothing, uv ignores releases without a wheel. So if a project's only
+    wheels are old pre-releases, uv would choose a development version from years ago. If the
+    project has a regular release, uv is therefore asked again without the project's pre-releases.
+    Otherwise the pre-release is used.
     """
     answer = ask(frozenset())
-    # The user filled that folder, or has decided in a setting how to treat pre-releases.
+    # The user filled the folder of wheels, or decided in a setting how to treat pre-releases, so a
+    # pre-release is not unexpected.
     if question.wheels_folder or settings.single("prerelease"):
         return answer, ()
     requirements = question.requirements

@@ -44,8 +44,9 @@ def read_exactly(connection: socket.socket, count: int) -> bytes:
 def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -> bytes:
     """A plain HTTP proxy request in the form that the host itself (or another proxy) expects.
 
-    The connection ends after the response, because the next request may be for another host and
-    must be checked again. `whole_address` is for another proxy, which needs the full URL.
+    The request asks the host to close the connection after its response, because the next request
+    may be for another host and must be checked again. `whole_address` is for another proxy, which
+    needs the full URL.
     """
     method, target, version = head[0].split(" ", 2)
     if not whole_address:
@@ -60,8 +61,8 @@ def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -
 
 
 def last_answer(server: socket.socket) -> bytes:
-    """The first bytes of a response, with a header that announces the end of the connection;
-    unchanged if they are not HTTP.
+    """The first bytes of a response, with `Connection: close` added to the header; unchanged if
+    they are not HTTP.
 
     Without that header, uv would send its next request over the same connection and find it closed.
     """
@@ -111,7 +112,7 @@ def carry(source: socket.socket, target: socket.socket) -> None:
             while part := source.recv(PART_BYTES):
                 target.sendall(part)
     except OSError:
-        # If one side closed its connection, the other one must not wait for it.
+        # If one connection fails, end both, so that neither side waits for the other.
         for connection in (source, target):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -81,8 +81,9 @@ def file_hosts_of(index_url: str) -> tuple[str, ...]:
     """The hosts where uv's default index keeps its files, according to its page for one project;
     empty if they are on its own host.
 
-    Only this index may name additional hosts itself, because it is uv's default and not from a
-    setting. The page is only used over https, so that nobody can change it on the way.
+    Only uv's default index may name additional hosts itself, because its URL is built into uv and
+    does not come from a setting. The page is only used over https, so that nobody can change it on
+    the way.
     """
     if not index_url.startswith("https://"):
         return ()
@@ -100,7 +101,8 @@ def file_hosts_of(index_url: str) -> tuple[str, ...]:
 
 def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:
     """Yields the files of a project that an index lists, as its JSON page describes them."""
-    # A flat page lists all projects at once, and a keyring's password is only known to uv.
+    # Skip an index with one flat page for all projects, and an index whose password is in a
+    # keyring, which only uv reads.
     is_flat = index.options.get("format") == "flat"
     keyring_has_password = index.login is not None and not index.login[1]
     if not index.url.startswith("http") or is_flat or keyring_has_password:
@@ -137,7 +139,7 @@ def read_page(url: str, index: Index) -> tuple[str, str]:
             kind = answer.headers.get("Content-Type", "")
             return kind.lower(), b"".join(parts).decode("utf-8", "replace")
     except (requests.RequestException, HTTPError, OSError, ValueError, Unreached):
-        # An untrusted server may send anything; uv reports what matters.
+        # Ignore the error, because uv itself reports an index that does not work.
         return "", ""
 
 

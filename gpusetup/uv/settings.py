@@ -121,7 +121,7 @@ class PersonSettings:
     def uses_keyring(self) -> bool:
         """Whether uv asks the `keyring` program for passwords."""
         for_uv = self.single("keyring-provider")
-        # pip may also look for a keyring by itself, but uv only starts it as a program.
+        # pip's setting may also be `auto` or `import`, but uv can only start the program `keyring`.
         for_pip = self.pip.get("keyring-provider")
         return bool(for_uv == "subprocess" or for_pip == "subprocess")
 
@@ -152,7 +152,7 @@ class PersonSettings:
                 hosts += file_hosts_of(index.url)
         return tuple(hosts)
 
-    # --- what is shown ----------------------------------------------------------------------------
+    # --- texts for the user -----------------------------------------------------------------------
 
     @property
     def shown_indexes(self) -> tuple[str, ...]:
@@ -202,16 +202,16 @@ class PersonSettings:
         if is_unsafe:
             yield f"link-mode {mode} is not used: the files are put into the environment itself"
         yield from ignored_settings(self.sources)
-        # uv itself would read these, so the user may expect them to count.
+        # uv itself would read these files, so the user may expect gpusetup to read them too.
         yield from self._files_not_read()
 
-    # --- what uv is told --------------------------------------------------------------------------
+    # --- the settings for uv ----------------------------------------------------------------------
 
     def configuration(self, first_index: str = "", **changes: Any) -> str:
         """The text of the only uv.toml that uv gets; it contains no logins.
 
-        `first_index` is the table of an index that uv asks before the person's, because uv takes a
-        package from the first index that has it.
+        `first_index` is the table of an index that comes before the user's indexes, because uv
+        takes a package from the first index that has it.
         """
         settings = {key: self.single(key) for key in PASSED_TO_UV}
         settings |= self._from_pip()
@@ -253,8 +253,8 @@ class PersonSettings:
         has_provider = self.single("keyring-provider") is not None
         if self.uses_keyring and not has_provider:
             settings["keyring-provider"] = "subprocess"
-        # pip takes the best release from all its indexes; uv stops at the first index that has the
-        # package.
+        # pip takes the best release from all its indexes, while uv by default stops at the first
+        # index that has the package. So tell uv to do what pip does.
         has_strategy = self.single("index-strategy") is not None
         has_extra_index = "extra-index-url" in self.pip
         if self.is_pips and has_extra_index and not has_strategy:
@@ -277,7 +277,7 @@ class PersonSettings:
 
     @property
     def insecure_hosts(self) -> list[str]:
-        """The hosts whose certificates are not checked."""
+        """The hosts whose certificates uv does not check, according to the settings."""
         hosts = self.listed("allow-insecure-host")
         if hosts:
             return hosts
@@ -290,7 +290,7 @@ class PersonSettings:
         """The environment variables for uv: logins, proxies and certificates from the settings, and
         `variables`."""
         environment = clean_environment(keyring=self.uses_keyring)
-        # A user who switches the system's certificates off has a reason.
+        # If the user's settings switch off the system's certificates, keep them off.
         refuses_system_store = False in (self.single("system-certs"), self.single("native-tls"))
         if refuses_system_store:
             environment.pop("UV_SYSTEM_CERTS", None)

@@ -18,7 +18,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         return dict(tomllib.loads(text))
     except RecursionError as problem:
-        # A file with thousands of nested brackets is invalid too.
+        # Thousands of nested brackets exceed Python's recursion limit, so count such a file as
+        # invalid.
         raise ValueError("nested too deeply") from problem
 
 

@@ -16,7 +16,7 @@ from gpusetup.uv.hosts import PORTS, HostAddress
 from gpusetup.uv.relaying import read_exactly, read_head
 
 CONNECT_SECONDS = 5.0
-"""In seconds; uv also waits this long for a connection (`LIMITS` in program.py)."""
+"""The timeout in seconds for one connection. uv waits equally long (`LIMITS` in program.py)."""
 SOCKS_PORT = 1080
 """The default port of a SOCKS proxy (RFC 1928)."""
 
@@ -37,7 +37,7 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
             is_address = scheme == "no" or "://" in value
             proxies[scheme] = value if is_address else f"http://{value}"
     if proxies.keys() <= {"no"} and os.name == "nt":
-        # These are from the Windows registry, which uv reads too.
+        # On Windows, these proxies are in the registry, which uv reads too.
         return {**urllib.request.getproxies(), **proxies}
     return proxies
 
@@ -101,7 +101,7 @@ def connected(host: HostAddress) -> socket.socket:
     problem: OSError = OSError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(addresses, start=1):
         server = socket.socket(family, kind, protocol)
-        # If IPv6 leads nowhere, it must not use up all the time; only the last address gets the
+        # A broken IPv6 connection must not use up all the time, so only the last address gets the
         # full timeout.
         server.settimeout(CONNECT_SECONDS if number == len(addresses) else 1.5)
         try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.uv.gateway import Gateway
 
 CREDENTIALS = "credentials.toml"
-"""The file in which `uv auth login` stores passwords; it is in its own folder."""
+"""The file in which `uv auth login` stores passwords."""
 CONFIGURATION = "uv.toml"
 
 
@@ -43,7 +43,8 @@ class World:
         if self.way_out is None:
             return {}
         url = self.way_out.url
-        # An exception would make uv bypass this proxy, which handles the user's exceptions itself.
+        # Set no exceptions (`no-proxy`), because uv would bypass gpusetup's proxy for them. That
+        # proxy handles the user's exceptions itself.
         return {"http-proxy": url, "https-proxy": url, "no-proxy": []}
 
     @property
@@ -64,8 +65,8 @@ class World:
     def configure(self, configuration: str = "") -> Path:
         """Write the only settings file that uv gets, with the proxy and these settings, and return
         its path."""
-        # These come before the other settings, because in TOML a key after a table would belong to
-        # the table.
+        # The proxy settings come first, because the other settings end with tables, and in TOML a
+        # key after a table would belong to that table.
         lines = [f"{key} = {toml_text(value)}" for key, value in self.proxies.items()]
         path = self.folder / CONFIGURATION
         path.write_text("\n".join((*lines, configuration)), encoding="utf-8")
@@ -96,8 +97,8 @@ def private_world(
         if addresses is None:
             yield World(folder, variables, None)
             return
-        # Import this only if the network is needed: it needs sockets and TLS, and not every Python
-        # has TLS.
+        # Imported here, because it needs TLS, which not every Python has, and is only used with a
+        # network.
         from gpusetup.uv.gateway import gateway
 
         allowed = AllowedHosts((*addresses, *settings.addresses))

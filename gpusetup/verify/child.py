@@ -38,7 +38,7 @@ LOOKS = 40
 BUSY = 5.0
 """If other programs keep the cores busy, we give up on a check after this many times its limit."""
 GRACE_SECONDS = 5.0
-"""A check with many questions ends by itself when its time is over. If it has not ended this long
+"""A check with many questions ends by itself when its time is up. If it has not ended this long
 afterwards, we kill it."""
 
 CALM = {
@@ -50,11 +50,11 @@ CALM = {
 """Environment variables of the child process.
 
 The first one keeps torch's compiler from starting a process for each core when it is imported. The
-second makes a CPU thread that waits for others sleep at once instead of keeping its core busy,
-which slows checks down when other programs run. But waking a thread takes longer than most
-computations, so the third lets it spin for a moment first. On two idle cores, `standard` took 95 s
-with only the second, 72 s with the second and third (86 CPU seconds), and 73 s with neither (125
-CPU seconds). The fourth keeps warnings about the checks' own settings off the screen.
+second makes a CPU thread that waits for others sleep at once. Otherwise the thread would keep its
+core busy, which slows checks down when other programs run. But waking a thread takes longer than
+most computations, so the third lets it spin for a moment first. On two idle cores, `standard` took
+95 s with only the second, 72 s with the second and third (86 CPU seconds), and 73 s with neither
+(125 CPU seconds). The fourth keeps warnings about the checks' own settings off the screen.
 """
 
 
@@ -128,8 +128,8 @@ class Child:
     def _wait_for_answer(self, task: ChildTask, end: float) -> Row:
         """The worker's answer, or an outcome that says how the process ended.
 
-        A process that waits for a CPU core is slow, but does not hang, so that time does not count
-        as silence.
+        A process that waits for a CPU core is slow but does not hang, so the time that it waits
+        does not count as silence.
         """
         process = self.process
         samples_passed = 0
@@ -138,7 +138,7 @@ class Child:
         waited_before = waited_seconds(process.pid)
         while True:
             now = time.monotonic()
-            # A check that reports its samples ends by itself when its time is over.
+            # A check that reports its samples ends by itself when its time is up.
             grace = GRACE_SECONDS if self.last_place else 0.0
             if now >= end + grace:
                 progress = " before it answered"

@@ -82,8 +82,8 @@ def installed(row: Companion) -> Optional[str]:
 
 
 def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
-    """The checks of these packages; `all` means all installed ones. Raises WrongQuestion for an
-    unknown name."""
+    """The checks of the packages with these names, or of all installed packages if the name is
+    `all`. Raises WrongQuestion for an unknown name."""
     row_names: Dict[str, str] = {}
     for row in TABLE:
         for distribution in (row.name, *row.also):

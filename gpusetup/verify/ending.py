@@ -20,8 +20,8 @@ class Ended(BaseException):
 
 @contextlib.contextmanager
 def hearing(handler: Any) -> Iterator[None]:
-    """Handle the signals that ask the program to end with `handler` inside the `with` block.
-    Signals that `nohup` ignores stay ignored."""
+    """Inside the `with` block, call `handler` for the signals that ask the program to end. Signals
+    that `nohup` ignores stay ignored."""
     handlers_before = {}
     for name in SIGNALS:
         # Windows has no SIGHUP.

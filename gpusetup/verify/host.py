@@ -45,7 +45,7 @@ def number_in(path: str, pattern: str = r"(\d+)") -> Optional[int]:
 
 def waited_seconds(pid: int) -> float:
     """How many seconds a process, with all its threads and children, has waited for a CPU core; 0
-    if the system does not report it (not Linux)."""
+    on systems other than Linux, which do not report it."""
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():

@@ -12,7 +12,7 @@ from .streams import put
 from .values import Asked, WrongQuestion
 
 LEVELS = ("quick", "standard", "census", "stress")
-SUMMARY = "Prove by computing that torch works on the GPUs of this interpreter."
+SUMMARY = "Tests that torch works on your GPUs, by computing with it and checking the results."
 EXAMPLES = (
     "gpusetup verify",
     "gpusetup verify --device cpu --json",
@@ -59,47 +59,51 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--level",
         choices=LEVELS,
-        help="quick: about as long as `import torch`; standard: everything that training uses,"
-        " and how many times faster the GPU is than the CPU, about a minute and a half;"
-        " census: standard with every form of every operator, an hour;"
-        " stress: --seconds under load, watched. Default: quick, or the first level that has the"
-        " checks of --only",
+        help="quick: takes about as long as `import torch`; standard: tests everything that"
+        " training uses, and measures how much faster the GPU is than the CPU (about 90 seconds);"
+        " census: like standard, but with every form of every operator (about an hour);"
+        " stress: loads the GPU for --seconds and watches it. Default: quick, or the lowest level"
+        " that has the checks in --only",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
-    add("--seed", type=seed, metavar="N", help="compute with other random numbers than usual")
+    add("--seed", type=seed, metavar="N", help="use other random numbers than usual")
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
     only = (
-        "run only these checks and those that they need; CHECK/CASE repeats one case of `operators`"
+        "run only these checks and the checks that they need; CHECK/CASE repeats one case of "
+        "`operators`"
     )
     add("--only", **many, help=only)
-    add("--skip", **many, help="leave out these checks")
+    add("--skip", **many, help="skip these checks")
     many["metavar"] = "PACKAGE"
     add(
         "--with",
         dest="beside",
         **many,
-        help="also import these packages: flash-attn, torchvision, ...; all: every known one that "
-        "is installed",
+        help="also import these packages, e.g. flash-attn or torchvision; `all` imports every "
+        "known package that is installed",
     )
     add(
-        "--timeout", type=seconds, metavar="N", help="stop after N seconds, with the results so far"
+        "--timeout",
+        type=seconds,
+        metavar="N",
+        help="stop after N seconds, and report the results so far",
     )
     add(
         "--device",
         type=str.lower,
         default="auto",
         metavar="auto|cpu|cuda|cuda:N|xpu|mps|none",
-        help="auto (every GPU; there must be one), cpu, one GPU (cuda:0), Intel's GPUs (xpu), "
-        "Apple's (mps), or none (for an image build)",
+        help="auto (every GPU; there must be at least one), cpu, one GPU (cuda:0), Intel's GPUs "
+        "(xpu), Apple's GPU (mps), or none (while you build an image without a GPU)",
     )
     many["metavar"] = "EXPR"
     add(
         "--expect",
         **many,
-        help="require: 'gpus>=2' 'torch==2.5.*' 'cuda==12.4' 'memory_gib>=3.5' 'capability>=8.0' "
-        "'arch>=8.6' (a kernel in the build)",
+        help="fail unless this is true: 'gpus>=2' 'torch==2.5.*' 'cuda==12.4' 'memory_gib>=3.5' "
+        "'capability>=8.0' 'arch>=8.6' (the build has a kernel for it)",
     )
-    add("--strict", action="store_true", help="a skipped check counts as failed")
+    add("--strict", action="store_true", help="count a skipped check as failed")
     add("--junit", metavar="FILE", help="also write a JUnit XML report")
 
 
@@ -114,12 +118,15 @@ def read_options(words: Sequence[str]) -> Options:
     )
     add_options(parser)
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
-    parser.add_argument("--output", metavar="FILE", help="write the answer there, not to stdout")
+    parser.add_argument("--output", metavar="FILE", help="write the output to this file")
     parser.add_argument(
-        "--no-color", action="store_true", help="accepted, without effect: the output has no colour"
+        "--no-color", action="store_true", help="has no effect, because the output has no colour"
     )
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also show the seconds, and where errors arose"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also show how long each check took, and where errors occurred",
     )
     return checked(parser.parse_args(list(words)))
 
@@ -129,14 +136,15 @@ def checked(parsed: Options) -> Options:
     malformed or contradictory values."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
-        # Such a list belongs in CUDA_VISIBLE_DEVICES.
+        # A list of devices belongs in CUDA_VISIBLE_DEVICES.
         if "," in parsed.device:
             hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
         raise WrongQuestion(f"--device {parsed.device!r} is no device", hint)
     expectations = tuple(parse(text) for text in flat(parsed.expect))
     only = tuple(flat(parsed.only))
     level = parsed.level or level_for(only)
-    # Refuse a number that would have no effect, because it would mislead.
+    # Refuse `--seconds` where the option would have no effect, so that users do not believe it had
+    # one.
     if parsed.seconds is not None and level != "stress":
         raise WrongQuestion(
             f"--seconds {parsed.seconds:g} is for the stress level, not for {level}",

@@ -18,7 +18,7 @@ from .child import Child, ChildTask
 from .companions import companions_named
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
-from .judging.expect import NAMES, judge
+from .judging.expect import NAMES, OF_CUDA_BUILDS, judge
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke, as_message, merged
 from .ranks.launch import Rank, device_of, rank_in
@@ -46,10 +46,10 @@ BEFORE_TORCHRUN = (
     "\nThe traceback that torchrun prints below is its own: it only repeats that a rank ended with "
     "an error. verify's report is above.\n"
 )
-"""torchrun prints about thirty lines after any exit code but 0, and none of its options prevents
-that."""
+"""The note that is printed before torchrun's own traceback. torchrun prints about thirty lines
+after any exit code but 0, and none of its options prevents that."""
 MEETING = "meet"
-"""The first check that all ranks run together; none begins it before all have arrived."""
+"""The first check that all ranks run together; no rank begins it before all have arrived."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -155,7 +155,7 @@ def finish(report: Report, options: Options) -> int:
     if options.json:
         write(as_json(report), options.output)
     else:
-        # A file gets no colors.
+        # A file must not contain color codes.
         stream = None if options.output else sys.stdout
         text = as_screen(report, options.verbose, stream)
         write(text, options.output)
@@ -181,7 +181,7 @@ class Run:
         self.end = time.monotonic() + (options.timeout or float("inf"))
         """The time at which `--timeout` ends the run."""
         self.late = 0
-        """How many checks had not begun, or not finished, when the time was over."""
+        """How many checks had not begun, or not finished, when the time ran out."""
         self.silent: Dict[str, int] = {}
         """Device -> how many of its last checks in a row gave no answer."""
         self.stopped: Dict[str, str] = {}
@@ -194,7 +194,8 @@ class Run:
         with self.live:
             self._host_and_devices()
         for expectation in self.options.expect:
-            # If the checks could not find out a value, its expectation is skipped, not failed.
+            # If the checks could not determine a value, the expectation about it is skipped, not
+            # failed.
             needs = NAMES[expectation.name].needs
             blocker = blocking(needs, None, self.results)
             outcome = skip(blocker) if blocker else judge(expectation, self.facts)
@@ -307,15 +308,15 @@ class Run:
             self._learn(check, device, answer)
 
     def _limit_seconds(self, check: Check) -> float:
-        """How many seconds a check may go without an answer. A check that lasts `--seconds` gets
-        those in addition."""
+        """How many seconds a check may go without an answer. A check that runs for `--seconds` gets
+        that time in addition."""
         limit_seconds = check.limit_seconds
         if check.lasts:
             limit_seconds += float(self.options.asked.seconds)
         return limit_seconds
 
     def _most_seconds(self, check: Check) -> float:
-        """How many seconds a check may take in total, at most what `--timeout` leaves."""
+        """How many seconds a check may take in total, but no more than `--timeout` leaves."""
         limit = check.samples_seconds or self._limit_seconds(check)
         seconds_left = max(0.0, self.end - time.monotonic())
         return min(limit, seconds_left)
@@ -344,7 +345,12 @@ class Run:
         if outcome.status in (FAILED, CRASHED):
             hint = outcome.hint or check.then or None
             outcome = outcome._replace(hint=hint)
-        # A check that gave no answer shows nothing about wrong numbers.
+        # The hint tells users how to expect a CUDA build, which these users already do.
+        names = {expectation.name for expectation in self.options.expect}
+        if outcome.status == SKIPPED and check.name == "libraries" and names & {*OF_CUDA_BUILDS}:
+            outcome = outcome._replace(hint=None)
+        # A check that crashed gave no answer, so `means`, for example that the device computes
+        # wrong numbers, does not apply.
         if outcome.status == FAILED:
             means = check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
@@ -371,8 +377,8 @@ class Run:
 def blocking(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
 ) -> Optional[Result]:
-    """The earlier result that makes a check pointless, because the check needs it and it did not
-    pass; otherwise None. `device=None` means any device."""
+    """The earlier result because of which a check is pointless: the check needs it to pass, and it
+    did not. None if there is no such result. `device=None` means any device."""
     for result in results:
         is_about_device = device is None or result.device in (device, HOST)
         is_needed = result.name in needs and is_about_device

@@ -13,12 +13,12 @@ STREAMS = (
     ("stdout", os.O_RDONLY, "w"),
     ("stderr", os.O_WRONLY, "w"),
 )
-"""Name, mode in which to open the null device, and mode of the text stream. Text for a closed
-stderr is lost silently. For a closed stdout the null device is opened so that each write fails,
-because a lost answer is an error."""
+"""For each stream: its name, the mode in which to open the null device, and the mode of the text
+stream. Text for a closed stderr is lost silently. For a closed stdout the null device is opened so
+that each write fails, because a lost answer is an error."""
 ELSEWHERE = "make room there, or name another place with `--output FILE`"
 INHERITED = 2
-"""The highest number of a stream that a child process inherits."""
+"""The highest file descriptor of a standard stream, all of which a child process inherits."""
 
 
 class Unwritten(Exception):
@@ -26,14 +26,14 @@ class Unwritten(Exception):
 
 
 def complete() -> None:
-    """Replace each standard stream that the caller has closed with the null device, also for child
-    processes."""
+    """Replace each standard stream that the caller has closed with the null device, so that child
+    processes have it too."""
     for name, flags, mode in STREAMS:
         # The caller left this stream open.
         if getattr(sys, name) is not None:
             continue
         number = os.open(os.devnull, flags)
-        # A child process also needs the stream.
+        # Let child processes inherit the stream too.
         if number <= INHERITED:
             os.set_inheritable(number, True)
         stream = os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False)

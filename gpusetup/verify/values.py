@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     seed: int = 20_240_607
     """The seed for all random numbers that the checks compute with."""
     seconds: float = 60.0
-    """How many seconds a check such as `stress` runs, whose length the user chooses."""
+    """How many seconds a check runs if its length is for the user to choose, as for `stress`."""
     level: str = "quick"
     only: Tuple[str, ...] = ()
     """Names of checks, or CHECK/SAMPLE for one sample of a check; empty means all."""
@@ -136,24 +136,26 @@ class Check(NamedTuple):
     such device. `ranks:cpu` and `ranks:cuda`: on this rank's device, if several ranks were started.
     """
     least_gpus: int = 0
-    """How many GPUs the check needs. If torch sees fewer, it does not appear in the report."""
-    needs: Tuple[str, ...] = ()
-    """Checks, on the same device or the host, that must pass first, or else this one shows nothing.
+    """How many GPUs the check needs. If torch sees fewer, the check does not appear in the report.
     """
+    needs: Tuple[str, ...] = ()
+    """Checks, on the same device or the host, that must pass first, because otherwise this check
+    shows nothing."""
     limit_seconds: float = 300.0
     """After this long without an answer, the process is killed and the check counts as crashed. A
-    check that lasts `--seconds` gets those in addition."""
+    check that runs for `--seconds` gets that time in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
     alone: bool = False
-    """Whether it needs the whole CPU of the machine, which the ranks on one machine share."""
+    """Whether the check needs the whole CPU of the machine, which the ranks on one machine share.
+    """
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts, so the check gets a new child process."""
     scratch: bool = False
     """Whether torch needs a writable temporary folder for this check."""
     samples_seconds: float = 0.0
     """The limit for all samples together, if the check takes samples and names each one; then
-    `limit_seconds` is the limit for one sample. 0 means that it takes no samples."""
+    `limit_seconds` is the limit for one sample. 0 means that the check takes no samples."""
     proves: str = ""
     """What is true if the check passes."""
     means: str = ""

@@ -117,7 +117,7 @@ def jobs(questions: TextIO) -> "queue.Queue[str]":
 
 def end_with_parent(folder: Optional[str]) -> None:
     """Make the kernel end this process together with its parent (Linux only). A forked process
-    waits for that end, and then deletes the folder of compiled kernels."""
+    waits until this one has ended, and then deletes the folder of compiled kernels."""
     if sys.platform != "linux":
         return
     import ctypes

@@ -31,8 +31,8 @@ MACHINES = (
     ("Radeon VII", LINUX, PYTORCH, "rocm6.3"),
     ("RX 5700 XT", LINUX, AMDS, "rocm10"),
     ("RX 5500 XT", WINDOWS, AMDS, "rocm10"),
-    ("RX 6600", LINUX, PYTORCH, "rocm"),
-    ("RX 6700 XT", LINUX, PYTORCH, "rocm"),
+    ("RX 6600", LINUX, AMDS, "rocm10"),
+    ("RX 6700 XT", LINUX, AMDS, "rocm10"),
     ("RX 6700 XT", WINDOWS, AMDS, "rocm"),
     ("RX 6900 XT", LINUX, PYTORCH, "rocm"),
     ("RX 6900 XT", WINDOWS, AMDS, "rocm"),
@@ -190,7 +190,12 @@ def test_gpus_of_two_makers_are_no_one_environment() -> None:
     [
         (("--gpu", "MI50"), "rocBLAS", "torch 2.13's ROCm wheels have kernels"),
         (("--gpu", "RX 6700 XT", "--os", "windows"), "`torch[device-gfx1031]`", "rocBLAS"),
-        (("--gpu", "RX 6700 XT", "--os", "linux"), "add `--backend rocm10.0.0`", "AMD's own index"),
+        (("--gpu", "RX 6700 XT", "--os", "linux"), "AMD's own index", "HSA_OVERRIDE"),
+        (
+            ("--gpu", "RX 6700 XT", "--os", "linux", "--torch", "2.12.1"),
+            "HSA_OVERRIDE_GFX_VERSION=10.3.0",
+            "AMD's own index",
+        ),
     ],
 )
 def test_the_notes_agree_with_the_build(

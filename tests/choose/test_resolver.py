@@ -42,7 +42,7 @@ def facts_of(answer: dict[str, Any]) -> str:
     "words, build, said",
     [
         ("--gpu T4", "2.15.0 cu130", ""),
-        (PASCAL, "2.14.1 cu126", "has no kernel for NVIDIA GeForce GTX 1080 Ti (6.1): it carries"),
+        (PASCAL, "2.14.1 cu126", "has no kernel for NVIDIA GeForce GTX 1080 Ti (6.1), only for"),
         (PASCAL, "2.14.1 cu126", '"by": "sm_60"'),
         (f"{PASCAL} {WINDOWS} --driver 581.29", "2.14.1 cu126", '"by": "sm_61"'),
         (f"{PASCAL} --driver 590.48.01", "", "install branch 580 (its last)"),

@@ -64,6 +64,17 @@ def test_a_line_with_nccls_prefix_is_a_programs_line() -> None:
     assert not any("somebody describes it" in doubt for doubt in answer.doubts)
 
 
+def test_a_version_behind_its_label_is_a_programs_line() -> None:
+    """As in `python -m torch.utils.collect_env`, which names no error."""
+    answer = read_report(
+        "PyTorch version: 2.7.0+cu126\nOS: Ubuntu 22.04.5 LTS (x86_64)\nIs CUDA available: False\n"
+        "GPU models and configuration: GPU 0: Tesla V100-SXM2-16GB\n"
+        "Nvidia driver version: 470.256.02\n"
+    )
+    assert answer.cause == "driver-too-old"
+    assert not any("somebody describes it" in doubt for doubt in answer.doubts)
+
+
 def test_another_failure_at_the_end_makes_it_likely() -> None:
     message = (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a "

@@ -296,3 +296,14 @@ def test_without_a_target_doctor_is_blocked_and_says_how_to_name_one(
 
 
 # --- knowledge -----------------------------------------------------------------------------------
+
+
+def test_a_sentence_of_its_own_says_which_rights_a_fix_needs() -> None:
+    """In parentheses it would belong to the sentence before: "Do not install … (needs rights)"."""
+    no_module = screen(snapshot_of(HERE / "machines" / "linux-rtx3090-550.163.01-no-uvm"), 400)
+    assert "its device node. This fix needs administrator rights" in no_module
+
+
+def test_a_card_that_the_driver_lists_still_raises_the_least_driver() -> None:
+    new_card = screen(snapshot_of(HERE / "machines" / "linux-rtx5090-570.133.07-cu124"), 400)
+    assert "cu128 needs NVIDIA driver 570 or newer" in new_card

@@ -18,7 +18,11 @@ import findings_reference
 import messages_searched
 import site_search
 
+from gpusetup.catalog.file import load_catalog
+from gpusetup.causes.record import Cause
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.explanations import records
+from gpusetup.report.read import read_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 FINDINGS = ROOT / "docs" / "findings"
@@ -202,3 +206,55 @@ def test_the_most_searched_findings_are_checked_without_gpusetup() -> None:
 def test_the_examples_in_the_scripts_hold() -> None:
     for module in (finding_cases, finding_pages, finding_words, findings_reference, site_search):
         assert doctest.testmod(module).failed == 0, module.__name__
+
+
+# The output alone does not prove these causes: it lacks the GPU, the torch or the error beside it.
+NOT_PROVEN_BY_THE_CHECK = frozenset(
+    (
+        "bf16-unsupported",
+        "cuda-lib-missing",
+        "cuda-visible-devices-hidden",
+        "dataloader-worker-killed",
+        "docker-other-daemon",
+        "driver-call-unsupported",
+        "driver-too-old",
+        "externally-managed",
+        "gpu-unused",
+        "invalid-device-ordinal",
+        "macos-too-old-for-mps",
+        "maker-device-permission",
+        "maker-driver-not-loaded",
+        "maker-wrong-build",
+        "no-kernel-image",
+        "other-gpu-used",
+        "other-torch-imported",
+        "out-of-memory",
+        "python-for-intel-mac",
+        "rocm-arch-missing",
+        "rocm-gpu-unsupported",
+        "rocm-older-than-torch",
+        "rocm-override-wrong",
+        "source-checkout-imported",
+        "tf32-precision",
+        "wrong-libcuda-loaded",
+        "wsl-rocm-missing",
+    )
+)
+"""Findings that doctor does not name if it reads only the page's check and its output. The list may
+only get shorter."""
+
+
+def findings_in_the_check(record: Cause) -> set[str]:
+    """What doctor finds in a paste of the page's check command and what it prints."""
+    assert record.check is not None
+    pasted = f"$ {record.check.command}\n{record.check.prints}\n"
+    diagnosis = diagnose(read_bytes(pasted.encode()), load_catalog())
+    return {finding.id for finding in diagnosis.findings}
+
+
+def test_doctor_names_the_finding_in_the_output_of_its_pages_check() -> None:
+    missed = set()
+    for record in records():
+        if record.check and not findings_in_the_check(record) & {record.id, record.kind_of}:
+            missed.add(record.id)
+    assert missed == NOT_PROVEN_BY_THE_CHECK

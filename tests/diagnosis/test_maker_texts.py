@@ -62,7 +62,7 @@ WAYS = (
     (
         "Windows 11, RX 6900 XT, ComfyUI, PyTorch version: 2.9.1+rocm7.2.1\n"
         "torch.cuda.is_available() crashes: Windows fatal exception: access violation",
-        "amd-gpu", "gfx103X-all", "newest driver",
+        "amd-gpu", "device-gfx1030", "newest driver",
     ),
     (
         "Windows 11, RX Vega 64, torch 2.13.0+rocm7.13.0a20260815, RuntimeError: No HIP GPUs are "

@@ -105,7 +105,7 @@ def test_a_newer_check_that_could_not_look_ends_nothing(
     later = check(hours_ago(1), **BLIND[case])
     node, screen = shown(tmp_path, capsys, n1=sick, n1_check=later)
     assert node["status"] == "failed"
-    assert f"(by the record of {hours_ago(9)})" in screen
+    assert f"(from the record of {hours_ago(9)})" in screen
 
 
 def test_what_only_a_snapshot_sees_is_not_ended_by_a_check(

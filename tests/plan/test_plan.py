@@ -273,4 +273,46 @@ def test_a_number_of_parameters_is_close_and_says_its_shape(
     words = ("--params", size, "--batch", "32", "--context", "128", "--gpu-mem", "180GiB")
     document = answered(capsys, *words)
     assert document["confidence"] == "close"
+    assert document["close_because"] == "the model's shape is assumed (`--params`)"
     assert any(vocabulary in line for line in document["advice"])
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("--model gpt2 --context 1024 --batch 8 --amp bf16 --gpu-mem 80GiB", None),
+        ("--model qwen3-8b --context 2048 --gpu-mem 30GiB --gpus 8", "within 3 % of the limit"),
+        ("--model qwen3-8b --context 16384 --gpu H20", None),
+        (
+            "--model qwen3-8b --context 2048 --gpus 2 --strategy dp --gpu-mem 400GiB",
+            "plan knows little about this kind of job (see the notes)",
+        ),
+    ],
+)
+def test_close_names_the_reason_that_holds(
+    words: str, reason: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = answered(capsys, *words.split())
+    assert document["close_because"] == reason
+    assert (document["confidence"] == "close") == (reason is not None)
+    main(["plan", *words.split()])
+    screen = capsys.readouterr().out
+    assert (f"close: {reason}" in screen) == (reason is not None)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "heading", "start"),
+    [
+        ("", "`--trainer NAME` prints those of your trainer", "Ray and the workers start"),
+        ("--trainer trl --lora 16", "your trainer's are below", "Python starts"),
+    ],
+)
+def test_the_settings_say_whose_names_they_are(
+    trainer: str, heading: str, start: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--model", "qwen3-8b", "--context", "16384", "--gpu", "H20", *trainer.split())
+    main(["plan", *words])
+    screen = capsys.readouterr().out
+    assert f"Set (plan's own names; {heading})" in screen
+    if "ALLOC_CONF" in screen:
+        assert f"# before {start}" in screen

@@ -306,6 +306,8 @@ NVJITLINK = (
     "libnvJitLink.so.12"
 )
 SAGE = '  File "/v/lib/python3.12/site-packages/sageattention/core.py"\nRTX 5090\n' + NO_KERNEL
+LIBUV = "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"
+UNREACHED = "socketStartConnect: Connect to {}<45739> failed : Software caused connection abort"
 FATAL = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'"
 UBUNTU = "OS: Ubuntu 24.04.1 LTS\n"
 IN_USE = (
@@ -362,8 +364,21 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (SAGE, "Rebuild the extension for this GPU", "git+https"),
         *((FATAL.format(word), "\n", "compute_") for word in ("No", "None", "native_x")),
         (FATAL.format("89"), "compute_89", ""),
+        # --- variables ---
+        # A ROCm build of that release exists for Linux only, so its shell is bash.
+        ("PyTorch version: 2.7.1+rocm6.3\nRuntimeError: HIP error: invalid device function\n"
+         "GPU: AMD Radeon RX 6600 XT (gfx1032)",
+         "RX 6600 XT (gfx1032)|\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0"
+         "|set HSA_OVERRIDE_GFX_VERSION permanently: add the line to ~/.bashrc", "GPU; HIP error"),
+        (f"Windows 11\n{LIBUV}",
+         "\n$env:USE_LIBUV|set USE_LIBUV permanently under System, Environment Variables",
+         "bashrc|until you close"),
+        (f"ncclSystemError: {UNREACHED.format('172.17.0.1')}",
+         "\nexport NCCL_SOCKET_IFNAME='^docker0,lo'|Docker's default bridge", "=NAME"),
+        (f"ncclSystemError: {UNREACHED.format('10.1.2.3')}",
+         "\nexport NCCL_SOCKET_IFNAME=NAME|in place of NAME", "docker0"),
         # --- the driver ---
-        (f"{UBUNTU}{NO_DRIVER}", "\nlspci |shows an NVIDIA GPU|ubuntu-drivers", ""),
+        (f"{UBUNTU}{NO_DRIVER}", "\nlspci |If it has one, install|lists an NVIDIA GPU|ubuntu-drivers", ""),
         (f"{UBUNTU}RTX 4090\n{NO_DRIVER}", "\nsudo ", "\nlspci "),
         *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
           for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",
@@ -372,9 +387,9 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"{NO_MODULE}\n{IN_USE}", "driver-not-loaded|blacklist nouveau", ""),
         ("#SBATCH -p gpu\n$ sbatch job.sh\nCUDA_VISIBLE_DEVICES=\nNo devices were found",
          "--gres=gpu:1", "unset "),
-        (f"[me@login02 ~]$ nvidia-smi\n{NOT_FOUND}", "srun --gres=gpu:1", "Install the NVIDIA driver"),
+        (f"[me@login02 ~]$ nvidia-smi\n{NOT_FOUND}", "srun --gres=gpu:1", "nstall the NVIDIA driver"),
         (f"ImportError: libcuda.so.1: cannot open shared object file\n{STEP}",
-         "image build has no GPU", "Install the NVIDIA driver|docker run"),
+         "image build has no GPU", "nstall the NVIDIA driver|docker run"),
         (f"{HOOK}: unknown error\nNVRM: Xid (PCI:0000:4f:00): 119, Timeout after 45s of waiting for "
          "RPC response from GPU7 GSP!", "gsp-timeout", "apt install"),
         (f"{STUB}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "libcuda-stub|LD_LIBRARY_PATH", "unknown"),
@@ -418,7 +433,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
               ("Kaggle notebook with P100", "Kaggle"),
               ("Environment: Kaggle Notebooks, GPU T4 x2", "Kaggle"),
               ("in a Kaggle session", "Kaggle"))),
-        *((f"{said}\n{NO_DRIVER}", "Install the NVIDIA driver", "otebook")
+        *((f"{said}\n{NO_DRIVER}", "nstall the NVIDIA driver", "otebook")
           for said in (
               "it works on Colab, but not on my own machine",
               "On Google Colab I also tried, same error",

@@ -66,7 +66,7 @@ def test_in_place_writes_and_keeps_the_previous_file(
     assert code == 0
     assert (
         out.splitlines()[-1]
-        == "Written to train.yaml; train.yaml.gpusetup-previous is the previous file"
+        == "Written to train.yaml; the previous file is train.yaml.gpusetup-previous"
     )
     assert b"num_workers: 5" in config.read_bytes()
     assert config.stat().st_mode & 0o777 == 0o640

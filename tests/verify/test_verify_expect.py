@@ -69,6 +69,12 @@ def test_the_value_that_is_wrong_is_named() -> None:
     assert found == ("failed", "cuda>=11.8: torch 2.5.1+cpu was built without CUDA", *found[2:])
 
 
+@each("text", ["cuda>=11.8", "arch>=8.6"])
+def test_an_expected_cuda_build_is_installed_if_there_is_a_cpu_build(text: str) -> None:
+    hint = judge(parse(text), {"torch": "2.5.1+cpu", "cuda": None}).hint
+    assert hint and hint.startswith("`gpusetup install` replaces the CPU build")
+
+
 @each(
     "text, words",
     [

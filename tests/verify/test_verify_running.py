@@ -113,6 +113,16 @@ def test_a_skip_counts_as_no_only_under_strict(words: tuple[str, ...], expected:
     assert verdict(report) == expected
 
 
+@pytest.mark.parametrize(("words", "is_hinted"), [((), True), (("--expect", "cuda==12.4"), False)])
+def test_who_expects_a_cuda_build_is_not_told_to_expect_it(
+    words: tuple[str, ...], is_hinted: bool
+) -> None:
+    is_cpu_build = {"status": "skipped", "detail": "cpu", "hint": "add `--expect`"}
+    report, _ = run("--device", "none", *words, libraries=is_cpu_build)
+    hints = [each.outcome.hint for each in report.results if each.name == "libraries"]
+    assert hints == ["add `--expect`" if is_hinted else None]
+
+
 def test_expectations_of_the_build_are_judged_where_no_gpu_is_found() -> None:
     facts: dict[str, Any] = {"facts": {"torch": "2.5.1+cpu", "cuda": None}}
     lost = {"status": "failed", "detail": "GPU not detected!", "facts": {"available": False}}

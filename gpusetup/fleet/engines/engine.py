@@ -79,15 +79,15 @@ class Engine:
         )
 
     def plan(self) -> str:
-        """Text that shows what the run would submit for the first node, followed by the list of all
-        nodes."""
+        """A text that shows what the run would submit for the first node, followed by the list of
+        all nodes."""
         first_node = self.nodes[0]
         first_plan = self.plan_for(first_node)
         all_nodes = slurm_list(self.nodes)
         return f"{first_plan}\n# and the same on each of {all_nodes}\n"
 
     def plan_for(self, node: str) -> str:
-        """Text that shows what the run would submit for one node."""
+        """A text that shows what the run would submit for one node."""
         commands = script(self.work)
         # The text is only for reading; some engines override it with their own format.
         return f"{node}: {commands}"
@@ -117,7 +117,7 @@ def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
     start_lock = threading.Lock()
 
     def ask_in_turn(node: str) -> Output:
-        # Keep the lock during the wait, so that the starts are spread out in time.
+        # Hold the lock while waiting, so that the starts are spread out in time.
         with start_lock:
             gap = START_GAP_SECONDS * random.uniform(0.5, 1.5)
             time.sleep(gap)
@@ -147,4 +147,4 @@ def require_program(program: str) -> None:
 
 
 MOST_EXAMPLES = 3
-"""How many nodes that are not idle an error names."""
+"""How many busy nodes an error message lists as examples."""

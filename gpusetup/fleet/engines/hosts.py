@@ -19,8 +19,8 @@ MOST_BYTES = 8 << 20
 SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--")
 """`BatchMode` keeps ssh from asking for a password."""
 CONNECT_SECONDS = 30.0
-"""How many seconds longer than the work's own limit we wait for a host, so that it can connect and
-disconnect."""
+"""How many seconds beyond the work's own limit we wait for a host, to allow for connecting and
+disconnecting."""
 
 
 class Hosts(Engine):
@@ -45,7 +45,7 @@ class Hosts(Engine):
 
     def ask(self, node: str) -> Output:
         words = self._words(node)
-        # The host's own time limit ends earlier than this one.
+        # Allow extra time beyond the host's own limit for connecting and disconnecting.
         seconds = self.work.limit + CONNECT_SECONDS
         return run(words, timeout=seconds)
 

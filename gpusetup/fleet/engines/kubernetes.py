@@ -84,7 +84,7 @@ class Kubernetes(Engine):
         began = time.monotonic()
         job = self.plan_for(node)
         name = f"job/{job_name(self.run_name, node)}"
-        # Validation is left to the API server, which knows its own version.
+        # Leave the validation to the API server, which knows its own version.
         created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=job)
         if not created.ok:
             return created
@@ -92,7 +92,7 @@ class Kubernetes(Engine):
         timeout = f"--timeout={limit:.0f}s"
         wait = ("wait", "--for=condition=complete", timeout, name)
         ended = self._kubectl(*wait, seconds=limit + ASK_SECONDS)
-        # Read these first, because deleting the Job also deletes its log and its pod's state.
+        # Read log and state before the Job is deleted, because deleting it also deletes both.
         output = self._kubectl("logs", name, "--tail=-1")
         problem = None if ended.ok else self._pod_problem(node)
         self._kubectl("delete", name, "--wait=false", "--ignore-not-found")
@@ -101,7 +101,7 @@ class Kubernetes(Engine):
 
     def why_busy(self, output: Output) -> str:
         problem = output.problem or ""
-        # The pod was created, but there was no room for it.
+        # The node is busy if the pod was created but never got a place.
         is_busy = problem.startswith(BUSY)
         return problem if is_busy else ""
 
@@ -117,7 +117,7 @@ class Kubernetes(Engine):
         selector = f"--selector=job-name={name}"
         state = self._kubectl("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
         scheduling_problem, _, container_reason = state.stdout.partition("|")
-        # The pod was never scheduled.
+        # If there is a scheduling problem, the pod never ran.
         if scheduling_problem:
             return f"{BUSY}{scheduling_problem}"
         return container_reason.strip() or "its pod did not finish in time"
@@ -126,7 +126,7 @@ class Kubernetes(Engine):
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
     ) -> Output:
         """Run one kubectl command and return its output."""
-        # This uses the user's own configuration and rights.
+        # kubectl uses the user's own configuration and rights.
         command = ("kubectl", *words)
         return run(command, timeout=seconds, stdin=stdin)
 
@@ -174,7 +174,7 @@ def _gpus_in_use() -> dict[str, int]:
     used: dict[str, int] = {}
     for line in pods.stdout.splitlines():
         node, _, limits = line.strip().partition(" ")
-        # The column contains one limit for each container of the pod.
+        # Add up the numbers, because the column contains one limit for each container of the pod.
         numbers = re.findall(r"\d+", limits)
         pod_gpus = sum(map(int, numbers))
         used[node] = used.get(node, 0) + pod_gpus
@@ -199,7 +199,7 @@ def manifest(setting: ClusterSetting, **values: object) -> str:
     values |= {"image": setting.image, "runtime_class": setting.runtime_class}
     as_json = {}
     for name, value in values.items():
-        # Encoded as JSON, no value can end its line or begin another key.
+        # Insert the values as JSON, so that no value can end its line or begin another key.
         as_json[name] = json.dumps(value)
     return Template(text).substitute(as_json)
 
@@ -217,7 +217,7 @@ def job_name(run_name: str, node: str) -> str:
     """
     label = re.sub(r"[^a-z0-9]", "-", node.lower())
     short_label = label[:LONGEST_PART].strip("-")
-    # Two long names may begin alike, but their hashes differ.
+    # Add a hash, because two long names may begin alike.
     node_bytes = node.encode()
     name_hash = hashlib.sha256(node_bytes).hexdigest()
     return f"{run_name}-{short_label}-{name_hash[:6]}"

@@ -28,7 +28,7 @@ BEHIND_SECONDS = 15.0
 """How many seconds after the work's own time limit its result may still arrive."""
 BUSY = "no worker started: its GPUs are in use, or the node is stuck"
 ACTOR_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
-"""Variables that Ray sets in a worker, so they say nothing about the node."""
+"""Variables that Ray itself sets in a worker; their values say nothing about the node."""
 
 
 class RayNode(Frozen):
@@ -94,7 +94,8 @@ class Ray(Engine):
     title = "Ray gets an actor on each of"
 
     def __init__(self, request: FleetRequest, address: str) -> None:
-        # Ray prints messages about its nodes on stdout, which must contain only our result.
+        # Redirect stdout, which must contain only our result, because Ray prints messages about its
+        # nodes there.
         with redirect_stdout(sys.stderr):
             self.ray = _connected(address)
         self.cluster_nodes = ray_nodes(self.ray.nodes())
@@ -154,7 +155,7 @@ class Ray(Engine):
 
     def why_busy(self, output: Output) -> str:
         problem = output.problem
-        # This is the only problem that is not a fault.
+        # Only this problem is not a fault of the node.
         is_busy = problem == BUSY
         return BUSY if is_busy else ""
 
@@ -194,7 +195,7 @@ def _last_line(problem: BaseException) -> str:
     stripped_lines = [line.strip() for line in str(problem).splitlines()]
     lines = [line for line in stripped_lines if line]
     if not lines:
-        # The class name is the only information.
+        # An empty message leaves only the class name.
         return type(problem).__name__
     last_line = lines[-1]
     return last_line[:LONGEST_REASON]

@@ -24,7 +24,7 @@ START_SECONDS = 60.0
 """How many seconds an idle node may take from its allocation to the first output (prolog, launch,
 mounts)."""
 BUSY = ("Immediate execution impossible", "Requested nodes are busy")
-"""srun's messages if another job took the node after we had listed it."""
+"""What srun prints if another job took the node after we had listed it as idle."""
 NO_SUCH_RESOURCES = "Requested node configuration is not available"
 """srun's message if some of the CPUs that sinfo counts are reserved for the system."""
 JOB_VARIABLES = ("SLURM_", "SBATCH_", "SRUN_", "PMI", "PMIX")
@@ -50,7 +50,7 @@ class Slurm(Engine):
         super().__init__(request, states, where)
         self.title = f"Slurm gets an exclusive job ({self.run_name}) for each of"
         self.environment = outside_a_job(os.environ)
-        # For work of a few seconds, we do not wait a whole extra minute.
+        # If the work itself takes only a few seconds, do not wait a whole minute longer.
         self.extra_seconds = min(START_SECONDS, self.work.limit)
 
     def plan_for(self, node: str) -> str:
@@ -64,17 +64,18 @@ class Slurm(Engine):
         output = self._run_slurm(self._srun(node, resources))
         asks_for_too_much = NO_SUCH_RESOURCES in output.stderr
         if output.exit and asks_for_too_much:
-            # Without a number of CPUs, Slurm allocates those that are not reserved for the system.
+            # If srun does not request a number of CPUs, Slurm allocates all that are not reserved
+            # for the system.
             fewer = [word for word in resources if not word.startswith("--cpus-per-task")]
             output = self._run_slurm(self._srun(node, fewer))
         if output.exit is None:
-            # We stopped waiting, but the job may still be running.
+            # Cancel the job if we stopped waiting, because it may still be running.
             cancel = ("scancel", f"--name={self.run_name}", f"--nodelist={node}")
             self._run_slurm(cancel)
         return output
 
     def why_busy(self, output: Output) -> str:
-        # A job that has printed something has started.
+        # If the job has printed something, it has started, so the node was not busy.
         has_begun = bool(output.stdout)
         if not output.exit or has_begun:
             return ""
@@ -111,7 +112,7 @@ def no_list_of_nodes(output: Output) -> Blocked:
     """The error to raise if sinfo failed, with the last line that it printed."""
     lines = output.stderr.strip().splitlines()
     last_line = lines[-1] if lines else f"exit {output.exit}"
-    # If sinfo timed out, this says more than its last line.
+    # If sinfo timed out, say so, because that explains more than its last line.
     reason = output.problem or last_line
     return Blocked(
         f"Slurm does not say which nodes it has: sinfo: {reason}",
@@ -143,7 +144,7 @@ class SinfoRow(NamedTuple):
         """Why the node is not idle, as Slurm reports it; "" if it is idle."""
         if self.state == "idle":
             return ""
-        # sinfo prints `none` if a node has no reason.
+        # Leave out the reason `none`, which sinfo prints if a node has no reason.
         if self.reason == "none":
             return self.state
         return f"{self.state} ({self.reason})"

@@ -19,7 +19,7 @@ LONGEST_PROBLEM = 300
 MOST_NAMED = 4
 """How many ranks of a finding are named; if there are more, only the hosts are named."""
 OF_NODES = ("absent", "hung", "broken-link", "slow-link")
-"""Faults of a rank and therefore of its node, which is then excluded from jobs."""
+"""Faults of a rank for which its node is excluded from jobs."""
 FACTS: Mapping[Fault, tuple[str, str]] = {
     "absent": ("{who}: did not take part", "check that its process runs and that its torch starts"),
     "hung": (
@@ -72,8 +72,8 @@ class Level(Frozen):
     median: float
     """In GB/s."""
     sees_below: float
-    """A rank slower than this fraction of the median would have been reported; 0 if there are too
-    few ranks to compare."""
+    """The fraction of the median below which a rank would have been reported as slow; 0 if there
+    are too few ranks to compare."""
 
 
 class SweepAnswer(Frozen):
@@ -130,8 +130,8 @@ def _groups_of_host(
     is a group by itself."""
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
-        # A fault between two ranks does not belong to one host, so its number gives it a separate
-        # group.
+        # A fault between two ranks does not belong to a single host, so it forms its own group,
+        # with its number as the key.
         host_or_number: str | int = number
         if fault.fault in OF_NODES:
             first_rank = fault.ranks[0]
@@ -146,7 +146,7 @@ def _levels(sweep: Sweep) -> tuple[Level, ...]:
     levels = []
     for plane in sweep.planes:
         scores = sweep.scores(plane.stage)
-        # All ranks of this stage stopped responding.
+        # Leave out the stage if all its ranks stopped responding.
         if not scores.by_rank:
             continue
         middle = scores.middle

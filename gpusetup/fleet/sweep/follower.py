@@ -38,7 +38,7 @@ class Follower:
         self.tell = tell
         environment = {**os.environ, **UNBUFFERED}
         self.lines = StreamingChild(worker, environment=environment)
-        # A daemon thread does not keep this process alive.
+        # Use a daemon thread, because it does not keep this process alive.
         thread = threading.Thread(target=self._listen, daemon=True)
         thread.start()
 
@@ -54,7 +54,7 @@ class Follower:
                     continue
                 is_noise = LIBRARY_NOISE.match(line) is not None
                 last_is_noise = LIBRARY_NOISE.match(last) is not None
-                # Keep an error message even if noise follows it.
+                # Keep an earlier error message even if warnings follow it.
                 if last_is_noise or not is_noise:
                     last = line
         except EOFError as end:
@@ -65,7 +65,7 @@ class Follower:
     def ask(self, question: Message) -> None:
         """Pass the leader's request to the worker; the response arrives through `tell`."""
         line = json.dumps(question)
-        # The response will be passed to `tell`.
+        # There is nothing to return, because the response will be passed to `tell`.
         self.lines.tell(line)
 
     def end(self) -> None:

@@ -27,7 +27,7 @@ SLACK_SECONDS = 2.0
 MEET_SECONDS = 240.0
 """How many seconds the ranks have to start and to become ready with a working torch."""
 GPU_BYTES, CPU_BYTES = 1 << 27, 1 << 22
-"""How many bytes a pair exchanges, on GPUs and on CPUs."""
+"""How many bytes a pair of ranks exchanges on GPUs, and how many on CPUs."""
 REPEATS, FASTER_QUARTER = 8, 4
 
 
@@ -76,8 +76,8 @@ class Leader:
         self.inbox.put((own_number, message))
 
     def meet(self) -> None:
-        """Wait until every rank is ready or the time is over. Ranks that are not ready by then are
-        recorded as absent."""
+        """Wait until every rank is ready, or until the time limit. Ranks that are not ready by then
+        are recorded as absent."""
         pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             self._welcome(number, message)
@@ -109,7 +109,7 @@ class Leader:
             self.absent[number] = problem[:LONGEST_PROBLEM]
 
     def _unit(self, number: int, message: Message) -> Unit:
-        """The record of a rank that is ready. Texts from the rank are shortened, because it may
+        """The record of a rank that is ready. Texts from the rank are shortened, because a rank may
         send anything."""
         host = self.host(number)
         local = int(message.get("local", 0))
@@ -126,7 +126,7 @@ class Leader:
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
-                # When the time is over, still take what is already in the queue.
+                # After the time limit, still take the messages that are already in the queue.
                 remaining = max(0.0, end - time.monotonic())
                 yield self.inbox.get(timeout=remaining)
 
@@ -134,7 +134,7 @@ class Leader:
     def units(self) -> tuple[Unit, ...]:
         """The ranks that take part in the sweep, in order."""
         present = self.ready_units.keys() - self.absent.keys()
-        # A rank may become ready and die later.
+        # Leave out ranks that became ready but died later.
         units = [self.ready_units[number] for number in sorted(present)]
         return tuple(units)
 
@@ -172,7 +172,7 @@ class Leader:
             # The first problem is usually the cause of the others.
             if "problem" in message and not problem:
                 problem = str(message["problem"])[:LONGEST_PROBLEM]
-            # A response to an earlier round may arrive late.
+            # Check the round's number, because a response to an earlier round may arrive late.
             if message.get("round") == round.number:
                 answers[number] = message
                 pending.discard(number)
@@ -189,7 +189,7 @@ class Leader:
     def _bytes_of_exchange(self) -> int:
         """How many bytes each pair exchanges, depending on whether the ranks use GPUs or CPUs."""
         devices = {unit.device for unit in self.units}
-        # This also covers the case without any ranks, where nothing is exchanged.
+        # Without any ranks the result is CPU_BYTES, but then nothing is exchanged.
         is_on_cpu = devices <= {"cpu"}
         return CPU_BYTES if is_on_cpu else GPU_BYTES
 
@@ -234,8 +234,8 @@ def store_port(store: StreamingChild, seconds: float) -> int:
 def bus_rate(times: Sequence[Any], moved: int) -> float:
     """The bandwidth of a pair's all_reduce in bytes per second; 0 if it did not finish.
 
-    For each repeat, the shorter time of the two ranks counts; of all repeats, the one at the
-    fastest quarter counts.
+    For each repeat, the shorter time of the two ranks counts; of these times, the result uses the
+    one a quarter of the way from the fastest.
 
     >>> bus_rate([[2.0, 1.0, 1.0, 9.0], [2.0, 3.0, 1.0, 8.0]], 100)
     100.0
@@ -259,4 +259,4 @@ LONGEST_HOST = 255
 
 
 LONGEST_DEVICE = 200
-"""Limits the lengths of texts that a rank sends about itself, because it may send anything."""
+"""The maximum length of a text that a rank sends about itself, because a rank may send anything."""

@@ -27,7 +27,7 @@ from gpusetup.model.frozen import Frozen
 LEAST_TURNS = 12
 """The least number of rounds; if there are few ranks, they get the same partners several times."""
 MORE_TURNS = 4
-"""How many more matchings than the logarithm of the number of ranks are measured."""
+"""How many matchings are measured in addition to the logarithm of the number of ranks."""
 SECOND_TURNS = 4
 """The number of rounds in the second series, in which a slow rank gets other partners."""
 
@@ -44,7 +44,7 @@ class Plane(Frozen):
         """The number of rounds in which the ranks exchange data, each time with another partner if
         possible."""
         sizes = [len(group) for group in self.members]
-        # All groups measure at the same time.
+        # All groups measure at the same time, so the largest group determines the number of rounds.
         turns_of_largest = turn_count(max(sizes))
         return max(LEAST_TURNS, turns_of_largest)
 
@@ -65,7 +65,7 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
     stages: dict[Stage, dict[object, list[int]]] = {"within": by_host, "between": by_place}
     planes_of_stages = []
     for stage, groups in stages.items():
-        # A single rank has no partner to exchange with.
+        # Leave out groups of a single rank, which has no partner.
         members = [tuple(group) for group in groups.values() if len(group) > 1]
         if members:
             plane = Plane(stage=stage, members=tuple(members))
@@ -80,8 +80,8 @@ def turn_count(count: int) -> int:
     >>> turn_count(8), turn_count(64), turn_count(10_000)
     (7, 10, 18)
     """
-    # If the number of ranks is even, all of them exchange in each turn. If it is odd, one rank
-    # rests, and covering all pairs takes one turn more.
+    # If the number of ranks is even, all of them exchange in each turn. If the number is odd, one
+    # rank rests in each turn, so covering all pairs takes one turn more.
     is_odd = count % 2 == 1
     turns_for_all_pairs = count if is_odd else count - 1
     logarithm = (count - 1).bit_length()
@@ -97,7 +97,7 @@ def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
     (((0, 3), (1, 2)), ((5, 7),))
     """
     count = turn_count(len(members))
-    # If the number is odd, the rank that is paired with None rests.
+    # With an odd number of ranks, the rank that is paired with None rests.
     places: list[int | None] = [*members]
     if len(members) % 2:
         places.append(None)
@@ -147,7 +147,7 @@ class Sweep:
         requests the next round."""
         for plane in self.planes:
             for turn in range(plane.turn_count):
-                # A dead link would use up the whole time limit of each round.
+                # Leave out dead ranks, because each would use up a round's whole time limit.
                 dead = self.scores(plane.stage).dead
                 excluded = {*self.silent, *dead}
                 all_pairs = _pairs_in(plane, turn)
@@ -166,7 +166,7 @@ class Sweep:
         """Yields one round with these pairs; nothing if there are no pairs."""
         number = len(self.results)
         all_pairs = tuple(pairs)
-        # All ranks of this plane may be dead or silent.
+        # If all ranks of this plane are dead or silent, there are no pairs.
         if all_pairs:
             yield Round(number=number, stage=stage, again=again, pairs=all_pairs)
 
@@ -184,7 +184,7 @@ class Sweep:
     def scores(self, stage: Stage) -> Scores:
         """The scores of the ranks in one stage, from the measurements so far."""
         ranks = {unit.rank for unit in self.units}
-        # A silent rank says nothing about its partners' speed.
+        # Leave out silent ranks, which say nothing about their partners' speed.
         talking = ranks - self.silent
         return scores_of(self.results, stage, talking)
 
@@ -199,7 +199,7 @@ class Sweep:
         independent_faults = []
         for fault in faults:
             is_path = len(fault.ranks) == 2
-            # The bad rank already explains why the path is bad.
+            # If a rank is faulty, that already explains why its path is bad.
             is_explained = is_path and not bad_ranks.isdisjoint(fault.ranks)
             if not is_explained:
                 independent_faults.append(fault)
@@ -247,7 +247,8 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
     paired: set[int] = set()
     for pair in pairs:
         paired.update(pair)
-    # The others measure at the same time, so that the network load stays the same as before.
+    # The other ranks exchange data too, so that the network load stays the same as in the first
+    # series.
     unpaired = [rank for rank in ranks if rank not in paired]
     half = len(unpaired) // 2
     pairs += zip(unpaired[:half], unpaired[half:], strict=False)

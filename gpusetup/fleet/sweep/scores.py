@@ -2,8 +2,8 @@
 Pure functions.
 
 A rank's score is the median of its rates with all partners. A rank is slow if its score is below
-the fleet's median by a relevant share, and by so many spreads that a healthy fleet shows such a
-score in only one of a hundred sweeps (`fleet/drift.py`).
+the fleet's median by a relevant share, and by more spreads than a healthy fleet shows in 99 of 100
+sweeps (`fleet/drift.py`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Unit(Frozen):
     rank: int
     host: str
     local: int = 0
-    """Its position among the ranks of its host."""
+    """The rank's position among the ranks of its host."""
     device: str = ""
-    """The model of its device."""
+    """The model of the rank's device."""
 
 
 class Round(Frozen):
@@ -106,7 +106,7 @@ class Scores(Frozen):
         dead = []
         for rank in self.slow:
             has_failed = self.by_rank[rank] == 0
-            # If there is only one partner, the broken one may be either of the two.
+            # If a rank had only one partner, either of the two may be broken.
             has_partners = len(self.partners[rank]) > 1
             if has_failed and has_partners:
                 dead.append(rank)
@@ -121,12 +121,12 @@ class Scores(Frozen):
             suspects.update(pair)
         sound_rates = []
         for rank, rates in self.rates_again.items():
-            # Take a rank's best rate, because some of its partners may have been suspects.
+            # Use each rank's best rate, because some of its partners may have been suspects.
             if rank not in suspects:
                 sound_rates.append(max(rates))
         if not sound_rates or not self.limit:
             return 0.0
-        # If the second series was faster, the limit is not raised.
+        # If healthy ranks were faster in the second series, do not raise the limit.
         speed = median(sound_rates) / self.middle
         return self.limit * min(1.0, speed)
 
@@ -137,7 +137,7 @@ class RateTable:
     def __init__(self) -> None:
         self.first: dict[int, list[float]] = defaultdict(list)
         self.again: dict[int, list[float]] = defaultdict(list)
-        """Map each rank to its rates in the first and in the second series."""
+        """`first` and `again` map each rank to its rates in the first and in the second series."""
         self.best_rates: dict[Pair, float] = {}
         self.partners: dict[int, set[int]] = defaultdict(set)
 
@@ -199,7 +199,7 @@ def _limit(scores: Sequence[float]) -> float:
     if count < LEAST_COMPARED:
         return 0.0
     if count < FEW:
-        # So few ranks do not show how much healthy ranks vary, so only a large loss is certain.
+        # A few ranks do not show how much healthy ranks vary, so only a large loss is certain.
         share = 1 - LOSS_AMONG_FEW
         return median(scores) * share
     return least_healthy(scores, LOSS)

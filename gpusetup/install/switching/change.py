@@ -3,9 +3,9 @@
 Before anything moves, a journal lists every file that will be removed or created, and each phase is
 recorded before it begins. Until the first rename, the environment's own files are untouched, and if
 a later step fails, the previous state is restored. Moving a file aside is a rename on the same
-filesystem, so it needs no second copy of gigabytes. With only the journal, `recover` completes or
-reverts a change that was killed; it can itself be killed and run again. Whatever a phase relies on
-is flushed to disk before that phase is recorded, so this also works after a power cut. A change
+filesystem, so it needs no second copy of gigabytes. `recover` needs only the journal to complete or
+revert a change that was killed, and it can itself be killed and run again. Whatever a phase relies
+on is flushed to disk before that phase is recorded, so this also works after a power cut. A change
 creates folders, but it only removes empty ones.
 """
 
@@ -106,8 +106,8 @@ def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """Raise Blocked if another program has changed the environment, or begun to change it, since
-    the plan was made."""
+    """Raise Blocked if another program has changed the environment since the plan was made, or has
+    begun to change it."""
     if target.venv is None:
         is_same = target.installed.items() >= plan.before.items()
     else:
@@ -152,12 +152,13 @@ def begun(store: Path, journal: Journal) -> Change:
             (store / STAGING).mkdir(mode=0o700)
             if journal.venv:
                 note_making(store, change.journal)
-                # A receipt may remain from a deleted environment that was here before.
+                # An environment that was deleted from this folder may have left its receipt.
                 remove(store / RECEIPT)
             require_followable(store, change.journal)
             change.enter(journal.phase)
         except (OSError, Blocked):
-            # Without a journal, no later run would remove these folders.
+            # If the journal cannot be written, remove these folders now, because no later run would
+            # know of them.
             drop_leftovers(store)
             raise
         flush(store)
@@ -196,8 +197,8 @@ class Change:
         """Record in the journal that a phase begins, together with these new values of the
         journal."""
         self.journal = replace(self.journal, phase=phase, **more)
-        # If only the phase changes, the paths stay the same; checking thousands of them again would
-        # take a while.
+        # Check the paths only if they may have changed. A journal can have thousands, so each check
+        # takes a while.
         if more:
             require_followable(self.store, self.journal)
         write_journal(self.store, self.journal)
@@ -247,7 +248,8 @@ class Change:
         away |= bytecode_of(away)
         require_inside(self.store, (*away, *made))
         installed = versions(distributions(layout))
-        # An undo needs to know which companions were already there and did not change.
+        # Record the companions that were already installed and do not change, because an undo must
+        # leave them alone.
         beside = {
             name: installed[name] for name in FAMILY if name in installed and name not in after
         }
@@ -263,8 +265,8 @@ class Change:
     def keep(self) -> None:
         """Make the new state final. The old files are kept for one undo, or deleted.
 
-        The kept files belong to torch: an installation that does not change torch does not delete
-        an older torch that is kept.
+        An installation that does not change torch does not delete an older torch that is kept for
+        an undo.
         """
         store = self.store
         flush(store)
@@ -377,7 +379,7 @@ def remove_empty(files: Iterable[str]) -> None:
     # Inner folders come before outer ones.
     for folder in sorted(folders, reverse=True):
         with suppress(OSError):
-            # The library folder itself stays even if it is empty, because an environment needs it.
+            # Keep the library folder even if it is empty, because an environment needs it.
             while os.path.basename(folder) not in LIBRARIES:
                 os.rmdir(folder)
                 folder = os.path.dirname(folder)

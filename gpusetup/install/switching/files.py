@@ -13,8 +13,8 @@ from pathlib import Path
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
-"""How often, and with how many seconds in between, gpusetup tries to remove a folder into which
-another process still writes."""
+"""How often gpusetup tries to remove a folder into which another process still writes, and the
+seconds between two tries."""
 
 
 def write_safely(path: Path, text: str) -> None:
@@ -57,7 +57,7 @@ def flush(folder: Path) -> None:
         number = ctypes.get_errno() if has_failed else 0
     finally:
         os.close(handle)
-    # Some kernels and filesystems do not support it, so flush everything instead.
+    # Some kernels and filesystems do not support syncfs, so flush all filesystems instead.
     if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         os.sync()
     elif number:

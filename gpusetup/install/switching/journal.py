@@ -65,8 +65,8 @@ class Journal(Frozen):
     gpusetup: str = __version__
     phase: Phase = "moving"
     former: str = "former"
-    """The folder in the store with the files that were moved aside; a number is each file's
-    name."""
+    """The folder in the store with the files that were moved aside. The files in it are named by
+    numbers."""
     moves: tuple[str, ...] = ()
     """The files that are moved aside."""
     made: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Write the journal atomically, so that it is on disk when this function returns.
+    """Write the journal atomically and flush it to disk.
 
     Raises Blocked if the journal would be too large to be read again.
     """
@@ -195,7 +195,8 @@ WAYS_ON = {
 
 
 def _objection_to(journal: Journal, store: Path) -> str | None:
-    """The reason why a journal must not be followed; None if it only concerns its environment."""
+    """The reason why a journal must not be followed; None if it only changes files of its own
+    environment."""
     former = store / journal.former
     if not FORMER.fullmatch(journal.former):
         return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
@@ -215,7 +216,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     outside = first_outside(store, paths)
     if outside is not None:
         return f"it names files outside the environment, or behind a link: {outside[:200]!r}"
-    # The check above showed that each path is below the prefix.
+    # `first_of_python` needs paths below the prefix, which the check above ensures.
     pythons_own = first_of_python(str(store.parent), paths)
     if pythons_own is not None:
         return f"it names a file of the environment's own Python: {pythons_own[:200]!r}"
@@ -223,8 +224,8 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 
 def _objection_to_folders(journal: Journal, store: Path) -> str | None:
-    """The reason why an unfinished change must not be followed. A change only creates files, so a
-    folder with the same path is not gpusetup's."""
+    """The reason why an unfinished change must not be followed: a folder is at the path of one of
+    its files. gpusetup did not create that folder, because a change only creates files."""
     folder = first_folder(paths_in(store, journal.made))
     if folder is None:
         return None

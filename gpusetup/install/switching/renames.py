@@ -53,7 +53,8 @@ def _place_of_whole(folder: str, sources: Iterable[str], coming: Mapping[str, st
     parents = {folder}
     for source in sources:
         below = source[len(folder) :]
-        # The file must have the same path below the folder in both places.
+        # A folder can only be renamed as a whole if each file has the same path below it in both
+        # places.
         if not coming[source].endswith(below):
             return None
         places.add(coming[source][: -len(below)])

@@ -79,8 +79,8 @@ def undo_known(store: Path, layout: Layout) -> Change:
         )
     installed = versions(distributions(layout))
     changed = {name for name, version in undo.after.items() if installed.get(name) != version}
-    # If torch is not part of it, the undo concerns exactly these packages, so none of them may have
-    # changed.
+    # An undo of torch only requires that torch and its companions are unchanged. Without torch,
+    # none of the packages may have changed.
     decisive = changed & {*FAMILY} if "torch" in undo.after else changed
     if decisive:
         now = ", ".join(f"{name} is {installed.get(name) or 'gone'}" for name in sorted(decisive))
@@ -119,7 +119,7 @@ def _require_no_folders(change: Change) -> None:
         )
 
 
-# --- what stays, because it was installed since ---------------------------------------------------
+# --- files of packages that were installed later --------------------------------------------------
 
 
 def _beside_what_came_since(
@@ -163,7 +163,8 @@ def _beside_what_came_since(
 def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[str]:
     """The companions that were installed after the torch that the undo removes, and that are
     removed together with it."""
-    # An older journal does not list the companions. An undo without torch removes no other package.
+    # Journals of older gpusetup versions do not list the companions, and an undo without torch
+    # removes no companions.
     if undo.beside is None or "torch" not in undo.after:
         return set()
     names: set[str] = set()
@@ -191,8 +192,8 @@ def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
 
 
 def _previous_files(store: Path, undo: Journal, updated: set[str]) -> set[str]:
-    """The kept files of packages that were updated since then. Restoring these would mix parts of
-    two releases."""
+    """The kept files of packages that were updated since then. Do not restore these files, because
+    they would be mixed with those of the newer release."""
     files: set[str] = set()
     for path, kept in Change(store, undo).aside.items():
         info, name = os.path.split(path)

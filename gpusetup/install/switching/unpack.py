@@ -112,7 +112,7 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     return compared(folder / "root", plan.wheels, layout)
 
 
-# --- what was unpacked ----------------------------------------------------------------------------
+# --- checking the unpacked files ------------------------------------------------------------------
 
 
 class Differs(ToolFailed):
@@ -226,7 +226,7 @@ def _is_record(path: str) -> bool:
     return os.path.basename(library) in LIBRARIES
 
 
-# --- where it goes --------------------------------------------------------------------------------
+# --- places in the environment --------------------------------------------------------------------
 
 
 def _places_of(paths: Iterable[str], root: Path, layout: Layout) -> dict[str, str]:

@@ -88,7 +88,7 @@ def layout_of(python: str) -> Layout:
             f"{python} does not run: {answer['problem']}",
             hint="name another interpreter with `--python PATH`",
         )
-    # In the child's answer, `python` is the version.
+    # In the child's answer, `python` is the version, but in a Layout it is the interpreter's path.
     facts = {**answer, "python": python, "version": answer["python"]}
     layout = from_plain(facts, Layout, what=f"the answer of {python}")
     prefix = layout.prefix
@@ -140,7 +140,8 @@ def read_target(python: str | None, venv: str | None) -> Target:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     require_utf_8(venv or python)
     layout = layout_of(python)
-    # A new environment would get the same Python implementation.
+    # A new environment would have the same Python implementation, so `--venv` does not help with
+    # PyPy, for example.
     if layout.implementation != "cpython":
         raise Blocked(
             f"{python} is {layout.implementation}; torch has wheels for CPython only",

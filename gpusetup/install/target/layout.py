@@ -131,8 +131,8 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
     """The distributions with these names, and all their files. Raises Blocked if one has no list of
     its files.
 
-    If another distribution with the same name has a list, this one is the rest of a failed removal.
-    Then only its metadata folder counts as its files.
+    If a distribution has no list but another one with the same name has, it is the rest of a failed
+    removal. Then only its metadata folder counts as its files.
     """
     wanted_names = set(names)
     leaving = tuple(package for package in distributions(layout) if package.name in wanted_names)

@@ -41,7 +41,7 @@ def is_uv_project(folder: Path) -> bool:
     try:
         document = parse_toml(read_text(folder / PROJECT_FILE, MOST_BYTES))
     except (BadInput, ValueError):
-        # Without a readable project file, uv does not sync the environment either.
+        # uv does not sync the environment without a readable project file either.
         return False
     return "project" in document and "uv" in table(document, "tool")
 

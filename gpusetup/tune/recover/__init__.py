@@ -39,8 +39,8 @@ from gpusetup.tune.recover.undo import Undo, listed
 LOG = logging.getLogger("gpusetup.tune")
 RECOMPUTE_HINT = "recompute activations (torch.utils.checkpoint), or use a smaller model or input"
 LARGEST_CHECK = 8
-"""The maximum number of samples for the check that compares their gradient with that of their two
-halves."""
+"""The maximum number of samples for the check that compares the gradient of some samples with the
+gradient of their two halves."""
 
 
 class Recovered(Frozen):
@@ -53,8 +53,8 @@ class Recovered(Frozen):
     attempts: int
     """How often the batch was tried; 1 if memory did not run out."""
     differs: tuple[str, ...] = ()
-    """The reasons why the gradient differs from that of the whole batch; () if they are equal apart
-    from rounding."""
+    """The reasons why the gradient differs from the whole batch's gradient; () if the two are equal
+    apart from rounding."""
 
     @property
     def split(self) -> bool:
@@ -80,8 +80,8 @@ class ModelHistory:
         self.micro: int | None = None
         """The micro-batch size that fitted after memory ran out; None if it never ran out."""
         self.checks: dict[Any, tuple[int, str | None]] = {}
-        """Code of the step function -> the number of its split batches, and the difference that
-        comparing samples with their halves found."""
+        """The step function's code -> how many of its batches were split, and the difference that
+        `compare_halves` found, in words."""
 
 
 Backward = Callable[[torch.Tensor], None]
@@ -178,7 +178,7 @@ class _Attempts:
             if micro == 1:
                 message = f"Not even 1 of {self.count} samples fit"
                 raise CannotRecover(message, hint=RECOMPUTE_HINT) from problem
-            problem = None  # drop the failed attempt's tensors before the next one
+            problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
         differs = self.differences() if micro < self.count else []
         if attempts > 1:
@@ -272,8 +272,8 @@ class _Attempts:
         return differs
 
     def compare_halves(self) -> str | None:
-        """How the gradient of some samples differs from that of their two halves, in words; None if
-        no difference was found.
+        """How the gradient of some samples differs from the gradient of their two halves, in words;
+        None if no difference was found.
 
         The comparison runs at the 1st, 2nd, 4th, 8th and so on split batch until it finds a
         difference.
@@ -281,7 +281,7 @@ class _Attempts:
         code = getattr(self.case.step, "__code__", None)
         earlier_calls, difference = self.history.checks.get(code, (0, None))
         calls = earlier_calls + 1
-        # Two halves need two samples.
+        # Use at least two samples, so that there are two halves.
         micro = max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
         is_power_of_two = calls.bit_count() == 1
         is_to_try = is_power_of_two and difference is None
@@ -296,7 +296,8 @@ class _Attempts:
 
 
 ROUNDING = 1e-12
-"""A factor closer to 1 than this is only a rounding error and need not be applied."""
+"""If a factor differs from 1 by less than this, the difference is a rounding error, and the factor
+need not be applied."""
 
 
 def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:

@@ -35,7 +35,8 @@ CHANNELS = (1, 3, 4)
 
 
 def batch_size(batch: Any) -> int:
-    """The number of samples in a batch; UsageError if its tensors disagree or it has none.
+    """The number of samples in a batch; UsageError if the batch's tensors have different lengths or
+    if there are none.
 
     >>> batch_size({"text": ["a", "b", "c"]}), batch_size(["a", "b"])
     (3, 2)
@@ -103,7 +104,8 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         values = {}
         for field in dataclasses.fields(batch):
-            # Fields without `init` are computed from the others.
+            # Leave out fields without `init`, because the constructor computes them from the
+            # others.
             if field.init:
                 values[field.name] = _over(getattr(batch, field.name), column)
         return dataclasses.replace(batch, **values)
@@ -135,7 +137,7 @@ def _holds_samples(batch: list[Any]) -> bool:
     """
     if not batch:
         return False
-    # The targets of a detection batch are dicts.
+    # A list of dicts holds one sample per item, such as the targets of a detection batch.
     are_targets = all(isinstance(sample, Mapping) for sample in batch)
     are_pictures = len(batch) > 1 and all(map(_is_picture, batch))
     if are_targets or are_pictures:
@@ -143,7 +145,7 @@ def _holds_samples(batch: list[Any]) -> bool:
     sizes = set[int]()
     for sample in batch:
         sizes |= _sizes(sample)
-    # All columns of a batch have the same length.
+    # Columns of a batch all have the same length, so items of different lengths are samples.
     return len(sizes) != 1
 
 
@@ -214,7 +216,7 @@ class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(result, torch.Tensor):
             self.in_16_bits |= result.dtype in HALF_TYPES
         is_loss = func in LABEL_LOSSES or func in ELEMENT_LOSSES
-        # Skip losses that are only printed and have no gradient.
+        # Skip losses without a gradient, which are computed only to be printed.
         is_trained = getattr(result, "requires_grad", False)
         if is_loss and is_trained:
             divisor = _divisor(func, args, keywords)
@@ -292,8 +294,8 @@ class BatchStep(Frozen):
         return loss, losses.weight
 
     def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
-        """The reasons why no weights of the parts give the loss of the whole batch; [] if there are
-        such weights."""
+        """The reasons why the parts cannot be weighted so that they give the loss of the whole
+        batch; [] if they can."""
         if self.sums or self.weight is not None:
             return []
         any_is_known = any(part.divisors for part in parts)
@@ -316,7 +318,7 @@ TOLERANCE_FLOAT32 = 1e-4
 """The relative difference between two gradients that rounding can explain, since their terms may
 cancel."""
 TOLERANCE_16_BIT = 5e-2
-"""The same difference if products are computed in 16 bits."""
+"""The relative difference that rounding can explain if products are computed in 16 bits."""
 BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
 RANDOM_MODULES = (
     torch.nn.modules.dropout._DropoutNd,
@@ -328,8 +330,8 @@ RANDOM_MODULES = (
 def gradient_difference(
     case: BatchStep, start: int, micro: int, model: torch.nn.Module
 ) -> str | None:
-    """How far the gradient of `micro` samples differs from that of its two halves, in words; None
-    if rounding explains the difference."""
+    """How much the gradient of `micro` samples differs from the gradient of their two halves, in
+    words; None if rounding explains the difference."""
     parts = list[PartLosses]()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     middle = start + micro // 2
@@ -374,7 +376,7 @@ def weighted_losses(
     total_weight = 1.0
     if not sums:
         total_weight = sum(weight for _, weight in parts)
-    # No sample counts for the loss.
+    # If the total weight is 0, no sample counts for the loss.
     if not total_weight:
         return
     for loss, weight in parts:
@@ -384,7 +386,7 @@ def weighted_losses(
 
 
 def _norm(tensors: Sequence[torch.Tensor]) -> float:
-    """The Euclidean norm of all gradients taken as one vector."""
+    """The Euclidean norm of all gradients together, as if they were one vector."""
     lengths = []
     for tensor in tensors:
         # Compute in 64 bits, because a sum of many squares overflows in 16 bits.

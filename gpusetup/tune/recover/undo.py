@@ -21,7 +21,7 @@ def trained_leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
     visited = set()
     while waiting:
         node = waiting.pop()
-        # A tensor that needs no gradient has no node.
+        # Skip inputs without a node, which need no gradient.
         if node is None or node in visited:
             continue
         visited.add(node)
@@ -55,11 +55,12 @@ def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any
     """Pairs of functions that read and set the state of each random number generator in use."""
     yield torch.get_rng_state, torch.set_rng_state
     yield random.getstate, random.setstate
-    # A program that did not import numpy draws no random numbers from it.
+    # A program that did not import numpy cannot have drawn random numbers with it.
     numpy = sys.modules.get("numpy")
     if numpy:
         yield numpy.random.get_state, numpy.random.set_state
-    # Reading the state of CUDA's generators would initialise CUDA.
+    # Leave CUDA's generators out if CUDA is not in use, because reading their state would
+    # initialise CUDA.
     uses_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     if uses_cuda:
         yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
@@ -97,7 +98,8 @@ class SavedBuffer(NamedTuple):
     def belongs_to_batch_norm(self) -> bool:
         """Whether the buffer is a running statistic of a BatchNorm in training mode."""
         is_batch_norm = isinstance(self.module, BATCH_NORM)
-        # In evaluation mode, BatchNorm does not update its statistics.
+        # Only training mode counts, because BatchNorm does not update its statistics in evaluation
+        # mode.
         return is_batch_norm and self.module.training
 
 
@@ -109,7 +111,7 @@ class TrainingState:
         self.buffers: list[SavedBuffer] = []
         for module_path, module in model.named_modules():
             for name, buffer in module._buffers.items():
-                # A registered buffer may be None.
+                # Skip a registered buffer that is None.
                 if buffer is None:
                     continue
                 path = f"{module_path}.{name}".lstrip(".")
@@ -122,7 +124,7 @@ class TrainingState:
         for put, state in self.random:
             put(state)
         for saved in self.buffers:
-            # The module may have replaced the tensor.
+            # Put the saved tensor back first, because the module may have replaced it.
             saved.module._buffers[saved.name] = saved.buffer
             saved.buffer.data.copy_(saved.copied)
 
@@ -150,15 +152,16 @@ class Undo:
     """Saves gradients, random states and buffers before the attempts to train a batch, so that a
     failed one can be undone.
 
-    Existing gradients are set aside, so that those of a failed attempt can be dropped. The states
-    of the random number generators (torch, Python, numpy) and the buffers are restored.
+    Gradients from before are set aside, so that the gradients of a failed attempt can be dropped.
+    The states of the random number generators (torch, Python, numpy) and the buffers are restored.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         for parameter in self.parameters:
-            # Such a hook may run an optimizer step, which cannot be undone.
+            # A hook that runs after a gradient is accumulated may run an optimizer step, which
+            # cannot be undone.
             if getattr(parameter, "_post_accumulate_grad_hooks", None):
                 raise UsageError(
                     "A hook changes the gradients during the backward pass (perhaps an optimizer)",
@@ -173,7 +176,7 @@ class Undo:
         """Raise UsageError if the loss trains tensors that are not parameters of the model."""
         held_ids = {id(parameter) for parameter in self.parameters}
         for leaf in trained_leaves(loss):
-            # The gradient of such a tensor could not be undone.
+            # Refuse other tensors, because gpusetup could not undo their gradients.
             if id(leaf) not in held_ids:
                 raise UsageError(
                     "The loss trains parameters that are not in the model",
@@ -181,8 +184,8 @@ class Undo:
                 )
 
     def backward(self, backward: Callable[[torch.Tensor], None], loss: torch.Tensor) -> None:
-        """Run a backward pass; UsageError if it changes parameters, because it would then update
-        them once per part."""
+        """Run a backward pass; UsageError if it changes parameters, because they would then be
+        updated once per part instead of once per batch."""
         before = [parameter._version for parameter in self.parameters]
         backward(loss)
         if before != [parameter._version for parameter in self.parameters]:

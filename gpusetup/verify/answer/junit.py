@@ -34,7 +34,7 @@ def add_suite(root: Element, device: str, report: Report) -> None:
     results = [result for result in report.results if result.device == device]
     attributes = suite_attributes(device, results, report)
     suite = SubElement(root, "testsuite", attributes)
-    # Only a suite may have this count, because the root element has no such attribute.
+    # The schema allows a count of skipped tests on a suite, but not on the root element.
     elements = [element_of(result, report) for result in results]
     suite.set("skipped", str(elements.count("skipped")))
     # People who read the report later need to know what was tested.
@@ -52,7 +52,7 @@ def add_suite(root: Element, device: str, report: Report) -> None:
 
 
 def suite_attributes(name: str, results: Sequence[Result], report: Report) -> Dict[str, str]:
-    """The name of a suite and its counts of results; also used for the root element."""
+    """The name of a suite and its counts of results. The root element gets the same attributes."""
     elements = [element_of(result, report) for result in results]
     seconds = sum(result.seconds for result in results)
     return {

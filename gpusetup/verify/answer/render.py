@@ -22,8 +22,8 @@ from ..values import (
 )
 
 BEFORE_COMPUTING = ("properties", "arch")
-"""The checks that only look at the device. If only these passed, nothing proves that it computes.
-"""
+"""The checks that only look at the device. If only these passed, nothing proves that the device can
+compute."""
 SPEED_OVER_CPU = "speed-over-cpu"
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
@@ -97,7 +97,8 @@ def verdict_line(report: Report) -> str:
     if overall_status == PASSED:
         return f"verdict: {overall_status}"
     statuses = {result.outcome.status for result in report.results}
-    # Name skipped checks only if nothing went wrong (under `--strict`, or if nothing passed).
+    # Name skipped checks only if no check failed or crashed, so that the skipped ones are the cause
+    # (under `--strict`, or because no check passed).
     blamed_statuses = {FAILED, CRASHED} & statuses or {SKIPPED}
     blamed: List[str] = []
     for result in report.results:
@@ -184,11 +185,11 @@ def computation(report: Report) -> str:
     computes was chosen or could run."""
     on_devices = [result for result in report.results if result.device != HOST]
     statuses = {result.outcome.status for result in on_devices}
-    # If the report has no `import` check, nothing shows that importing failed.
+    # If the report has no `import` check, there is no sign of a failed import.
     import_failed = not statuses_of(report, ("import",)) <= {PASSED}
     if import_failed or {FAILED, CRASHED} & statuses:
         return "FAILED"
-    # Checks that only look at the device do not prove that it computes.
+    # Checks that only look at the device do not prove that the device can compute.
     computed = [result for result in on_devices if result.name not in BEFORE_COMPUTING]
     statuses_of_computing = {result.outcome.status for result in computed}
     return "PASSED" if PASSED in statuses_of_computing else "not run"
@@ -220,7 +221,7 @@ def measured(result: Result) -> str:
 
 
 def meaning_lines(result: Result) -> List[str]:
-    """What a result means, and a hint what to do next; empty if it has neither."""
+    """Returns what a result means and a hint about the next step; empty if it has neither."""
     lines = []
     if result.means:
         lines.append(result.means)

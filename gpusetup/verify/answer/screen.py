@@ -80,8 +80,8 @@ def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
         return True
     if environ.get("TERM", "").lower() in ("dumb", "unknown"):
         return False
-    # A Windows console shows colors only after a program has asked it to; these terminals always
-    # do.
+    # A Windows console shows colors only after a program has switched them on. The terminals below
+    # always show them.
     return is_terminal and (sys.platform != "win32" or "WT_SESSION" in environ)
 
 

@@ -13,10 +13,10 @@ from ..judging.tolerance import Part, agree, holds, judged, same
 from ..values import Outcome, asked
 
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
-"""Number format -> how many numbers to draw in it."""
+"""Number format -> how many numbers to draw in that format."""
 SIGMAS = 6.5
-"""How many standard deviations a figure may be off. A working generator is farther off once in ten
-billion figures."""
+"""The largest deviation allowed in a figure, in standard deviations. A correct generator exceeds it
+about once in ten billion figures."""
 SEED_OFFSET = 41
 """A generator gets the run's seed plus this offset, so that it never draws the same numbers as the
 process's own generator."""
@@ -26,7 +26,8 @@ Law = Union[Callable[[Any], Any], List[float]]
 """A distribution. For fractions: a function that returns, for each given number, the share of all
 numbers below it. For whole numbers: the shares of 0, 1, 2 and so on, as far as listed."""
 Draw = Callable[[Any, Any], Any]
-"""Takes a tensor of the wanted format and size and a generator, and returns random numbers."""
+"""Takes a tensor, which sets the format and the size, and a generator, and returns random numbers.
+"""
 
 
 class Sampler(NamedTuple):
@@ -35,8 +36,8 @@ class Sampler(NamedTuple):
     draw: Draw
     law: Law
     follows_generator: bool = True
-    """Whether it draws from the generator that it is given; otherwise it draws from the process's
-    generator."""
+    """Whether the sampler draws from the generator that is passed to it. If not, it draws from the
+    process's default generator."""
 
 
 def uniform_law(values: Any) -> Any:
@@ -185,7 +186,7 @@ def chance(device: str) -> Outcome:
 
 
 def sampler_parts(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part]:
-    """Draw twice with a sampler, and compare with the same two draws from the same seed, and with
+    """Draw twice with a sampler. Compare both draws with a repetition from the same seed and with
     the sampler's distribution."""
     generator_seed = (asked().seed + SEED_OFFSET) % SEED_LIMIT
     draws = []
@@ -251,8 +252,8 @@ def cells_of_whole_numbers(values: Any, law: List[float]) -> Cells:
 
 
 def counts_keep_to_law(label: str, drawn: Any, law: Law) -> Iterator[Part]:
-    """Check that the count in each cell agrees with the distribution, and that all numbers are
-    possible."""
+    """Check that the count in each cell agrees with the distribution, and that the distribution can
+    produce every number."""
     values, coarse = drawn.double(), 0.0
     if drawn.is_floating_point():
         coarse = torch.finfo(drawn.dtype).eps
@@ -320,8 +321,8 @@ def marks_of_parts(drawn: Any, doublings: int) -> Any:
 
 PERMUTATION_LENGTHS = (1023, 70001)
 MOST_UNMOVED = 18
-"""The most numbers that a permutation may leave in place. On average it leaves 1; more than 18
-occur once in 10^17."""
+"""The most numbers that a permutation may leave in place. A random permutation leaves 1 on average,
+and more than 18 once in 10^17 times."""
 
 
 def permutations_are_mixed(device: str) -> Iterator[Part]:

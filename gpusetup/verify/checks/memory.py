@@ -104,7 +104,8 @@ def is_unified(device: str) -> bool:
 def blocks(device: str, byte_count: int) -> List[Any]:
     """Blocks of 64-bit words of `byte_count` bytes in total, or as many as could be allocated."""
     on_gpu = kind(device) == "cuda"
-    # Allocate in eighths at most, so that the rest has room for a pattern and its comparison.
+    # On a GPU, a block has at most an eighth of the bytes. Two blocks are given back below, to
+    # leave room for a pattern and its comparison.
     most_bytes = byte_count // 8 if on_gpu else byte_count
     block_bytes = max(WORD_BYTES, min(CHUNK_BYTES[kind(device)], most_bytes))
     words = block_bytes // WORD_BYTES
@@ -113,7 +114,8 @@ def blocks(device: str, byte_count: int) -> List[Any]:
         try:
             allocated.append(torch.empty(words, dtype=torch.int64, device=device))
         except RuntimeError as problem:
-            # Another program may have taken the memory meanwhile, so test what could be allocated.
+            # Another program may have taken the memory since it was measured, so test what could be
+            # allocated.
             if "memory" not in str(problem):
                 raise
             break
@@ -175,7 +177,7 @@ def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
     if torch.equal(block, written):
         return
     index = int((block != written).nonzero()[0])
-    # Show both as unsigned numbers.
+    # Show both words as unsigned numbers.
     all_bits = 2**64 - 1
     written_word = int(written[index]) & all_bits
     read_word = int(block[index]) & all_bits

@@ -1,5 +1,5 @@
-"""Checks of matrix products of whole numbers in every format, and of the formats' rounding; every
-bit of the result is known."""
+"""Checks matrix products of whole numbers, for which every bit of the result is known, and the
+rounding of each number format."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ GREATEST: Dict[str, Tuple[int, int]] = {
     "bfloat16": (2**2, 2),
     "float8_e4m3fn": (2**2, 2),
 }
-"""Number format, or precision of float32 -> the largest number of the left and of the right factor.
-Each number is exact in its format and, for float32, also in the precision that it may be rounded
-to. Each sum of up to ONES products is exact in the result's format."""
+"""Number format, or precision of float32 -> the largest factors: one number for the left matrix and
+one for the right. Each factor is exact in its format and, for float32, also in the precision to
+which it may be rounded. Each sum of up to ONES products is exact in the result's format."""
 SHAPES: Tuple[Shape, ...] = (
     *((256, 256, 256), (129, 257, 65), (2048, 33, 7), (8, 4096, 8), (1, 511, 129)),
     *((4097, 1023, 65), (63, 1025, 4095), (33, 131072, 31), (70001, 33, 9)),
@@ -128,7 +128,7 @@ there."""
 def lacks(device: str, name: str, problem: BaseException) -> bool:
     """Whether an error only means that this device cannot multiply in the format `name`.
 
-    If the device can multiply in it, any other refusal (see `refuses`) is a failure of the check.
+    If the device can multiply in the format, other refusals (see `refuses`) are failures.
     """
     # The backends of Intel and Apple lack some formats, and report that in several ways.
     if kind(device) in OTHER_ACCELERATORS:
@@ -225,7 +225,7 @@ def numbers_of_format(name: str) -> CodedNumbers:
     codes = torch.arange(code_count)
     exponents = codes >> fraction_bits
     fractions = codes % leading_one
-    # A number with an exponent has a leading one; a subnormal number does not.
+    # A number with an exponent has a leading one, but a subnormal number does not.
     with_leading_one = fractions + leading_one
     digits = torch.where(exponents > 0, with_leading_one, fractions)
     powers = exponents.clamp(min=1) - bias - fraction_bits
@@ -244,7 +244,7 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     code_format = torch.uint8 if "float8" in name else torch.int16
     read = codes.to(code_format).to(device).view(dtype)
     yield same(f"{name} read", read.double(), exact)
-    # Of two neighbors, one has an even code; a midpoint must be rounded to that one.
+    # Of two neighbors, one has an even code, and a midpoint must be rounded to that neighbor.
     next_numbers = exact.roll(-1)
     even_numbers = torch.where(codes % 2 == 0, exact, next_numbers)[1:-1]
     middles = (exact[2:] + exact[1:-1]) / 2

@@ -110,7 +110,7 @@ def with_cause(problem: BaseException) -> str:
 
 
 FUSED_ERROR = 2.0**-15
-"""The allowed relative error: a multiple of the roundoff of a sum of 300 terms."""
+"""The relative error allowed in a sum of 300 terms, a multiple of the unit roundoff."""
 
 
 def fused_block(device: str) -> Iterator[Part]:
@@ -142,8 +142,8 @@ def fused_block(device: str) -> Iterator[Part]:
     compiled_block = torch.compile(block, dynamic=False)
     tensors = with_gradients(compiled_block, [x.to(device) for x in inputs])
     for computed, exact in zip(tensors, exact_tensors):
-        # Numbers near zero are sums of larger ones, so their error is as large as that of a typical
-        # number.
+        # Numbers near zero are sums of larger numbers, so their error is as large as the error of a
+        # typical number.
         usual_size = exact.square().mean().sqrt()
         size = exact.abs() + usual_size
         yield agree("fused", computed, exact, FUSED_ERROR * size)

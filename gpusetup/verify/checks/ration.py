@@ -2,8 +2,8 @@
 changes with each seed.
 
 An entry is an operator or optimizer with sample inputs, and a question is one call of it. The
-selection is called the ration: `standard` asks each entry a few questions until its time is over,
-different ones for each seed; `census` asks all questions.
+selection is called the ration: `standard` asks each entry a few questions, which differ with each
+seed, until the check's time is up. `census` asks all questions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class EntrySource(NamedTuple):
 
 
 def load_operators(torch: Any) -> Dict[str, Any]:
-    """The entries written for gpusetup, and those of torch's operator database."""
+    """The entries written for gpusetup, and the entries in torch's operator database."""
     database = loading.load(torch)
     return {**own(torch), **entries.entries(database)}
 
@@ -88,8 +88,9 @@ SOURCES = {
     ),
 }
 """With these seconds `standard` takes about a minute and a half in total. The checks before it take
-20 to 30 s on a CPU. They took 55 s on an H100 with 16 cores, 12 of them for processes that are no
-longer started, so a GPU gets fewer seconds here. Each seed begins with other entries (`SHARES`)."""
+20 to 30 s on a CPU. They took 55 s on an H100 with 16 cores (12 s of it for processes that are no
+longer started), so a GPU gets fewer seconds here. Each seed begins with other entries (`SHARES`).
+"""
 
 
 @functools.lru_cache(maxsize=None)
@@ -173,7 +174,7 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
         return
     for visit in range(max(visits.values(), default=0)):
         for entry in entries_in_order:
-            # This entry needs fewer visits, because programs use it less often.
+            # Skip this entry in later rounds, because programs use it less often.
             if visit >= visits[entry.name]:
                 continue
             # Each seed continues with the turn after the last one of the previous seed.
@@ -184,8 +185,8 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
 
 
 def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
-    """The names of all entries in the order in which to ask them: one share of each rarity in turn,
-    common entries first."""
+    """The names of all entries in the order in which to test them: one share of each rarity in
+    turn, common entries first."""
     # The database is ordered by subject. Shuffle it, so that a run that ends early has covered
     # every subject.
     names = sorted(all_entries)
@@ -235,7 +236,7 @@ class Answers:
         return max(computed, passed / 3)
 
     def is_over(self) -> bool:
-        """Whether the time is over, or enough answers are wrong."""
+        """Whether the time is up, or enough results are wrong."""
         has_limit = asked().level != "census"
         if has_limit and self.spent() >= self.seconds:
             return True
@@ -285,7 +286,7 @@ class Answers:
         """The failed outcome after an error that the process cannot survive. It names the question;
         the next check gets a new process."""
         detail = f"{name} ended the process on the GPU: {first_line(problem)}"
-        # The process may have failed at the first question.
+        # If the process failed at the first question, there is nothing to count.
         if self.tried:
             detail += f" (after {self.questions()})"
         return Outcome(FAILED, detail, hint=again(self.check, device, name), spent=True)
@@ -302,8 +303,8 @@ class Answers:
         return words
 
     def outcome(self, device: str) -> Outcome:
-        """The outcome of all questions asked; questions that were left out for lack of time do not
-        count."""
+        """The outcome of all questions that were asked. Questions that were left out for lack of
+        time do not count."""
         if not self.tried:
             return Outcome(SKIPPED, "this torch's database has nothing that can be asked here")
         if not self.wrong_count:

@@ -1,5 +1,5 @@
 """The table of checks in running order: for one device, for several devices, under load, and the
-ration. Checks of features that only GPUs have run on `cuda` only."""
+ration. If only GPUs have a feature, its checks run on `cuda` only."""
 
 from __future__ import annotations
 
@@ -269,9 +269,9 @@ PROGRAMS: Tuple[Check, ...] = (
         scratch=True,
         on=EVERY,
     ),
-    # This check comes last, next to the ration, because both need the same variable. On a GPU each
-    # change of variables costs a new process, with `import torch` and a context (4 s on an H100's
-    # host).
+    # This check comes last, next to the ration, because both need the same environment variable. On
+    # a GPU each change of variables costs a new process, with `import torch` and a context (4 s on
+    # an H100's host).
     of(
         "determinism",
         "training:determinism",
@@ -285,8 +285,8 @@ PROGRAMS: Tuple[Check, ...] = (
 
 RANKS_ONLY = ("ranks:cuda", "ranks:cpu")
 TOGETHER_SECONDS = 100.0
-"""The limit of a check among ranks. It is longer than the time to wait for the others, to make the
-calls, and to give up on one collective, taken together."""
+"""The limit in seconds of a check among ranks. It covers waiting for the other ranks, making the
+calls, and giving up on one collective."""
 MEETING_SECONDS = 300.0
 """Long enough for a cold file system, a slow start, and the first connections."""
 NETWORK_STEP = "`NCCL_DEBUG=INFO` (gloo: `TORCH_DISTRIBUTED_DEBUG=DETAIL`) says where it waits"

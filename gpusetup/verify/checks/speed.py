@@ -14,12 +14,12 @@ from ..values import FAILED, PASSED, Outcome, figure, kind
 
 ROUNDS = 7
 SLOWEST_COPY = 0.2
-"""A device that copies slower than this, in GB/s, is faulty: one lane of PCIe 1.0 carries 0.25, and
-a CPU core of 2005 copies 2 in memory."""
+"""A device that copies slower than this (in GB/s) is faulty. For comparison, one lane of PCIe 1.0
+carries 0.25, and a CPU core from 2005 copies 2 in memory."""
 SLOWEST_PRODUCTS = {"cpu": 0.001, "cuda": 0.05}
-"""A device that multiplies slower than this, in TFLOP/s in float32, is faulty. For the CPU: a
-twentieth of a core with SSE at 2.5 GHz (20 GFLOP/s). For GPUs: a fifth of the smallest GPU that
-torch supports (Jetson Nano, 0.24 by its data sheet)."""
+"""A device that multiplies slower than this, in TFLOP/s in float32, is faulty. The CPU's limit is a
+twentieth of a core with SSE at 2.5 GHz (20 GFLOP/s). The GPUs' limit is a fifth of the smallest GPU
+that torch supports (Jetson Nano, 0.24 by its data sheet)."""
 PRODUCT_SIZES = {"cpu": 768, "cuda": 4096}
 """Kind of device -> the size of the square matrices that are multiplied."""
 LONG_ENOUGH_SECONDS = 0.02
@@ -27,19 +27,21 @@ LONG_ENOUGH_SECONDS = 0.02
 it and waiting for it, and less than the clock needs to rise from idle."""
 MOST_TIMES = 1000
 CPU_SIZES = (4096, 2048, 1024)
-"""Matrix sizes for measuring a CPU. The first one is the GPU's, so that both do the same work;
-smaller ones are used if that takes too long (two old cores need 3 s for a product of size 4096)."""
+"""Matrix sizes for measuring a CPU. The first size is the GPU's, so that both do the same work.
+Smaller sizes are used if it takes too long (two old cores need 3 s for a product of size 4096)."""
 CPU_PRODUCT_SECONDS = 1.0
 """How long one product on the CPU may take; five are computed."""
 
 
 def speed(device: str) -> Outcome:
-    """Measure float32 products per second; a GPU that is throttled or busy is too slow."""
+    """Measure the speed of float32 products. A GPU that is throttled or busy does not reach the
+    minimum."""
     return _speed(device, "float32", "speed")
 
 
 def speed_half(device: str) -> Outcome:
-    """Measure float16 products per second; a GPU that does not use its tensor cores is too slow."""
+    """Measure the speed of float16 products. Only a GPU that uses its tensor cores reaches the
+    minimum."""
     return _speed(device, "float16", "speed-half")
 
 
@@ -144,8 +146,7 @@ def least_rate(device: str, check: str) -> float:
 
 
 def measured(device: str, run: Callable[[], Any], work: float) -> float:
-    """Units of work per second in the best of ROUNDS rounds; `work` is the number of units that one
-    call of `run` does."""
+    """Units of work per second in the best of ROUNDS rounds. A call of `run` does `work` units."""
     on_gpu = kind(device) == "cuda"
 
     def seconds_of(times: int) -> float:
@@ -171,7 +172,7 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
 
 
 def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
-    """Passed if the rate reaches the minimum, given as (rate, unit); otherwise failed."""
+    """The outcome for a rate: passed if it reaches the minimum `lowest`, a pair (rate, unit)."""
     # A device exactly at the minimum still passes.
     lowest_rate, _ = lowest
     if rate >= lowest_rate:

@@ -27,9 +27,9 @@ KEPT_SHARE = 0.9
 """A GPU fails if its speed falls below this share of its first speed. A CPU shares its time with
 other programs, so its speed is only reported."""
 KEPT_SHARE_UNDER_CAP = 0.7
-"""The share for a laptop's GPU, or if only the power limit lowers the clock: warm silicon draws
-more power, so the clock falls within the same power limit (inferred: an H100 at its 700 W kept
-1.005 of its first rate for 26 s)."""
+"""The share that must be kept by laptop GPUs, and by GPUs whose clock is lowered only by the power
+limit. Warm silicon draws more power, so the clock falls within the same power limit (inferred: an
+H100 at its 700 W kept 1.005 of its first rate for 26 s)."""
 POWER_CAP = "sw_power_cap"
 """The throttle reason of a GPU that has reached its power limit."""
 LAPTOP_NAMES = re.compile(r"Laptop|Max-Q|Mobile")
@@ -54,7 +54,7 @@ class Least(NamedTuple):
     """The speed and steadiness that a device must reach."""
 
     kept: Optional[float] = None
-    """The share of its first speed that it must keep; None for a CPU."""
+    """The share of its first speed that the device must keep; None for a CPU."""
     tflops: float = 0.0
 
 
@@ -75,7 +75,7 @@ def load(device: str) -> Outcome:
             done = loaded(device, asked().seconds, time.monotonic)
         except RuntimeError as problem:
             error = problem
-            # The driver reports a lost GPU a moment later.
+            # Wait, because the driver takes a moment to report that a GPU is lost.
             time.sleep(SETTLE_SECONDS)
     done = done._replace(watched=readings)
     if error is None:
@@ -90,8 +90,8 @@ def load(device: str) -> Outcome:
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
-    """Compute products and copies in turn until the time is over, and compare each with the first
-    one."""
+    """Compute products and copies in turn until the time is up, and compare each result with the
+    first one."""
     product = square_product(device)
     first_product = product.multiply()
     wrong_bytes_of_copy = memory_pattern(device)
@@ -167,7 +167,8 @@ def memory_pattern(device: str) -> Callable[[int], int]:
 
 
 def least_of(name: str, readings: Dict[str, Any]) -> Least:
-    """What a GPU model must reach, depending on the driver's reasons for lower clocks.
+    """The speed and steadiness that a GPU model must reach, depending on the driver's reasons for
+    lower clocks.
 
     If the reasons are unknown, assume that the power limit may be one of them.
     """

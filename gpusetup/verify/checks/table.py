@@ -57,8 +57,8 @@ def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
 def chosen_rows(
     checks: Tuple[Check, ...], only: Tuple[str, ...], skip: Tuple[str, ...]
 ) -> Tuple[Check, ...]:
-    """The checks named in `only` and the checks that they need, or all checks if `only` is empty;
-    those named in `skip` are left out.
+    """The checks named in `only` and the checks that they need, or all checks if `only` is empty.
+    The checks named in `skip` are left out.
 
     >>> [check.name for check in chosen_rows(QUICK, ("matmul",), ("amp",))]
     ['import', 'gpu', 'properties', 'arch', 'matmul']
@@ -89,7 +89,7 @@ def check_name(text: str) -> str:
 
 
 def named_rows(names: Tuple[str, ...]) -> None:
-    """Raise WrongQuestion if no check has one of these names."""
+    """Raise WrongQuestion if one of these names is not the name of a check."""
     all_names = {check.name for check in every()}
     for name in names:
         if check_name(name) not in all_names:

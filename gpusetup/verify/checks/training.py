@@ -58,7 +58,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
     The network and its inputs are the same on every device.
     """
     torch.manual_seed(asked().seed)
-    # Draw them on the CPU, so that every device trains with the same numbers.
+    # Draw the network and its inputs on the CPU, so that every device trains with the same numbers.
     inputs = torch.randn(128, 32)
     targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
@@ -113,8 +113,8 @@ def amp(device: str) -> Outcome:
     formats = formats_of_autocast(device)
     parts: List[Part] = []
     for low in formats:
-        # Apple's GPUs are often trained in float16 too, but older releases of torch have no
-        # GradScaler for them.
+        # Models are often trained in float16 on Apple's GPUs too, but older releases of torch have
+        # no GradScaler for these GPUs.
         is_scaled = low == torch.float16 and kind(device) == "cuda"
         scaler = scaler_of(device, FIRST_SCALE) if is_scaled else None
         training = trained(device, low, scaler)
@@ -170,8 +170,8 @@ def spoilt_numbers() -> Iterator[Spoilt]:
 
 
 def overflows_are_noticed(device: str) -> Iterator[Part]:
-    """Check that a scaler notices a single infinity or NaN at any position of any gradient. Without
-    one it must report none, and return the unscaled gradients."""
+    """Check that a scaler notices a single infinity or NaN at any position of any gradient. If
+    there is neither, the scaler must report no overflow and return the unscaled gradients."""
     # These are the gradients before scaling.
     gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
@@ -195,7 +195,7 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
         words = tuple(spoilt) if spoilt else None
         is_right = new_scale == expected_scale
         yield holds(f"one number at {words}", is_right, f"the scale is {new_scale:g}")
-    # Only in the turn without an infinity or NaN did the optimizer move the parameters.
+    # The optimizer moved the parameters only in the turn without an infinity or NaN.
     for leaf, gradient in zip(leaves, gradients):
         yield same("one step of all", leaf, -RATE * gradient)
 
@@ -219,7 +219,7 @@ def transformer() -> Any:
     layer = nn.TransformerEncoderLayer(
         WIDTH, heads, inner_width, dropout, "gelu", batch_first=True, norm_first=True
     )
-    # Switch nested tensors off; they only speed up inference.
+    # Switch nested tensors off, because they only speed up inference.
     layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     return nn.Sequential(nn.Embedding(WORDS, WIDTH), layers, nn.Linear(WIDTH, WORDS))
 
@@ -244,7 +244,7 @@ def language_model(device: str) -> Outcome:
     Each of four steps accumulates two batches, clips the gradients, and uses momentum. The check
     catches faults that show only when layers, gradients and the optimizer work together.
     """
-    # Both trainings start from the same parameters.
+    # Both training runs start from the same parameters.
     model = transformer()
     words = text()
     exact_model = copy.deepcopy(model).double()
@@ -267,8 +267,8 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
     """How much each element of each parameter changed in the four steps, by parameter name."""
     start = {name: value.detach().clone() for name, value in model.named_parameters()}
     parameters = list(model.parameters())
-    # The exact training updates tensor by tensor; the other one uses kernels that update lists of
-    # tensors.
+    # The exact training updates one tensor after the other, while the training under test uses
+    # kernels that update lists of tensors.
     on_lists = parameters[0].dtype == torch.float32
     optimizer = torch.optim.SGD(parameters, lr=0.5, momentum=0.9, foreach=on_lists)
     for _ in range(4):

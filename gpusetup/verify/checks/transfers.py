@@ -73,7 +73,7 @@ def pinned(device: str) -> Outcome:
     on_device = locked.to(device, non_blocking=True)
     returned = torch.empty_like(sent).pin_memory()
     returned.copy_(on_device + on_device, non_blocking=True)
-    # The event is complete when the copies before it are.
+    # The event completes when all copies before it have completed.
     copies_end = torch.cuda.Event()
     copies_end.record(torch.cuda.current_stream(device))
     copies_end.synchronize()
@@ -144,7 +144,7 @@ def graph(device: str) -> Outcome:
     with torch.cuda.device(device):
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
-        # Call it once before the capture, because loading libraries cannot be captured.
+        # Run the computation before the capture, because loading libraries cannot be captured.
         with torch.cuda.stream(side):
             for _ in range(3):
                 (fixed @ other).relu()
@@ -181,7 +181,7 @@ def copies_between_gpus(_: str) -> Outcome:
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
         places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
-        # The numbers show which GPU they come from, and their position.
+        # Each number shows its position and the GPU that it comes from.
         sent = places * 2_654_435 + sender
         # Fill the target with zeros, so that a copy that never arrives is noticed.
         received = torch.zeros_like(sent, device=to_device)
@@ -190,7 +190,7 @@ def copies_between_gpus(_: str) -> Outcome:
         parts.append(same(f"{from_device} to {to_device}", received, sent))
         if torch.cuda.can_device_access_peer(sender, receiver):
             direct_pairs += 1
-    # This check opens a context on every GPU; they end when its process ends.
+    # This check opens a context on every GPU. The contexts end with the check's process.
     outcome = judged(parts, "what was sent")._replace(spent=True)
     if outcome.status != PASSED:
         return outcome

@@ -81,7 +81,7 @@ def in_exact_formats(torch: Any, call: Call, dtype: str) -> Call:
         wide_formats[getattr(torch, dtype)] = torch.int64
 
     def widen(x: Any) -> Any:
-        # Formats without a wider one, such as bool, stay.
+        # Formats that have no wider format, such as bool, stay the same.
         wide_format = wide_formats.get(x.dtype, x.dtype)
         widened = x.detach().to(wide_format)
         return copied(widened, x.requires_grad)
@@ -116,7 +116,8 @@ def placed(torch: Any, x: Any, device: str) -> Any:
 
     This also works if elements of `x` share memory or have gaps between them.
     """
-    # These tensors have no plain memory that can be copied as a whole.
+    # These tensors have no plain memory that could be copied as a whole, or are only marked as
+    # conjugated or negated.
     if x.layout != torch.strided or x.is_nested or x.is_conj() or x.is_neg():
         return x.to(device)
     kind = device.partition(":")[0]
@@ -174,7 +175,7 @@ ODD_GAP = 3
 def gap_elements(x: Any, fewest: int) -> int:
     """The number of elements in a gap: `fewest` on a CPU, or enough to fill 16 bytes on a GPU.
 
-    So the elements after the gap are still aligned on a GPU.
+    On a GPU, the elements after such a gap are still aligned.
     """
     if x.device.type == "cpu":
         return fewest

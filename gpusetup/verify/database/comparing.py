@@ -120,8 +120,8 @@ class Comparison:
         """The factor for the error allowed in this entry, compared with others."""
         count = self._most_summed(entry, arguments)
         self.roundings_of_sums = 2.0 * (1 + sqrt(count) / 8) if count else 1.0
-        """The factor for the error allowed because numbers are summed. The error of a sum of n
-        numbers grows with the square root of n."""
+        """The factor for the error that sums add to a result. The error of a sum of n numbers grows
+        with the square root of n."""
 
     def _most_summed(self, entry: Any, arguments: List[Any]) -> int:
         """The largest number of terms in a sum that is rounded after each addition; 0 if there is
@@ -229,7 +229,7 @@ class Comparison:
         roundoff.
 
         If `alike` is True, equal numbers stay equal. If `apart` is True, all numbers in one
-        argument move up, those in the next one down.
+        argument move up, and all numbers in the next argument move down.
         """
         torch, turns = self.torch, itertools.count()
         distance = step * self.move_distance
@@ -280,7 +280,7 @@ class Comparison:
 
     def _all_moved(self) -> List[Answer]:
         """Compute up to three exact results for moved arguments. Returns an empty list if the
-        result is whole numbers that do not change with the rounding of arguments."""
+        result consists of whole numbers that do not change with the rounding of arguments."""
         all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
         # Whole results of whole arguments do not depend on rounding.
         if self.dtype in WHOLE and all_whole:
@@ -405,7 +405,8 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
 
     A wrong result is confirmed before it counts:
     1. If two calls with slightly different numbers are wrong too, it counts.
-    2. If only these numbers are wrong, but are wrong again, it is rounding, so it does not count.
+    2. If only the call with exactly these numbers is wrong, each time, the cause is rounding, so it
+       does not count.
     3. If the same call is right when it is repeated, the device is unstable, so it counts.
     """
     with warnings.catch_warnings():
@@ -414,7 +415,7 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
         if not is_wrong(parts):
             return parts
         wrong_parts = [part for part in parts if not part.is_right]
-        # Some comparisons allow no error, such as those of whole numbers.
+        # Some comparisons allow no error, for example comparisons of whole numbers.
         exact_is_wrong = any(not part.allowed for part in wrong_parts)
         # Repeat numbers far from zero unchanged, because their small differences matter and would
         # change.
@@ -428,7 +429,7 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
             nearby_are_wrong.append(is_wrong(nearby_parts))
         if all(nearby_are_wrong):
             return parts
-        # If only these numbers are wrong, and are wrong again, the cause is rounding.
+        # If the result is wrong only for these numbers, and wrong again, the cause is rounding.
         parts_again = list(compared_once(torch, device, question, question.call))
         if is_wrong(parts_again):
             return [part for part in parts if part.is_right]
@@ -439,7 +440,7 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
     """Yields the comparisons of one call, which is made directly and in the other ways of its
     question.
 
-    A wrong result counts only if that way has the same exact result as a direct call.
+    A wrong result counts only if, in float64, that way gives the same result as a direct call.
     """
     comparison = Comparison(torch, device, question, call)
     direct = WayOfQuestion("", directly, "", True)
@@ -468,8 +469,8 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
 
 
 def ends_question(problem: Exception) -> bool:
-    """Whether the error affects every way to make the call, because the device is lost or torch
-    does not have the operator."""
+    """Whether the error ends all ways to make the call: the device is lost, or torch does not have
+    the operator."""
     lacks_operator = isinstance(problem, (AttributeError, NotImplementedError))
     return lacks_operator or sticky(problem)
 

@@ -54,12 +54,12 @@ def form(turn: int) -> CallForm:
     ('out', '')
     """
     numbers = NUMBERS[turn % len(NUMBERS)]
-    # Every second time, the longest tensors get large numbers at both ends, because an error would
-    # not show among so many similar numbers.
+    # Every second time, the longest tensors get large numbers at both ends. Otherwise an error
+    # would not show among so many similar numbers.
     if turn % (2 * len(LENGTHS)) == LONGEST_LENGTHS:
         numbers = "large"
-    # In half of the turns the layout changes with every turn, in the other half with every third,
-    # so that each layout occurs with each length and each way to call.
+    # In half of the turns the layout changes with every turn, in the other half it changes with
+    # every third turn, so that each layout occurs with each length and each way to call.
     is_fast_half = turn // 8 % 2
     layout_turn = turn if is_fast_half else turn // 3
     layout = LAYOUTS[layout_turn % len(LAYOUTS)]
@@ -80,7 +80,7 @@ class OperatorQuestion(NamedTuple):
     turn: int
     call: Call
     words: str
-    """The text from which all its random numbers are seeded."""
+    """The text that seeds all random numbers of the question."""
     form: CallForm
 
 
@@ -133,8 +133,8 @@ class Draw:
         return int(self.choice(lengths))
 
     def shape(self, count: int, most: int = MOST) -> List[int]:
-        """Returns a shape with `count` axes in random order. One has a length of the question, and
-        the others are short."""
+        """Returns a shape with `count` axes in random order. One axis has a length of the question,
+        and the others are short."""
         lengths = [self.length(most)]
         while len(lengths) < count:
             # Keep the number of elements below the limit.
@@ -158,7 +158,7 @@ class Draw:
 
 
 class Own(NamedTuple):
-    """An entry written here. `compared` treats it like an entry in torch's database."""
+    """An entry written for gpusetup. `compared` treats it like an entry in torch's database."""
 
     name: str
     draw: Callable[[Draw], Tuple[Tuple[Any, ...], Dict[str, Any]]]
@@ -280,7 +280,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
     """Returns the tensor with some or all of its numbers replaced with numbers of this kind."""
     torch = draw.torch
     if not x.is_floating_point():
-        # Whole numbers vary only in size.
+        # Whole numbers have only one special kind: numbers of all sizes.
         if kind == "large" and not x.is_complex():
             return whole_numbers_of_any_size(draw, x)
         return x
@@ -346,7 +346,7 @@ def smaller_numbers(draw: Draw, x: Any) -> Any:
 
 def grown(draw: Draw, call: Call, most: int) -> Call:
     """Returns the call with a new length for one axis of its tensors. The axis is counted from the
-    last.
+    last one.
 
     The new numbers are drawn from the old ones and reduced by up to a third.
     """

@@ -19,8 +19,9 @@ from .ways import WAYS, Way, WayOfQuestion, directly, in_place, into_out
 MOST = 2**14
 """The largest number of elements in a tensor."""
 LONGEST, SHORTEST = 2**20, 2**8
-"""The largest number of elements for a reduction, which gets longer rows, and for a reduction in 16
-bits, where some add the numbers one after the other."""
+"""The largest numbers of elements for reductions, which get longer rows: the first for most
+formats, the second for 16-bit formats, in which some reductions add the numbers one after the
+other."""
 TURNS = (
     *("float32", "bfloat16", "complex64", "float32", "float16", "int64", "float32", "int32"),
     *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
@@ -34,7 +35,8 @@ SELDOM = ("linalg", "fft", "masked", "sparse", "jiterator")
 RARE = ("special", "signal")
 """First words of operator names that training hardly ever uses."""
 OFTEN, USUAL, LATE, LAST = 1, 2, 3, 4
-"""The values of `rarity`, from operators that programs use often to those they hardly use."""
+"""The values of `rarity`, from operators that programs use often to operators that they hardly use.
+"""
 CACHED_SAMPLES = 16
 """The number of sample lists that are cached. A few are enough, because the turns of an entry
 follow each other."""
@@ -102,8 +104,8 @@ class Entry(NamedTuple):
         return self.info.supports_autograd or reference is not None
 
     def must_avoid_large_wholes(self, torch: Any, call: Call) -> bool:
-        """Whether the operator must not get large whole numbers, because a number may be a count of
-        steps, or because it returns floating-point numbers, which do not hold large numbers
+        """Whether the operator must not get large whole numbers. A number may be a count of steps,
+        and an operator that returns floating-point numbers cannot represent large whole numbers
         exactly."""
         if not self.of_single_numbers:
             return True
@@ -227,7 +229,7 @@ class Entry(NamedTuple):
     def is_internal(self) -> bool:
         """Whether this is an internal step of a public function, such as `native_batch_norm`.
 
-        Besides its result, such a step returns values for the backward pass, whose form depends on
+        Besides its result, such a step returns values for the backward pass. Their form depends on
         the device: for example, a GPU returns statistics where a CPU returns nothing.
         """
         name = self.info.name
@@ -251,8 +253,8 @@ class Entry(NamedTuple):
             for_this_device = getattr(decorator, "device_type", None) in (None, kind)
             formats = getattr(decorator, "dtypes", None)
             for_this_format = not formats or getattr(torch, dtype) in formats
-            # Decorators with names that end in "Override" change the test's tolerance; others skip
-            # it.
+            # Decorators with names that end in "Override" change the test's tolerance. All other
+            # decorators skip the test.
             inner_names = [type(x).__name__ for x in getattr(decorator, "decorators", ())]
             skips_test = not all(name.endswith("Override") for name in inner_names)
             if for_this_device and for_this_format and skips_test:
@@ -337,8 +339,8 @@ class Entry(NamedTuple):
         return calls
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """Returns the question of this turn; None if torch has no samples for it. Its call has the
-        form of the turn, as far as the operator supports that."""
+        """Returns the question of this turn, or None if torch has no samples for it. The call has
+        the form of the turn, as far as the operator supports that form."""
         formats = self.formats(torch, device)
         if not formats:
             return None
@@ -395,8 +397,8 @@ class Entry(NamedTuple):
         them."""
         form = question.form
         way: Way = directly
-        # An operator that torch's own tests skip for other strides, `out=` or in-place calls does
-        # not support them.
+        # If torch's own tests skip an operator for other strides, `out=` or in-place calls, the
+        # operator does not support them.
         layout = "" if "test_noncontiguous_samples" in self.skips else form.layout
         learns = not self.unique or form.way == "gradient"
         has_out = self.info.supports_out and "test_out" not in self.skips

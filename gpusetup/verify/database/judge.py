@@ -17,9 +17,9 @@ Each element moves up or down at random."""
 FURTHER_STEPS = (2.0, 1.0, 3.0)
 """More distances of the same kind, for a result that is still wrong after the first ones."""
 OPPOSITE_STEPS = (1.5, -1.5)
-"""Distances by which all elements of one argument move up, and those of the next one down. If a
-result has many quotients, each may jump from one whole number to the next, and random moves miss
-some of these jumps."""
+"""Distances by which all elements of one argument move up, and all elements of the next argument
+down. If a result has many quotients, each may jump from one whole number to the next, and random
+moves miss some of these jumps."""
 
 
 class ComparedTensor(NamedTuple):
@@ -33,7 +33,7 @@ class ComparedTensor(NamedTuple):
 
     @property
     def is_gradient(self) -> bool:
-        """Whether the tensor is a gradient, which its label tells."""
+        """Whether the tensor is a gradient, judged by its label."""
         return "gradient" in self.label
 
 
@@ -67,7 +67,7 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
         if x is not None and y is not None:
             yield ComparedTensor(label, x, y, tensor_at(field, place, count))
             continue
-        # A missing gradient means zeros, so the other tensor must be all zeros.
+        # A missing gradient stands for zeros, so the other gradient must be all zeros.
         present = x if y is None else y
         if present is not None and bool(present.ne(0).any()):
             yield holds(label, False, "one has no value" if x is None else "one has a value")
@@ -140,17 +140,17 @@ class ErrorLimits(NamedTuple):
     allowed: Any
     """The error allowed in each element."""
     unsure: Any
-    """Flags of the elements that are not judged."""
+    """A flag for each element: True if it is not judged."""
 
 
 class Moves(NamedTuple):
-    """How the exact result changes if its arguments are moved by about a roundoff."""
+    """How the exact result changes if the arguments are changed by about a roundoff ("moved")."""
 
     change: Any
     """The largest change of each element."""
     unsure: Any
-    """Flags of the elements that change between finite and infinite or NaN, and so cannot be
-    judged."""
+    """A flag for each element: True if it changes between finite and infinite or NaN, so that it
+    cannot be judged."""
 
     @property
     def mean_change(self) -> float:
@@ -215,8 +215,8 @@ def limits(
     allowed = comparison.error_factor * roundings * roundoffs * (roundoff * greatest_size + least)
     allowed += roundings * MOVE_FACTOR * (moves.change + MEAN_MOVE_SHARE * mean_change)
     unsure = moves.unsure
-    # Near the largest number of the format, it depends on the order of the steps whether they
-    # overflow.
+    # Near the largest number of the format, whether a step overflows depends on the order of the
+    # steps.
     unsure |= size + allowed >= format.max
     if target.is_gradient:
         # If a gradient is this large, rounding an argument changes it by as much as the whole
@@ -339,7 +339,7 @@ def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
 def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
     """Whether `gather` would accept the tensors as indices into `x` along this axis."""
     for places in tensors:
-        # Empty tensors cannot show that they are indices.
+        # An empty tensor does not show whether it contains indices.
         if not places.numel():
             return False
         for other_axis, length in enumerate(places.shape):

@@ -22,7 +22,8 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
     groups = d.choice((1, 1, 2))
     width = d.choice((8, 16, 33, 64, 64, 128))
     keys = d.length(2100)
-    # One of the choices below: as many queries as keys, or 257 if there are 300 keys or more.
+    # `many_queries` is one of the choices below: as many queries as keys, or 257 if there are 300
+    # keys or more.
     many_queries = keys if keys < 300 else 257
     queries = d.choice((1, 7, 33, 65, min(keys, 129), many_queries))
     # A language model generates one token at a time.

@@ -43,8 +43,8 @@ class StandInName(type):
     stand-ins."""
 
     def __getattr__(cls, name: str) -> Any:
-        # Python itself looks up names with double underscores. They must be missing, as in most
-        # classes.
+        # Python itself looks up names with double underscores. Report them as missing, as most
+        # classes do.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         return StandInName(name, (), {})

@@ -26,7 +26,7 @@ SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 """Shapes of the parameters: lengths close to the widths of vectors, a long one, and a matrix, which
 is stored transposed."""
 MANY = 75
-"""A number of parameters that is larger than what one foreach kernel can process."""
+"""More parameters than one foreach kernel can process."""
 RIGHT_FUSED_SGD = (2, 15)
 """The first torch release whose fused SGD updates every 16-bit parameter on a CPU."""
 SIZE = 0.01
@@ -60,7 +60,7 @@ class OptimizerEntry(NamedTuple):
             return values
 
         settings = [row.kwargs for row in self.info.optim_inputs_func(device="cpu")]
-        # Combine two settings, which torch's database does not do.
+        # Combine two settings, because torch's database lists each setting separately.
         first, second = draw.choice(settings), draw.choice(settings)
         options = {**first, **second}
         start = draw_values(SIZE)
@@ -157,7 +157,7 @@ class OptimizerCase(NamedTuple):
                 is_missing = parameter is parameters[-2] and step == MISSING
                 parameter.grad = None if is_missing else copied_to_shape(gradient, shape)
             optimizer.step()
-            # Join them into one flat tensor, so that one comparison covers a step.
+            # Join all parameters into one flat tensor, so that one comparison covers a step.
             flat = [parameter.detach().reshape(-1) for parameter in parameters]
             parameters_after_steps.append(torch.cat(flat))
         return parameters_after_steps

@@ -52,10 +52,10 @@ def draw_along(d: Draw) -> Any:
 
 
 def draw_ties(d: Draw) -> Any:
-    """Draw whole numbers, many of them equal, an axis, and whether to sort in descending order."""
+    """Draw whole numbers of which many are equal, an axis, and the direction of the sort."""
     axis_count = d.choice((1, 2, 2, 3))
     shape = d.shape(axis_count, 2**16)
-    # With -2, all numbers are negative; with 200, fewer numbers are equal.
+    # With -2 as the limit, all numbers are negative; with 200, fewer numbers are equal.
     above_greatest = d.choice((-2, 9, 200))
     x = d.whole(-9, above_greatest, *shape).float()
     axis = draw_axis(d, shape)
@@ -145,7 +145,8 @@ def draw_added_rows(d: Draw) -> Any:
 
 
 def draw_gather(d: Draw) -> Any:
-    """Draw a tensor, an axis, a transposed tensor of indices along it, and values to add there.
+    """Draw a tensor, an axis, a transposed tensor of indices along it, and values to add at these
+    indices.
 
     Many of the indices are equal.
     """
@@ -170,8 +171,8 @@ def draw_gather(d: Draw) -> Any:
 
 
 def draw_sparse(d: Draw) -> Any:
-    """Draw the indices and values of a sparse matrix, and a factor. Like gradients, the matrix has
-    repeated entries."""
+    """Draw the indices and values of a sparse matrix, and a factor. Like a sparse gradient, the
+    matrix has repeated entries."""
     rows = d.length(300)
     columns = d.choice((1, 3, 17))
     count = d.length(2**10)
@@ -183,7 +184,7 @@ def draw_sparse(d: Draw) -> Any:
 
 
 def sparse_product(indices: Any, values: Any, factor: Any, rows: int) -> List[Any]:
-    """Returns a sparse matrix made dense, and its product with the factor."""
+    """Returns a sparse matrix in dense form, and its product with the factor."""
     import torch
 
     shape = (rows, len(factor))
@@ -245,8 +246,8 @@ def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
 
 
 def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
-    """Returns the table after rows are added to it, once for each of the three functions that do
-    that."""
+    """Returns the table after rows are added to it, once for each of the three functions that can
+    add rows."""
     index_of_each_value = indices[:, None].expand_as(values)
     return (
         x.index_add(0, indices, values),

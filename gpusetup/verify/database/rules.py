@@ -128,7 +128,7 @@ SCALE_OF_ARGUMENTS = (
 )
 """Entries whose allowed error depends on the size of their arguments, because their result is a
 small difference of large numbers: a number minus the mean of its row, 1 minus a probability, or a
-logit minus the logarithm of its sigmoid. For windows the size is 1."""
+logit minus the logarithm of its sigmoid. For window functions (`signal.windows`), the size is 1."""
 SLOPE_WITHOUT_SPREAD = 16.0
 """The slope of a norm if all numbers in a row are equal: 1 / sqrt(eps) for the usual eps, divided
 by the factor 20 in `Comparison.least_size`. Such a gradient is a small difference of numbers of

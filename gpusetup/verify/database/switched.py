@@ -9,7 +9,7 @@ from .draw import Draw
 
 KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse", "hermitian")
 """Options that must keep their value, because switching them leaves an order undefined, draws
-random numbers, writes to an argument, or makes a false promise about one."""
+random numbers, writes to an argument, or makes a false claim about an argument (`hermitian`)."""
 
 
 def otherwise(draw: Draw, call: Call) -> Call:

@@ -92,8 +92,8 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
     answer = answer._replace(written=[x.clone() for x in answer.written])
     output_addresses = {x.data_ptr() for x in answer.outputs}
     argument_addresses = {x.data_ptr() for x in arguments}
-    # Skip the second call if an output is a view of an argument, because it would rightly change
-    # with the argument.
+    # Skip the second call if an output is a view of an argument, because that call would rightly
+    # change the output together with the argument.
     if not output_addresses & argument_addresses:
         call_with_other_numbers()
     return answer
@@ -101,14 +101,14 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
 
 def into_out(torch: Any, asking: Asking) -> Answer:
     """Make the call with `out=` tensors that contain other numbers."""
-    # The sample already has an `out`.
+    # This way adds an `out`, which is impossible if the sample already has one.
     if "out" in asking.call.options:
         raise NoWay
     outputs = directly(torch, asking).outputs
     all_strided = all(x.layout == torch.strided for x in outputs)
     if not outputs or not all_strided:
         raise NoWay
-    # The call must overwrite all these threes.
+    # Fill the tensors with threes, all of which the call must overwrite.
     outs = [torch.full_like(x, 3) for x in outputs]
     out = outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -127,7 +127,7 @@ def shapes_and_formats(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
 
 def in_place(run: Callable[..., Any]) -> Way:
     """Returns a way that writes the result over the first argument. The way raises NoWay if the
-    result does not fit there."""
+    result does not fit into that argument."""
 
     def way(torch: Any, asking: Asking) -> Answer:
         first = asking.call.args[0]

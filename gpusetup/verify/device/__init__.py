@@ -1,2 +1,2 @@
-"""What this torch and its devices are, read from torch and the driver, and their first
-computations."""
+"""Reads the properties of this torch and its devices from torch and the driver, and runs their
+first computations."""

@@ -88,7 +88,8 @@ def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
 
 
 def properties(device: str) -> Outcome:
-    """Check that the device reports its properties, and returns the data that is written to it."""
+    """Check that the device reports its properties, and that data written to it reads back
+    unchanged."""
     import torch
 
     row = row_of(torch, device)

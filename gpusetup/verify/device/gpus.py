@@ -35,7 +35,7 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
 
 def asked_of_driver(index: int) -> str:
     """The UUID of the device with this CUDA index, as the driver reports it; empty if the driver
-    cannot be asked."""
+    cannot be called."""
     handle = ctypes.c_int()
     uuid = (ctypes.c_ubyte * 16)()
     try:
@@ -57,11 +57,11 @@ def asked_of_driver(index: int) -> str:
 FIGURE = {"speed": 3, "speed-half": 0, "copy-within": 4}
 """Check -> the index of its figure in a row of the table."""
 REACHED = {"speed": 0.7, "speed-half": 0.5, "copy-within": 0.35}
-"""The share of the published figure that a healthy device reaches. For float32 and float16 products
-of size 4096: best results measured by ml-engineering (accelerator page): 0.81 to 0.87 on A100, 0.80
-on H100, 0.73 to 0.79 on B200, B300 and GB200; 0.37 on a Tesla T4, which its 70 W slow down most.
-For copied bytes, each of which is read and written: copies reach 0.7 to 0.9 of the bandwidth
-(inferred)."""
+"""The share of the published figure that a healthy device reaches. The shares for float32 and
+float16 products of size 4096 come from the best results measured by ml-engineering (accelerator
+page): 0.81 to 0.87 on A100, 0.80 on H100, 0.73 to 0.79 on B200, B300 and GB200, and 0.37 on a Tesla
+T4, which its 70 W slow down most. The share for copies, which read and write each byte, is
+inferred: copies reach 0.7 to 0.9 of the bandwidth."""
 HALF = 0.5
 """A device fails below half of that share."""
 

@@ -1,4 +1,4 @@
-"""The first check: whether `import torch` works and, if not, why. No check imports it earlier."""
+"""The first check: whether `import torch` works and, if not, why. No earlier code imports torch."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def cuda_build(torch: Any) -> bool:
 
 
 def arch_list(torch: Any) -> List[str]:
-    """The GPU architectures that the build was compiled for, also if no GPU is visible (then
-    `torch.cuda.get_arch_list()` is empty)."""
+    """The GPU architectures that the build was compiled for, even if no GPU is visible and
+    `torch.cuda.get_arch_list()` is therefore empty."""
     get_flags = getattr(torch._C, "_cuda_getArchFlags", None)
     # A CPU build lacks this function.
     if get_flags is None:

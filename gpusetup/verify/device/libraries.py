@@ -18,7 +18,7 @@ WANTED = re.compile(
 """The libraries that training needs. The wheels contain more (profilers, network transports), which
 are loaded only on machines with the hardware for them."""
 OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "nvcuda.dll", "nvml.dll")
-"""These libraries come with the driver, so a build host lacks them."""
+"""These libraries come with the driver, so a host that only builds images lacks them."""
 
 
 def libraries_load(_: str) -> Outcome:
@@ -29,7 +29,7 @@ def libraries_load(_: str) -> Outcome:
         return Outcome(
             SKIPPED,
             f"torch {torch.__version__} is a CPU build: there are no CUDA libraries",
-            hint='`--expect "cuda==12.4"` makes an image with a CPU build fail',
+            hint='to make verify fail for a CPU build, add `--expect "cuda==12.4"`',
         )
     torch_folder = Path(torch.__file__).parent
     loaded = waiting = 0

@@ -1,7 +1,7 @@
-"""A GPU's temperature, ECC errors and throttle reasons under load, from `nvidia-smi`; every value
+"""A GPU's temperature, ECC errors and throttle reasons under load, from `nvidia-smi`. Every value
 is optional.
 
-A value that the driver does not report is unknown; without `nvidia-smi`, all values are.
+A value that the driver does not report is unknown. Without `nvidia-smi`, all values are unknown.
 """
 
 from __future__ import annotations

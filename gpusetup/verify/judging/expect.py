@@ -153,6 +153,12 @@ NAMES: Dict[str, ExpectedName] = {
     "capability": ExpectedName(read_capability, "capability>=8.0", ASKED, gpu_capabilities),
     "arch": ExpectedName(read_capability, "arch>=8.6", BUILD, built_kernels),
 }
+OF_CUDA_BUILDS = ("cuda", "arch")
+"""The names of which a CPU build has no value: the CUDA version and the GPU kernels."""
+INSTALL_CUDA_BUILD = (
+    "`gpusetup install` replaces the CPU build; on a machine without the GPU, add "
+    "`--gpu NAME --driver VERSION`"
+)
 ANY_SUFFICES = ("arch",)
 """The names for which it is enough if one value meets the expectation (except with `!=`)."""
 
@@ -193,11 +199,11 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
     values = NAMES[name].of(facts)
     shown_values = [value for value in values if value]
     if not shown_values:
-        reason = "nothing is known of it"
-        # A CPU build has neither a CUDA version nor GPU kernels.
-        if name in ("cuda", "arch"):
+        reason, hint = "its value is unknown", None
+        if name in OF_CUDA_BUILDS:
             reason = f"torch {facts.get('torch')} was built without CUDA"
-        return Outcome(FAILED, f"{text}: {reason}")
+            hint = INSTALL_CUDA_BUILD
+        return Outcome(FAILED, f"{text}: {reason}", hint=hint)
     wrong_values = []
     for value in shown_values:
         if not is_as_expected(expectation, value):

@@ -18,7 +18,7 @@ TF32_FROM = (8, 0)
 """The first compute capability whose tensor cores support TF32."""
 BFLOAT16_FROM = (8, 0)
 """The first compute capability that supports bfloat16 in hardware. GPUs from 7.0 on emulate it with
-float32 almost everywhere; older GPUs do not."""
+float32 in almost all operations. Older GPUs do not emulate it."""
 ONEDNN_MODES = {"BF16": "bf16", "F16": "bf16", "TF32": "tf32", "ANY": "bf16"}
 """Maps the value of a variable in ONEDNN to the coarsest format that it permits."""
 ONEDNN = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")

@@ -1,8 +1,8 @@
 """Compare results with exact ones, within an allowed error, and report the comparisons.
 
-Let u be the unit roundoff. A sum of n products, in any order, differs from the exact sum by about u
-* sqrt(n) times the size of its terms, and the worst of a million such sums by five times that. The
-allowed errors are about twice the largest error that was measured on CPUs.
+Let u be the unit roundoff. A sum of n products, in any order, differs from the exact sum by about
+u * sqrt(n) times the size of its terms. The worst of a million such sums differs by about five
+times as much. The allowed errors are about twice the largest error that was measured on CPUs.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
 
 def source(torch: Any, salt: int = 0) -> Any:
     """Returns a CPU generator, seeded with the seed of this run and `salt`."""
-    # The factor is large, so that the salts of one seed do not give the same numbers as those of
-    # the next seeds.
+    # The factor is large, so that the numbers for one seed and its salts are not repeated by the
+    # next seeds.
     seed = asked().seed + 7919 * salt
     generator = torch.Generator()
     # torch does not accept larger seeds.

@@ -1,1 +1,2 @@
-"""Tests one job with several processes: each one's rank, how they meet, and what they compute."""
+"""Tests one job with several processes: the rank of each process, how the processes meet, and what
+they compute."""

@@ -27,7 +27,7 @@ class CallArguments(NamedTuple):
     received_parts: Optional[List[Any]]
     """`received`, split into what comes from each member; None if this rank gets no answer."""
     root_parts: Optional[List[Any]]
-    """On the root `sent_parts`, elsewhere None, as `scatter` requires."""
+    """`sent_parts` on the root, and None on the other ranks, as `scatter` requires."""
     root: int
     """The rank from which the call starts or at which it ends, counted among all ranks."""
     reduction: Any
@@ -36,8 +36,8 @@ class CallArguments(NamedTuple):
     previous_rank: int
     """The neighbors in a ring, counted among all ranks."""
     sends_first: bool
-    """Whether this rank sends before it receives. In a ring some must, or all would wait forever.
-    """
+    """Whether this rank sends before it receives. In a ring some ranks must send first, because
+    otherwise all of them would wait forever."""
 
     @property
     def in_group(self) -> Dict[str, Any]:
@@ -195,7 +195,7 @@ class Piece(NamedTuple):
     """A part of the numbers that a member has after a collective."""
 
     owner: Optional[int]
-    """The member that the numbers come from; None means the total over all."""
+    """The member that the numbers come from; None means the total over all members."""
     part: int
     """Which part of the owner's numbers."""
 
@@ -205,7 +205,7 @@ class Collective(NamedTuple):
 
     source: AnswerSource
     calls: Dict[str, Call]
-    """The name of a way to call it -> the function that makes the call."""
+    """The name of a way to call the collective -> the function that makes the call."""
     has_parts: bool = False
     """Whether every member has one part for each member, so that a member receives only the parts
     meant for it."""

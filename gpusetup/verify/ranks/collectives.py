@@ -18,19 +18,19 @@ from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
-"""How long the calls of one check may take; an idle machine needs a tenth of it."""
+"""How long the calls of one check may take; an idle machine needs a tenth of that time."""
 ROUNDS = {"standard": 2, "census": 6}
-"""Level -> how many times every format is tested with every class of lengths; once at other levels.
-"""
+"""Level -> how many times every format is tested with every class of lengths; other levels test
+each combination once."""
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
 UNEVEN_NCCL = ("uneven", "lists")
 """With NCCL, the ways to call all-to-all in which parts differ in length."""
 UNEVEN_GLOO = ("uneven",)
-"""With gloo, the ways to call all-to-all in which parts differ in length; its lists need equal
-parts."""
+"""With gloo, the ways to call all-to-all in which parts differ in length; gloo's lists need parts
+of equal length."""
 JUNK = 77
-"""The number that fills a tensor before its answer arrives, and the memory around it."""
+"""The number that fills a tensor, and the memory around it, before the answer arrives."""
 MARGIN = 19
 """The number of elements before and after a tensor that is part of a larger one."""
 
@@ -223,7 +223,7 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
 
 def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
     """Make a call in its mode, and return what is wrong with the result; empty if it is correct."""
-    # The first call sets up connections, so make it on its own.
+    # The first call sets up connections, so do not have other calls in flight with it.
     in_flight = 3 if draw.number and draw.mode == "flight" else 1
     # Each turn has its own numbers and tensors.
     turns = [Turn(group, op, draw, number) for number in range(in_flight)]
@@ -273,7 +273,7 @@ def planned(op: str, group: ProcessGroup) -> List[RankCall]:
     calls = []
     for draw in drawn(op, group.world, rounds, asked().seed):
         is_chosen = not names or draw.name in names
-        # Only gloo sends empty messages.
+        # Empty messages are sent only with gloo.
         takes_size = draw.size > 0 or group.backend == "gloo"
         if is_chosen and takes_size:
             calls.append(RankCall(draw.name, partial(performed, group, op, draw)))
@@ -318,7 +318,7 @@ def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: 
         group.store.add(key, 1)
     handle = dist.barrier(group=members.handle, async_op="async" in place)
     wait_for([handle])
-    # On a GPU the barrier is a kernel, so only the device waits for it.
+    # On a GPU the barrier is a kernel, which only the device waits for, so wait for the device.
     if group.backend == "nccl":
         torch.cuda.synchronize(group.device)
     has_come = group.store.add(key, 0)

@@ -51,10 +51,11 @@ BIG = (2**18 + 1, 2**20 - 1, 2**20 + 2**10)
 """Lengths, in elements, of messages that are sent in several pieces. Each way to call the
 collective sends one such message, and one of these calls comes early."""
 LARGEST = (1 << 23, 1 << 24)
-"""The size in bytes, over all ranks, of the last messages."""
+"""The total sizes in bytes, over all ranks, of the largest messages, which are sent last."""
 MODES = (*("sync", "async", "flight") * 2, "sync", "async", "late-sync", "late-async")
-"""How to make a call, each mode as often as it is listed: wait at once; get a handle; have three
-calls in flight, and wait for them in reverse order; let one rank arrive late."""
+"""How to make a call. A mode that is listed more often is drawn more often. `sync` waits at once,
+`async` gets a handle, and `flight` has three calls in flight and waits for them in reverse order.
+With `late-`, one rank arrives late."""
 LAYOUTS = ("plain", "offset", "transposed")
 ROOTS = 64
 """Roots are drawn below this number, and then taken modulo the number of members."""
@@ -71,7 +72,7 @@ class DrawnCall(NamedTuple):
     size: int
     group: str = "world"
     root: int = 0
-    """The member of the group from which it starts or at which it ends (modulo the number of
+    """The member of the group from which the call starts or at which it ends (modulo the number of
     members)."""
     mode: str = "sync"
     layout: str = "plain"
@@ -81,7 +82,8 @@ class DrawnCall(NamedTuple):
     def name(self) -> str:
         """The name of the call for `--only`."""
         dtype, reduction = self.kind
-        # Users repeat a call with this name, so keep the order and the number of its words.
+        # Users repeat a call by this name, so do not change the order or the number of words in the
+        # name.
         size, root, number = str(self.size), str(self.root), str(self.number)
         words = [self.way, dtype, reduction, size, self.group, root, self.mode, self.layout, number]
         return "-".join(words)
@@ -122,7 +124,7 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall
         )
         calls.append(call)
     heavy_calls = heavy_calls_of(chance, collective, world)
-    # Make one heavy call early, so that a check that runs out of time has made it.
+    # Make one heavy call early, so that even a check that runs out of time includes one.
     return [*calls[:1], *heavy_calls[:1], *calls[1:], *heavy_calls[1:]]
 
 
@@ -144,8 +146,8 @@ def heavy_calls_of(chance: random.Random, collective: Collective, world: int) ->
 def kinds_of(collective: Collective, world: int) -> List[Kind]:
     """The formats and reductions to test a collective with; sums only if they are exact."""
     if collective.source is not AnswerSource.TOTAL:
-        # These collectives only move numbers, as bits. Each format gets four turns here, and one
-        # per reduction in the others.
+        # These collectives only move numbers, as bits. Each format gets four turns here; in the
+        # other collectives it gets one turn per reduction.
         return [(dtype, "bits") for dtype in EVERY * 4]
     kinds = []
     for reduction, formats in FORMATS.items():

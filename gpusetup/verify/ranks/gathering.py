@@ -24,7 +24,8 @@ NEVER_HEARD_SECONDS = 240.0
 WELCOME_SECONDS = 5.0
 """How long we wait for a port to confirm that it is rank 0's."""
 PLACES = 16
-"""Rank 0 listens on the first free one of this many ports above the port of torch's store."""
+"""How many ports above the port of torch's store rank 0 may listen on. It uses the first free one.
+"""
 MOST_LETTERS = 1 << 26
 """The greatest length of a message; only another program would send a longer one."""
 SILENCE_SECONDS = 330.0
@@ -127,8 +128,8 @@ class Hub:
         return self.ranks
 
     def _wait(self, has_come: Callable[[RankNews], bool], seconds: float) -> None:
-        """Block until `has_come` is true for every rank that is still connected, or the time is
-        over.
+        """Block until `has_come` is true for every rank that is still connected, or until the
+        timeout expires.
 
         Each message restarts the timeout.
         """
@@ -142,8 +143,8 @@ class Hub:
                 if not pending:
                     return
                 limit = seconds
-                # Ranks that have sent nothing may still be starting, for which there is another
-                # limit.
+                # Ranks that have sent nothing have another limit, because they may still be
+                # starting.
                 if not any(rank.host for rank in pending):
                     limit = max(0.0, end - time.monotonic())
                 has_news = self.news.wait(timeout=limit)
@@ -173,8 +174,8 @@ class Spoke:
         self.link, self.answers = connection.link, connection.answers
 
     def say(self, message: Message) -> None:
-        """Send a message to rank 0. If rank 0 has gone, this does nothing, and the exit code shows
-        it later."""
+        """Send a message to rank 0. This does nothing if rank 0 has gone, because `settle` then
+        returns exit code 1."""
         send(self.link, message)
 
     def hear(self) -> Message:
@@ -197,8 +198,8 @@ class Spoke:
         return list(message.get("late", ["rank 0 has gone"]))
 
     def others(self, report: Message) -> Dict[int, RankNews]:
-        """Send this rank's report to rank 0. Returns an empty dict, as only rank 0 knows about the
-        others."""
+        """Send this rank's report to rank 0. Returns an empty dict, because only rank 0 knows about
+        the others."""
         self.say({"report": report})
         return {}
 
@@ -298,7 +299,7 @@ def connect_to(rank: Rank, port: int) -> Optional[Connection]:
 
 
 def who(number: int, rank: RankNews) -> str:
-    """A description of a rank: its number, its host, and the check it was last heard in.
+    """A description of a rank: its number, its host, and the check that it last reported.
 
     >>> who(3, RankNews())
     'rank 3 was never heard of'

@@ -1,7 +1,7 @@
 """This process's process group, and how its ranks agree on the outcome of a check.
 
-They agree through the store, never through the collective that is being tested. A rank that does
-not arrive or does not return is named.
+They agree through the store, never through the collective that is being tested. The outcome names a
+rank that does not arrive or does not return.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REFUSALS = (
     *("must be contiguous", "Unconvertible NCCL type", "module 'torch", "unexpected keyword"),
     *("only supports", "Unsupported", "No module named", "cannot import name"),
 )
-"""Parts of these errors' messages."""
+"""Parts of the messages with which torch rejects such a call."""
 NETWORK = "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts"
 HINTS: Tuple[Tuple[str, str], ...] = (
     (
@@ -120,8 +120,8 @@ def enter(group: ProcessGroup) -> None:
 
 
 def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
-    """Run a check together with the other ranks, as long as all are in step. It fails on all ranks
-    if it fails on one.
+    """Run a check together with the other ranks, unless a rank is no longer in step. It fails on
+    all ranks if it fails on one.
 
     The ranks meet before the check and after it, and tell each other what they found.
     """
@@ -173,8 +173,8 @@ def exchanged_failures(
     own_message = json.dumps([own_failure, has_left])
     group.store.set(f"{name}/said/{group.rank}", own_message)
     patience = SECONDS_FOR_LAST_WORDS
-    # The other ranks may still be in a last collective, so give them time. But if this rank has
-    # left it, they hang in it, and waiting is useless.
+    # The other ranks may still be in a last collective, so give them time. If this rank has left
+    # that collective, however, they hang in it, and waiting is useless.
     if not has_left:
         patience += COLLECTIVE_SECONDS
     late_ranks = missing(group, f"{name}/went", patience)
@@ -188,15 +188,15 @@ def exchanged_failures(
         failure, rank_has_left = json.loads(message)
         if failure:
             failures.append(failure)
-        # A rank that left a collective is out of step with the others, and so is a late one.
+        # A rank that left a collective, or is late, is out of step with the other ranks.
         if rank_has_left or late_ranks:
             GroupState.ended = name
     return failures
 
 
 def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
-    """The ranks that have not reached this place within so many seconds. Also records that this
-    rank has reached it.
+    """The ranks that have not reached this place within `seconds`. Also records that this rank has
+    reached it.
 
     Adding 0 to a counter reads it without waiting. Old releases of torch have no `store.check`.
     """
@@ -258,7 +258,8 @@ def hold(members: Members, name: str, bits: Any) -> None:
 def check(
     name: str, calls_of: Callable[[ProcessGroup], Sequence[RankCall]], seconds: float = 1e9
 ) -> Callable[[str], Outcome]:
-    """The function of a check; it makes the calls of `calls_of` as long as there is time."""
+    """Returns the function of a check, which makes the calls of `calls_of` as long as there is
+    time."""
 
     def make_calls(group: ProcessGroup) -> Outcome:
         return each_part(group, name, calls_of(group), seconds)

@@ -28,7 +28,7 @@ class Rank(NamedTuple):
     rank: int
     world: int
     local: int
-    """Its index among the ranks of its host."""
+    """The rank's index among the ranks of its host."""
     address: str
     """The host of rank 0."""
     port: int
@@ -41,8 +41,7 @@ class Rank(NamedTuple):
 
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
-        """The environment variables that `torch.distributed` reads, also if srun did not set
-        them."""
+        """The environment variables that `torch.distributed` reads, which srun does not set."""
         return (
             ("RANK", str(self.rank)),
             ("WORLD_SIZE", str(self.world)),
@@ -133,8 +132,8 @@ def by_srun(variables: Mapping[str, str], host: str) -> Launch:
 
 
 def port_of(environ: Mapping[str, str]) -> int:
-    """A port that all ranks of a Slurm job step compute independently; this port and the next one
-    are used."""
+    """The port for a Slurm job step. Each rank of the step computes the same port without asking
+    the others. The next port is used too."""
     step_id = environ.get("SLURM_STEP_ID", "")
     step = int(step_id) if step_id.isdigit() else 0
     job = number_in(environ, "SLURM_JOB_ID", 0)
@@ -176,8 +175,8 @@ def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[st
 
 
 def number_in(environ: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
-    """The number in an environment variable. Raises WrongQuestion if it is not a number, or is not
-    set and has no default."""
+    """The number in an environment variable. Raises WrongQuestion if the variable does not contain
+    a number, or if it is not set and has no default."""
     value = environ.get(name)
     if not value and default is not None:
         return default

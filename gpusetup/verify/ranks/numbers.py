@@ -9,8 +9,8 @@ import torch
 from .draws import EXACT_TO, Kind
 
 PERIOD = 1021
-"""A row repeats after this many numbers. It is a prime, so that a part in the wrong place has other
-numbers than the right one."""
+"""A row repeats after this many numbers. It is a prime, so that a part in the wrong place does not
+contain the expected numbers."""
 ROUNDED = ("fraction", "avg")
 """Reductions whose result depends on the order in which the ranks are added."""
 UNSIGNED = ("uint8", "bool")
@@ -76,8 +76,8 @@ class Reduced(NamedTuple):
 
 
 def reduced(numbers: Any, reduction: str) -> Reduced:
-    """The exact reduction of all rows. Fractions may be off by the rounding of any order of
-    summation, other numbers not at all."""
+    """The exact reduction of all rows. The limits for fractions allow for rounding in any order of
+    summation; all other numbers must be exact."""
     wide = numbers.to(torch.complex128 if numbers.is_complex() else torch.float64)
     count = len(wide)
     if reduction in ROUNDED:

@@ -64,7 +64,7 @@ def net(form: SharedTraining, world: int, seed: int) -> Any:
     hidden = form.hidden
     between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
     # With tensor parallelism there is no norm layer, because a rank has only a part of the width
-    # that it needs.
+    # that a norm needs.
     if form.is_tensor_parallel:
         hidden *= world
         between = [nn.GELU()]
@@ -167,8 +167,8 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
     agree."""
     members = GroupState.groups[form.group]
     ranks = members.ranks
-    # With DDP each rank starts with different parameters, which DDP must replace by those of the
-    # first rank.
+    # With DDP each rank starts with different parameters, which DDP must replace with the first
+    # rank's parameters.
     seed = group.rank if form.is_ddp else ranks[0]
     model = net(form, group.world, seed).to(group.device)
     alone = net(form, group.world, ranks[0]).to(group.device)
@@ -200,7 +200,8 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
             nn.utils.clip_grad_norm_(trained_model.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
-    # With DDP all ranks must have the same bits, whatever the order of their sums.
+    # With DDP, all ranks must have the same bits, whatever the order in which their gradients are
+    # summed.
     if form.is_ddp:
         hold(members, name, signatures)
     return apart(model.state_dict(), alone.state_dict(), form.limit)
@@ -254,7 +255,7 @@ def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) ->
     for name, exact in exact_values.items():
         difference = (whole(values[name]) - exact).double()
         greatest_difference = difference.abs().max().item()
-        # For tensors whose numbers are all below 1, compare the absolute difference; for others,
+        # If all numbers of a tensor are below 1, compare the absolute difference. Otherwise compare
         # the difference relative to the largest number.
         size = max(1.0, float(exact.abs().max().item()))
         error = greatest_difference / size

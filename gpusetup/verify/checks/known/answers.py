@@ -23,8 +23,8 @@ has 8)."""
 HALVES = ("float16", "bfloat16")
 """The 16-bit formats, which have half as many bits as float32."""
 LEAST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126}
-"""Kernels may flush numbers below these to zero. They are the smallest normal numbers of each
-format, except for float16, where it is the smallest subnormal number."""
+"""Kernels may flush numbers below these limits to zero. Each limit is the smallest normal number of
+its format, except for float16, where it is the smallest subnormal number."""
 LARGEST_FLOAT16 = 65_504
 """The largest finite float16. Larger numbers become infinite."""
 Question = Callable[[str], Iterator[Part]]
@@ -242,8 +242,8 @@ def fast_comparison(
 
 
 def share_of_limit(value: Number, exact: Number, allowed: float) -> float:
-    """Returns the error divided by the allowed error. Above 1 the value is wrong; a wrong NaN or
-    infinity gives infinity.
+    """Returns the error divided by the allowed error. If the quotient is above 1, the value is
+    wrong. For a wrong NaN or infinity, it is infinity.
 
     >>> share_of_limit(1.5, 1.0, 2.0), share_of_limit(float("nan"), float("nan"), 0.0)
     (0.25, 0.0)

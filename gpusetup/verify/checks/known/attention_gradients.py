@@ -39,7 +39,7 @@ SHAPES = (
     AttentionShape(2, 1025, 32),
 )
 """Fewer and smaller shapes than in `masks.py`, because Python has to compute three gradients for
-each."""
+each shape."""
 
 
 class HeadGradients(NamedTuple):
@@ -83,8 +83,9 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
 
 
 def live_queries(shape: AttentionShape) -> List[int]:
-    """The queries that get an upstream gradient. Queries whose mask may allow no key get a zero
-    gradient, because their result differs between torch releases."""
+    """The queries that get an upstream gradient. With a mask of flags or numbers, every third query
+    may see no key. These queries get a zero gradient, because their result differs between torch
+    releases."""
     queries = range(shape.queries)
     if shape.mask in ("flags", "numbers"):
         return [query for query in queries if query % 3 != 2]
@@ -175,8 +176,8 @@ def score_limit(dtype_name: str, shape: AttentionShape, exact: Sequence[float]) 
     """The error allowed in the gradients of queries and keys.
 
     The gradient of a score is a difference of large numbers, so the absolute limit grows with the
-    largest of them. 16-bit formats also round the outputs from which the mean in that difference is
-    computed.
+    largest of them. One term of that difference is a mean computed from the outputs, and 16-bit
+    formats round those too.
     """
     unit = unit_of(dtype_name, shape)
     # The gradient of a weight is at most 16, the largest value, times `column_sum`, which is 3 per

@@ -152,7 +152,7 @@ def reductions_along_axes(device: str) -> Iterator[Part]:
 def reductions_of(
     inputs: Any, axis: int, exact: Dict[str, List[float]], label: str
 ) -> Iterator[Part]:
-    """Compare each reduction of a tensor, also with a different axis contiguous in memory."""
+    """Compare each reduction of a tensor, which is stored in two memory layouts."""
     turned = inputs.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     for method, reduction in REDUCTIONS.items():
         computed = offered(functools.partial(reduction.run, inputs, axis))
@@ -298,7 +298,7 @@ def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterat
     computed = zeros.clone().scatter_add_(axis, places, inputs)
     yield exactly(f"scatter_add_ {label}", computed, exact)
 
-    # One index tensor per axis; along the two other axes it contains every index.
+    # One index tensor per axis; the tensors of the two other axes contain every index.
     indices = [torch.arange(length, device=inputs.device) for length in shape]
     indices[axis] = index
     grid = torch.meshgrid(*indices, indexing="ij")
@@ -353,7 +353,7 @@ class Scattered(NamedTuple):
 def tensors_without_elements(device: str) -> Iterator[Part]:
     """Catches a kernel that returns numbers for a tensor without elements."""
     for dtype_name in formats_on(device):
-        # An empty tensor: no rows, five columns.
+        # An empty tensor with no rows and five columns.
         empty = torch.zeros(0, 5, dtype=dtype_of(dtype_name), device=device)
         label = f"of no {dtype_name} numbers"
         yield from reductions_of_nothing(empty, label)
@@ -378,7 +378,7 @@ def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """Compare products without rows or with inner length 0, and joining or selecting no rows."""
+    """Compare products of empty matrices, and concatenations and selections of no rows."""
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])
@@ -491,7 +491,7 @@ def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
     computed = inputs.repeat_interleave(count_tensor)
     yield exactly(f"repeat_interleave by counts {label}", computed, exact)
 
-    # Each number minus the one before it.
+    # Subtract from each number the number before it.
     exact = list(map(float.__sub__, values[1:], values))
     computed = inputs.diff()
     yield exactly(f"diff {label}", computed, exact)

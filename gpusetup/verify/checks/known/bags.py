@@ -131,8 +131,8 @@ def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
 
 
 def sums_of_bags(device: str) -> Iterator[Part]:
-    """Catches an embedding bag that leaves out its last row, gives an empty bag numbers, or divides
-    by the wrong count."""
+    """Catches an embedding bag that leaves out the last row, returns numbers for an empty bag, or
+    divides by the wrong count."""
     for row_count, width, bag_count in SIZES:
         bags = bags_of(row_count, width, bag_count)
         for dtype_name in formats_on(device):

@@ -31,7 +31,7 @@ ONES = 24
 """The largest number of nonzero elements drawn for a row of the left factor. The sum of 24 products
 of at most 2 * 4 stays below 256."""
 Shape = Tuple[int, int, int]
-"""Rows, inner length and columns."""
+"""The lengths of a product: rows, inner length and columns."""
 SHAPES: Tuple[Shape, ...] = (
     (1, 1, 1),
     (5, 33, 3),
@@ -71,8 +71,8 @@ def batches(device: str) -> Outcome:
 
 
 def product_of(shape: Shape, salt: int = 0) -> Product:
-    """Make two random integer matrices and their product. The last inner elements are never zero,
-    so that a kernel that leaves them out gets a wrong result."""
+    """Make two random integer matrices and their product. The last elements along the inner axis
+    are never zero, so that a kernel that leaves them out gets a wrong result."""
     rows, inner, columns = shape
     chance = dice(f"product {shape} {salt}")
     first: Matrix = []
@@ -162,7 +162,7 @@ def products_with_vector(factors: FactorsOnDevice, exact: List[int], label: str)
     column = factors.second[:, 0]
     computed = torch.mv(factors.first, column)
     yield exactly(f"matrix by vector {label}", computed, exact)
-    # `addmv` adds zeros here, and gets the column in contiguous memory.
+    # Here `addmv` adds the product to zeros, and the column is contiguous in memory.
     zeros = factors.first.new_zeros(len(factors.first))
     computed = torch.addmv(zeros, factors.first, column.contiguous())
     yield exactly(f"addmv {label}", computed, exact)

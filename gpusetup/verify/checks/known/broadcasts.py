@@ -27,8 +27,8 @@ LONG_SHAPE: Shape = (2, 3, 2, 130)
 broadcast most often."""
 FLAGS = (True, False, False, True, False, True, True)
 DIVISORS = (1, -2, 4, -1, 2, 0.5, -4)
-"""Seven powers of two, so that quotients are exact. No axis has length seven, so a wrong row shows.
-"""
+"""Seven powers of two, so that quotients are exact. No axis has length seven, so an operation that
+reads a wrong row gets a wrong result."""
 NUMBERS = (*range(-7, 9), 0, 11, -9)
 """Nineteen numbers. No axis has that length either, so no row begins like the row before it."""
 
@@ -100,8 +100,8 @@ def forms_of(shape: Shape) -> List[Shape]:
 
 
 def pairs_of_forms(shape: Shape) -> Iterator[Tuple[Shape, Shape]]:
-    """Yields each pair of such shapes that broadcast to `shape`. No axis is 1 in both, unless
-    `shape` itself has length 1 there."""
+    """Yields each pair of shapes from `forms_of` that broadcast to `shape`. No axis has length 1 in
+    both, unless `shape` itself has length 1 there."""
     forms = forms_of(shape)
     for first, second in itertools.product(forms, forms):
         if tuple(map(max, first, second)) == shape:
@@ -165,7 +165,7 @@ def spread_pairs(device: str) -> Iterator[Part]:
 
 
 def dtype_names_on(device: str) -> List[str]:
-    """A 32-bit format, a 16-bit format and an integer format. Their kernels differ."""
+    """A 32-bit format, a 16-bit format and an integer format, because their kernels differ."""
     halves = "bfloat16" if "bfloat16" in formats_on(device) else "float16"
     return ["float32", halves, "int64"]
 

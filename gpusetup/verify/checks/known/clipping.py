@@ -38,10 +38,10 @@ LISTS: Tuple[Tuple[int, ...], ...] = (
     (*range(1, 130), 70_003),
 )
 """The lengths of the tensors in each list. A foreach kernel works in chunks of 65,536 elements: the
-longest tensors have one chunk, one element more, and more than two chunks. The last list has more
-than the 110 tensors that one launch of the kernel can take."""
+longest tensors fill exactly one chunk, exceed it by one element, or need more than two chunks. The
+last list has more than the 110 tensors that one launch of the kernel can take."""
 RARE_ORDERS = (1.0, inf)
-"""The other norms for which these kernels have a separate path."""
+"""The orders other than 2 for which these kernels compute norms in a separate path."""
 MAX_NORM = 0.5
 """Smaller than every norm here, so that all gradients are clipped."""
 
@@ -100,8 +100,8 @@ def norm_of(lengths: Sequence[int], order: float) -> float:
 
 
 def limit_of(gradients: List[Any]) -> Limit:
-    """The error allowed in a norm. The sum of squares is exact, so only its root is rounded;
-    combining the norms of the tensors adds about one rounding each time the list doubles."""
+    """The error allowed in a norm. The sum of squares is exact, so only its root is rounded.
+    Combining the norms of the tensors adds about one rounding each time the list doubles."""
     dtype_name = dtype_name_of(gradients[0])
     return Limit(relative=16 * roundoff(dtype_name))
 

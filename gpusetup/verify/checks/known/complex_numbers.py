@@ -18,11 +18,11 @@ from .answers import Limit, ask_all, dice, dtype_of, exactly, near, roundoff, te
 from .number_lists import joined, random_wholes, rows_of_length
 
 LENGTHS = (1, 17, 1025, 70_001)
-"""A single number, more than a vector, more than a block, and enough numbers for several threads.
-"""
+"""Tensor lengths: a single number, more than a kernel's vector, more than a block, and enough
+numbers for several threads."""
 SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
-"""Powers of two, products of small primes, and primes. An FFT library has a different algorithm for
-each."""
+"""Signal lengths: powers of two, products of small primes, and primes. An FFT library has a
+different algorithm for each of these kinds."""
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
 """Maps each real format to the complex format whose parts have that format."""
 
@@ -125,7 +125,7 @@ def complex_matrices(device: str) -> Iterator[Part]:
 
             exact: List[complex] = []
             for row in rows_of_length(left, inner):
-                # Column `number` of the right matrix: every `columns`-th number.
+                # Column `number` of the right matrix consists of every `columns`-th number.
                 for number in range(columns):
                     column = right[number::columns]
                     products = map(complex.__mul__, row, column)
@@ -137,7 +137,7 @@ def complex_matrices(device: str) -> Iterator[Part]:
 POSITIONS = (0.0, 1.0, 2.0, 63.0, 511.0, 4097.0)
 """Positions of tokens in a sequence."""
 RATES = (1.0, 0.5, 0.125, 2.0**-7)
-"""The angle in radians by which a pair of numbers rotates from one token to the next."""
+"""The angles in radians by which the pairs of numbers rotate from one token to the next."""
 
 
 def rotated_pairs(device: str) -> Iterator[Part]:

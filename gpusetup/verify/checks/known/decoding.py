@@ -57,16 +57,17 @@ ATTENTIONS = (
     CachedAttention(2, 2, 66, 70, 64, "b"),
     CachedAttention(3, 1, 2, 257, 64, "b", groups=3),
 )
-"""First more than 1,024, 2,048 and 4,096 keys, because from there on kernels split the keys into
-more parts. Then fewer keys, with masks that differ along several combinations of axes."""
+"""The first cases have more than 1,024, 2,048 and 4,096 keys, because kernels split longer lists of
+keys into more parts. The others have fewer keys, with masks that differ along several combinations
+of axes."""
 CACHE_SCALE = 0.25
 """The factor of the scores. Its square root is a power of two too, so torch can multiply both
 queries and keys by that root without rounding."""
 QUERIES = (4.0, -4.0, 2.0, -2.0)
-"""The numbers of the queries, in turn. Multiplied by the scale they are 1 or 1/2 with either sign,
-so a weight's exponent is the key or half the key."""
+"""The values of the queries, which are used in turn. Multiplied by the scale they are 1 or 1/2 with
+either sign, so a weight's exponent is the key or half the key."""
 END_KEY = 9.0
-"""The number of the last key; the first key is its negative. For a query of 4 or -4, one of the two
+"""The value of the last key; the first key is its negative. For a query of 4 or -4, one of the two
 has a weight of e**9 = 8,103, about as much as 4,096 other keys together."""
 
 
@@ -101,7 +102,7 @@ def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
 
 
 def query_of(query: int, query_head: int) -> float:
-    """Returns the number of a query. Queries use `QUERIES` in turn, and each head starts one place
+    """Returns the value of a query. Queries use `QUERIES` in turn, and each head starts one place
     later."""
     return QUERIES[(query + query_head) % len(QUERIES)]
 
@@ -136,7 +137,7 @@ def mask_row_of(attention: CachedAttention, batch: int, head: int, query: int) -
     """The index of the mask row that applies to a query."""
     row = 0
     for index, length in zip((batch, head, query), attention.mask_shape):
-        # Along an axis of length 1 the mask is the same for all.
+        # Along an axis of length 1 the mask is the same for all indices.
         position = index if length > 1 else 0
         row = row * length + position
     return row
@@ -172,7 +173,7 @@ class CacheTensors(NamedTuple):
 
 
 def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> CacheTensors:
-    """Make the queries, keys and values of an attention call; each row is built from one number.
+    """Make the queries, keys and values of an attention call. Each row is built from one number.
 
     In queries and keys, the number is in the first column and the other columns are zero. In
     values, the columns contain the number times 1, 2 and 3, in turn.

@@ -27,8 +27,8 @@ DRAWS, POSITIONS = 256, 1027
 VECTOR_LENGTH = 16
 """The number of lanes in the widest vector; vectors of 2, 4 and 8 lanes repeat within it."""
 DISTANCES = (1, 2, 3, 4, 8, 16)
-"""Distances from a lane to another lane that may wrongly use the same random number. At distance 16
-is the same lane of the next vector."""
+"""Distances from a lane to another lane that may wrongly use the same random number. A lane at
+distance 16 is the same lane of the next vector."""
 SIGMAS = 6.5
 """The largest deviation allowed in a count, in standard deviations. A correct generator exceeds it
 about once in ten billion counts."""
@@ -64,7 +64,7 @@ def ones(device: str, dtype_name: str, *shape: int) -> Any:
 
 
 def kept_flags(computed: Any) -> List[bool]:
-    """Returns for each element whether dropout kept it (whether it is not zero)."""
+    """Returns a flag for each element: whether dropout kept it, that is, whether it is not zero."""
     return [value != 0 for value in flat_list(computed)]
 
 
@@ -234,7 +234,7 @@ def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Par
     """Check that two series of draws differ, and that the draws within a series are not all
     equal."""
     enough_calls = LEAST_NUMBERS // len(empty) + 1
-    # At least two calls, so that they can be compared with each other.
+    # Make at least two calls, so that they can be compared with each other.
     calls = max(2, enough_calls)
     first = drawn(draw, empty, generator, calls)
     second = drawn(draw, empty, generator, calls)

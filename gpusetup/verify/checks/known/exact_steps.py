@@ -88,7 +88,7 @@ class Parameters(NamedTuple):
 
 
 MATRIX_HEIGHT, MATRIX_WIDTH = 33, 17
-"""Both are odd, so neither is a multiple of a kernel's vector length."""
+"""Both lengths are odd, so neither is a multiple of a kernel's vector length."""
 MATRIX_SIZE = MATRIX_HEIGHT * MATRIX_WIDTH
 UNCHANGED_LENGTH = 1025
 """The length of the two parameters that must not change: one more than a block of 1,024 elements.
@@ -212,8 +212,9 @@ def exact_steps(device: str) -> Iterator[Part]:
         period = trained_in_python(case.rates)
         for dtype_name in formats_on(device):
             for form, form_options in FORMS.items():
-                # A bug in torch 2.13: in 16-bit formats, the CPU's fused SGD with momentum only
-                # updates the last elements of a parameter, those after its last whole vector.
+                # Skip a case that a bug in torch 2.13 affects: in 16-bit formats, the CPU's fused
+                # SGD with momentum only updates the last elements of a parameter, those after its
+                # last whole vector.
                 if form == "fused" and dtype_name in HALVES and kind(device) == "cpu":
                     continue
                 parameters = made_parameters(dtype_name, device)

@@ -148,7 +148,7 @@ class Function(NamedTuple):
 
 
 def functions() -> Tuple[Function, ...]:
-    """All functions to test; models and losses use them."""
+    """All functions to test. Models and losses use them."""
     return (
         *logarithms_and_roots(),
         *bounded_functions(),
@@ -189,7 +189,7 @@ def bounded_functions() -> Tuple[Function, ...]:
         Function("tanh", torch.tanh, math.tanh),
         Function("atan", torch.atan, math.atan),
         Function("erf", torch.erf, math.erf),
-        # Also 40, where exp(-x) is almost zero.
+        # Test 40 too, because exp(-x) is almost zero there.
         Function("sigmoid", torch.sigmoid, sigmoid, (*ANY, 40.0)),
     )
 

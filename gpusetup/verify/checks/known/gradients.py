@@ -85,7 +85,7 @@ SPREAD_PAIRS = (
     SpreadPair((33, 65), (33, 1)),
     SpreadPair((2, 1026), ()),
 )
-"""Pairs of shapes in which a row is broadcast, both operands, a column, and a single number."""
+"""Pairs of shapes in which a row, both operands, a column, or a single number is broadcast."""
 
 
 def gradients_of_spread_operands(device: str) -> Iterator[Part]:
@@ -207,8 +207,8 @@ def gradients_of_linear(layer: Linear, label: str) -> Iterator[Part]:
 
 
 def gradient_of_batch(layer: Linear, label: str) -> Part:
-    """Compare the weight's gradient if a batch contains the same product twice: it must be twice as
-    large."""
+    """Compare the weight's gradient for a batch that contains the same product twice. It must be
+    twice as large."""
     inputs = layer.inputs.expand(2, -1, -1)
     columns = layer.weight.t().expand(2, -1, -1)
     arriving = layer.arriving.expand(2, -1, -1)
@@ -244,12 +244,12 @@ def product_of_rows(
 def gradients_of_many_rows(device: str) -> Iterator[Part]:
     """Catches a bias gradient that is summed over the rows in 16 bits."""
     # Six columns make fewer than 32,768 numbers. With more, a CPU splits the sum between threads,
-    # each of which rounds its part. 4,224 steps are a multiple of 32: of a run of 16 up and a run
-    # of 16 down.
+    # each of which rounds its part. 4,224 steps are a multiple of 32, the length of a run of 16
+    # steps up and a run of 16 steps down.
     steps, width = 4224, 6
     for dtype_name in formats_on(device):
-        # With short runs the partial sums of single lanes are far from zero; with long runs, those
-        # of whole blocks.
+        # Short runs make the partial sums of single vector lanes large; long runs make the partial
+        # sums of whole blocks large.
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             arriving = tensor_of(column, dtype_name, device, -1, 1).expand(-1, width).contiguous()
@@ -270,7 +270,7 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
 
 
 def gradients_of_picked_elements(device: str) -> Iterator[Part]:
-    """Catches a gradient that reaches a different element from the one that was selected."""
+    """Catches a gradient that reaches another element than the selected one."""
     for dtype_name in formats_on(device):
         for length in (17, 257, 1025, 4099):
             # bfloat16 holds whole numbers exactly only up to 256, and float16 up to 2,048.
@@ -442,8 +442,8 @@ def gradients_of_copies(device: str) -> Iterator[Part]:
 
 
 def gradients_of_checkpoints(device: str) -> Iterator[Part]:
-    """Catches activation checkpointing that recomputes a part with different inputs from those of
-    the forward pass."""
+    """Catches activation checkpointing that recomputes a part with inputs that the forward pass did
+    not have."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             leaf = whole_leaf((length,), dtype_name, device)

@@ -114,8 +114,8 @@ LAYERS = (
     ConvolutionLayer(3, 6, 4, 1, 20, (1, 4), (1, 3), (0, 5), dilation=(1, 3), groups=2),
     ConvolutionLayer(1, 3, 5, 1, 33, (1, 2), (1, 2), (0, 1), dilation=(1, 5)),
 )
-"""Layers for every option, also with different values along height and width, with odd sizes, with
-few and many channels, and with one group or several."""
+"""Layers for every option, with values that differ along height and width, with odd sizes, with few
+and many channels, and with one group or several."""
 
 
 class Contribution(NamedTuple):
@@ -158,7 +158,7 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
         for tap in pixels_of(one_filter):
             row = top + tap.row * row_dilation
             column = first_column + tap.column * column_dilation
-            # Outside the image is the padding, which is zero and contributes nothing.
+            # Positions outside the image are padding, which is zero and contributes nothing.
             is_inside = 0 <= row < layer.height and 0 <= column < layer.width
             if not is_inside:
                 continue
@@ -230,7 +230,8 @@ def limit_for(dtype_name: str, device: str) -> Limit:
 
 
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
-"""The pixels of each channel are contiguous in memory, or the channels of each pixel."""
+"""Memory layouts: either the pixels of each channel or the channels of each pixel are contiguous.
+"""
 
 
 def convolutions(device: str) -> Iterator[Part]:

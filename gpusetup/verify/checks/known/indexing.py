@@ -27,7 +27,7 @@ from .number_lists import (
 from .several_indices import several_indices
 
 ROWS = (5, 33, 1025, 70_001)
-"""The numbers of rows in the tables. The last one needs more than 16 bits."""
+"""The numbers of rows in the tables. Indices into the last one need more than 16 bits."""
 WIDTHS = (1, 3, 17)
 """The row lengths: a single number, less than a kernel's vector, and more."""
 LARGE_WIDTHS = (1, 2)
@@ -57,7 +57,7 @@ class Table(NamedTuple):
         return [position % len(self.rows) for position in self.positions]
 
     def row_copies(self) -> List[List[float]]:
-        """Returns a copy of the rows that the caller may change."""
+        """Returns a copy of the rows, which the caller may change."""
         return [list(row) for row in self.rows]
 
     @property
@@ -351,8 +351,9 @@ def gradients_of_one_row(device: str) -> Iterator[Part]:
         # A CPU sums the gradients in their own format, and other devices may do so too.
         if dtype_name in HALVES and kind(device) != "cuda":
             continue
-        # With short runs the partial sums of single lanes are far from zero; with long runs, those
-        # of whole blocks. The number of steps is a multiple of each pair of runs (up and down).
+        # Short runs make the partial sums of single vector lanes large; long runs make the partial
+        # sums of whole blocks large. The number of steps is a multiple of each pair of runs (up and
+        # down).
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             arriving = tensor_of(column, dtype_name, device, -1, 1).expand(-1, width).contiguous()
@@ -465,8 +466,8 @@ def triangles(device: str) -> Iterator[Part]:
                 lower: List[int] = []
                 upper: List[int] = []
                 for row, column in product(range(height), range(width)):
-                    # The distance to the right of the main diagonal. The chosen diagonal belongs to
-                    # both triangles.
+                    # How many columns the element is to the right of the main diagonal. Elements on
+                    # the chosen diagonal belong to both triangles.
                     distance = column - row
                     lower.append(int(distance <= diagonal))
                     upper.append(int(distance >= diagonal))

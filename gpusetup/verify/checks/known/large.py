@@ -1,8 +1,8 @@
 """Tensors of more than 2**31 elements, whose indices do not fit into 32 bits.
 
-On a CPU they need hardly any memory: one tensor has pages that are never written, for which the
-operating system reserves none, and the rows of the others overlap. On a GPU a tensor needs its full
-2 GiB.
+On a CPU they need hardly any memory. Most pages of one tensor are never written, so the operating
+system does not allocate them, and the rows of the other tensors overlap. On a GPU a tensor needs
+its full 2 GiB.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def free_bytes(device: str) -> int:
 ACROSS = 16
 """How many elements before the 2**31st are tested too."""
 FAR = (0, ACROSS - 1, ACROSS, ACROSS + 1, 1000, BEYOND + ACROSS - 1)
-"""Positions on both sides of the 2**31st element and at the end, counted from `ACROSS` elements
-before it."""
+"""Positions on both sides of the 2**31st element and at the end, counted from the position that is
+`ACROSS` elements before it."""
 UNTOUCHED = 255
 """The number at the start of the tensor. An index that loses its upper bits would read it or
 overwrite it."""
@@ -64,7 +64,7 @@ def far_elements(device: str) -> Iterator[Part]:
     row = torch.empty(PAST + BEYOND, dtype=torch.uint8, device=device)
     start = PAST - ACROSS
     numbers = [position % 251 for position in range(BEYOND + ACROSS)]
-    # The elements between are never written, so the operating system gives them no memory.
+    # The elements in between are never written, so the operating system gives them no memory.
     row[:64] = UNTOUCHED
     row[start:] = tensor_of(numbers, "uint8", device)
     positions = tensor_of([start + position for position in FAR], "int64", device)
@@ -142,7 +142,7 @@ def spread_rows(device: str) -> Iterator[Part]:
     2**31st."""
     line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
     line[-1] = 1.0
-    # All rows of the view share the same memory, so 2**31 elements need hardly any.
+    # All rows of the view share the same memory, so 2**31 elements need hardly any memory.
     spread = line.expand(HEIGHT, -1)
     computed = spread.sum()
     yield exactly("sum past 2**31", computed, [float(HEIGHT)])

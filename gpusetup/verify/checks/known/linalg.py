@@ -16,7 +16,7 @@ from .spectra import spectra
 
 Matrix = List[List[float]]
 SIZES = (1, 3, 17, 33, 65)
-"""Matrix sizes: a single number, a few, and one more than 16, 32 and 64, which are sizes of a
+"""Numbers of rows and columns: 1, a few, and one more than 16, 32 and 64, which are sizes of a
 kernel's blocks."""
 
 

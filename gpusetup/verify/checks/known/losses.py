@@ -77,8 +77,8 @@ def soft_margin(x: float, sign: float) -> float:
 
 
 def hinge_embedding(x: float, sign: float) -> float:
-    """Hinge embedding loss: x for similar pairs; for dissimilar pairs 1 - x (1 is the margin), but
-    at least 0."""
+    """Hinge embedding loss. For similar pairs it is x, and for dissimilar pairs 1 - x (the margin
+    is 1), but at least 0."""
     if sign > 0:
         return x
     return max(0.0, 1 - x)
@@ -269,7 +269,7 @@ def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
     # 2**-32 is more than the error of the slopes in Python, which are computed numerically.
     absolute = 32 * unit / reduction.divisor + 2.0**-32
     if dtype_name == "float16":
-        # The smallest number of float16.
+        # The smallest positive number of float16.
         absolute += 2.0**-24
     return Limit(16 * unit, absolute)
 
@@ -353,7 +353,7 @@ def expected_class_loss(table: ClassTable, ignored: int) -> ExpectedClassLoss:
 def class_losses(device: str) -> Iterator[Part]:
     """Catches an nll_loss that uses the wrong class, weight or pixel, or counts the ignored class.
 
-    The inputs are whole numbers, so a pixel's loss is one of them, negated and weighted.
+    The inputs are whole numbers, so a pixel's loss is one of the inputs, negated and weighted.
     """
     for dtype_name in formats_on(device):
         for table in CLASS_TABLES:

@@ -125,7 +125,7 @@ def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
 
 
 class Heads(NamedTuple):
-    """The numbers of all key heads of one attention call. All heads have the same mask."""
+    """The input values of all key heads in one attention call. All heads have the same mask."""
 
     shape: AttentionShape
     heads: List[Numbers]
@@ -136,7 +136,7 @@ class Heads(NamedTuple):
 
 
 def heads_of(shape: AttentionShape) -> Heads:
-    """Draw the numbers of all key heads of one attention call."""
+    """Draw the input values of all key heads in one attention call."""
     heads = [numbers_of(shape, head) for head in range(HEADS)]
     return Heads(shape, heads)
 
@@ -210,7 +210,7 @@ def value_factors_of(width: int) -> List[float]:
 
 
 def mask_of(heads: Heads, dtype_name: str, device: str) -> Any:
-    """The mask as torch expects it, or None if there is no mask or it is causal."""
+    """The mask as torch expects it, or None if there is no mask or if the mask is causal."""
     shape = heads.shape
     if shape.mask not in ("flags", "numbers"):
         return None

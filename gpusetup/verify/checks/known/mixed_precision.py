@@ -53,7 +53,7 @@ def formats_of_autocast(device: str) -> Iterator[Part]:
         yield has_dtype(f"a batch of products {setting}", batch, low)
         # autocast computes losses in float32, because a sum of squares may overflow in 16 bits.
         yield has_dtype(f"a loss {setting}", loss, torch.float32)
-        # The product where autocast is disabled, and the product after the `with` block.
+        # One product was computed where autocast is disabled, and one after the `with` block.
         yield has_dtype(f"a product outside {setting}", outside, torch.float32)
         yield has_dtype(f"a product behind {setting}", behind, torch.float32)
         # Each of the 4 x 4 sums adds up 16 ones.

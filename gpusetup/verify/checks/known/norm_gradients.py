@@ -45,7 +45,8 @@ UPSTREAM = (-1.0, 0.0, 1.0, 2.0, 3.0)
 
 
 class Group(NamedTuple):
-    """Numbers that are normalized together, and for each the upstream gradient times the weight."""
+    """Numbers that are normalized together, and the upstream gradient times the weight for each of
+    them."""
 
     numbers: List[float]
     arriving: List[float]
@@ -242,13 +243,13 @@ def gradients_of_rms_norm(rows: NormalisedRows, dtype_name: str, device: str) ->
 
 def gradients_of_many_rows(device: str) -> Iterator[Part]:
     """Catches weight and bias gradients that are summed over the rows in 16 bits."""
-    # The number of steps is a multiple of 32: of a run of 16 up and a run of 16 down. The width is
-    # even, so that as many numbers can be above zero as below.
+    # The number of steps is a multiple of 32, the length of a run of 16 steps up and a run of 16
+    # steps down. The width is even, so that as many numbers can be above zero as below.
     steps, width = 4224, 4
     numbers = [SPREAD, -SPREAD] * (width // 2)
     for dtype_name in formats_on(device):
-        # With short runs the partial sums of single lanes are far from zero; with long runs, those
-        # of whole blocks.
+        # Short runs make the partial sums of single vector lanes large; long runs make the partial
+        # sums of whole blocks large.
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             row = tensor_of(numbers, dtype_name, device)
@@ -363,7 +364,7 @@ def normalised(norm: ImageNorm, images: Any, weight: Any, bias: Any) -> Any:
     """Normalize the images with torch's batch norm or group norm."""
     functional = torch.nn.functional
     if norm.method == "batch":
-        # Training mode without running statistics, so the momentum (0.1) has no effect.
+        # Use training mode without running statistics, so the momentum (0.1) has no effect.
         return functional.batch_norm(images, None, None, weight, bias, True, 0.1, EPS)
     group_count = norm.channels // norm.group_channels
     return functional.group_norm(images, group_count, weight, bias, EPS)

@@ -114,8 +114,8 @@ def limit_of(case: CenteredSpread, dtype_name: str, length: int) -> Limit:
     if dtype_name in HALVES:
         return Limit(absolute=8 * unit)
     size = 1.0 + abs(case.center) / root_of(case)
-    # 32 roundings for about a dozen operations. The error of a sum grows with the square root of
-    # its length.
+    # Allow 32 roundings for about a dozen operations. The error of a sum grows with the square root
+    # of its length.
     roundings = 32 + sqrt(length)
     return Limit(absolute=roundings * unit * size)
 

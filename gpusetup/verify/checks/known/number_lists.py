@@ -56,8 +56,8 @@ def there_and_back(steps: int, run: int) -> List[float]:
     out, so the sum is 1.
 
     If a run is half of all steps, the partial sums of whole blocks are far from zero. If the runs
-    are short, the partial sums of single vector lanes are. A kernel that keeps such a partial sum
-    in 16 bits loses the 1.
+    are short, the partial sums of single vector lanes are far from zero. A kernel that keeps such a
+    partial sum in 16 bits loses the 1.
 
     >>> there_and_back(4, run=2)
     [1.0, 16.0, 16.0, -16.0, -16.0]

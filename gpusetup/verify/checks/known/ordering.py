@@ -74,7 +74,7 @@ def tied_row(length: int, dtype_name: str, salt: str = "") -> List[float]:
     infinities and NaN."""
     chance = dice(f"tied {length} {dtype_name} {salt}")
     values = [float(chance.randrange(40)) for _ in range(length)]
-    # A short row would contain little else than these special values.
+    # A short row would contain almost nothing but these special values.
     if dtype_name not in WHOLE_FORMATS and length > 20:
         for special in (inf, -inf, nan, nan, -3.0):
             position = chance.randrange(length)

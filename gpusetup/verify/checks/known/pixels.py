@@ -26,7 +26,7 @@ def numbers_of(shape: Shape, salt: str) -> List[int]:
 
 
 class Pixel(NamedTuple):
-    """The index of an element of a batch of images. In a convolution's weight, `image` is the
+    """The index of one element in a batch of images. In a convolution's weight, `image` is the
     number of the filter."""
 
     image: int

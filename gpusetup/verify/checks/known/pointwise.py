@@ -104,8 +104,8 @@ def values_of_function(function: Function, dtype_name: str, device: str) -> Iter
 
 def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]]:
     """Returns the tensor method that applies the function in place, or None if there is none."""
-    # Other functions, such as clamp, are lambdas here. The in-place method with such a name needs
-    # more arguments (`clamp_`).
+    # A function with fixed arguments, such as clamp, is a lambda here. Its in-place method
+    # (`clamp_`) would need those arguments too.
     is_of_torch = function.run is getattr(torch, function.name, None)
     if not is_of_torch:
         return None
@@ -259,7 +259,7 @@ def products_of_signs(length: int, dtype_name: str, device: str) -> Iterator[Par
     for position in range(length):
         signs.append(-1.0 if position % 3 else 1.0)
     if signs.count(-1.0) % 2 == 0:
-        # Make the number of -1 odd, so that the product is -1.
+        # Use an odd number of -1s, so that the product is -1.
         signs[-1] = -signs[-1]
     running_products = list(accumulate(signs, operator.mul))
 
@@ -274,7 +274,7 @@ def products_of_signs(length: int, dtype_name: str, device: str) -> Iterator[Par
 
 
 def moments_far_from_zero(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare variance and standard deviation of as many 1000s as 1002s. Both are 1."""
+    """Compare the variance and standard deviation of as many 1000s as 1002s. Both results are 1."""
     pairs = length // 2
     inputs = tensor_of([1000.0, 1002.0] * pairs, dtype_name, device)
     # The mean has a rounding error in proportion to the numbers, which are about 1000.

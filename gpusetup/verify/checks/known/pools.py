@@ -1,4 +1,4 @@
-"""Max and average pooling of images, also with NaN, infinity and partial windows. Part of the check
+"""Max and average pooling of images, including NaN, infinity and partial windows. Part of the check
 `images`.
 
 The expected results come from Python lists with the pixels of each window.
@@ -30,7 +30,7 @@ from .number_lists import elements_at
 from .pixels import Pixel, Shape, numbers_of
 
 POOLED = ((1, 1, 5, 5), (2, 3, 9, 7), (1, 17, 8, 6), (3, 2, 17, 65))
-"""Images, channels, rows and columns."""
+"""Shapes of the tensors to pool: images, channels, rows and columns."""
 SIZE, STRIDE, PADDING = 3, 2, 1
 """Size, stride and padding of the pooling windows."""
 
@@ -53,7 +53,7 @@ def pool_windows(shape: Shape) -> List[List[int]]:
 
 
 def pool_ranges(length: int) -> List[range]:
-    """For each position of the window along an axis, the range of pixels inside it."""
+    """For each position of the window along an axis, the range of pixels that it covers."""
     last_start = length + PADDING - SIZE
     ranges: List[range] = []
     for start in range(-PADDING, last_start + 1, STRIDE):
@@ -201,9 +201,9 @@ class Window(NamedTuple):
     """A window at one position in an image."""
 
     positions: List[int]
-    """The positions of its pixels in memory."""
+    """The positions of the window's pixels in memory."""
     area: int
-    """The number of its pixels, including the padding in it."""
+    """The number of pixels in the window, including the padding."""
 
 
 def windows_of(shape: Shape, rows: List[Span], columns: List[Span]) -> List[Window]:

@@ -113,7 +113,8 @@ def gru_step(weights: Weights, inputs: Vector, state: State) -> State:
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
     hidden: Vector = []
     for position in range(size):
-        # The same position in the blocks of the update gate and the candidate.
+        # The blocks of the gates follow each other, so these are the positions of the same element
+        # in the blocks of the update gate and of the candidate.
         update_position = size + position
         candidate_position = 2 * size + position
         reset = sigmoid(from_input[position] + from_state[position])
@@ -221,7 +222,7 @@ def outputs_in_python(kind: Kind, layers: List[RecurrentWeights], sequence: Matr
 
 
 def walked(step: Step, weights: Weights, rows: Sequence[Vector]) -> Matrix:
-    """The hidden states after each step, if the initial state is zero."""
+    """The hidden state after each step, starting from a state of zero."""
     size = len(weights.from_state[0])
     state = State([0.0] * size, [0.0] * size)
     outputs: Matrix = []

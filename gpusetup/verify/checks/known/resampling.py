@@ -38,7 +38,7 @@ from .row_layers import (
 )
 
 LENGTHS = (5, 17, 65, 1027)
-"""Row lengths in pixels, also more than a block of 1,024."""
+"""Row lengths in pixels. The longest row is longer than a block of 1,024."""
 Shares = Dict[int, float]
 """Maps the position of a source pixel to its weight in a new pixel."""
 Weigher = Callable[[int, int, int], Shares]
@@ -302,8 +302,8 @@ def sampled_images(device: str) -> Iterator[Part]:
     rows = rows_of_length(values, width)
     exact: List[float] = []
     grid: List[float] = []
-    # Sample at multiples of a quarter of a pixel, also outside the image, so that positions and
-    # weights are exact.
+    # Sample at multiples of a quarter of a pixel, so that positions and weights are exact. Some
+    # positions are outside the image.
     for y, x in product(range(-3, 20, 3), range(-2, 36, 5)):
         row, column = y / 4, x / 4
         exact.append(sampled(rows, row, column))

@@ -180,7 +180,7 @@ def halves_round_once(device: str) -> Iterator[Part]:
 
     Every partial sum is exact in float32, so only the final result should be rounded.
     """
-    # Older GPUs have no bfloat16.
+    # Older GPUs do not support bfloat16.
     dtype_names = [dtype_name for dtype_name in HALVES if dtype_name in formats_on(device)]
     for inner in (*INNER_LENGTHS, LONGEST):
         # Both formats use the same factors, so compute the exact product once.
@@ -298,7 +298,8 @@ class Tally(NamedTuple):
     above: int = 0
 
     def with_errors(self, computed: List[float], product: List[int]) -> Tally:
-        """Returns the tally with more sums counted. Python compares floats and integers exactly."""
+        """Returns the tally after more sums are counted. Python compares floats and integers
+        exactly."""
         below, above = self
         for value, exact in zip(computed, product):
             if value < exact:

@@ -216,8 +216,8 @@ def convolved_rows(layer: RowLayer) -> ConvolvedRows:
 
 
 def rows_convolved(device: str) -> Iterator[Part]:
-    """Catches a one-dimensional convolution that leaves out a kernel element, channel or border,
-    also in its gradients."""
+    """Catches a one-dimensional convolution that leaves out a kernel element, channel or border, in
+    its output or its gradients."""
     for layer in ROW_LAYERS:
         channels, filters, length, taps = layer
         exact = convolved_rows(layer)
@@ -242,8 +242,8 @@ def rows_convolved(device: str) -> Iterator[Part]:
 def convolution_limit(dtype_name: str, device: str) -> Limit:
     """The error allowed in a convolution of whole numbers.
 
-    A library may use transforms that round fractions, and those of GPUs round more than those of
-    CPUs. If a number is left out, the error is at least 1.
+    A library may use transforms that round fractions, and transforms on GPUs round more than
+    transforms on CPUs. If a number is left out, the error is at least 1.
     """
     relative = 2 * roundoff(dtype_name)
     if device == "cpu":

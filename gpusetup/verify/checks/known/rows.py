@@ -18,13 +18,13 @@ KNOWN: Tuple[Check, ...] = (
     of(
         "batches",
         "known.batches:batches",
-        "products in batches, with vectors, biases and broadcast operands are exact in every format",
+        "products in batches, with vectors, biases and broadcasts are exact in every format",
         NUMBERS,
     ),
     of(
         "softmax",
         "known.softmax:softmax",
-        "softmax, log-softmax and cross-entropy with up to 70,001 classes are right, with gradients",
+        "softmax, log-softmax and cross-entropy of up to 70,001 classes are right, with gradients",
         "losses and gradients of every classifier and language model would be wrong",
     ),
     of(

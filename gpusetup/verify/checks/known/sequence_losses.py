@@ -191,7 +191,7 @@ def losses_of_paths(dtype_name: str, device: str) -> Iterator[Part]:
         steps = TINY.probabilities(number)[:length]
         exact = -math.log(probability_of_all_paths(target, steps))
         targets = tensor_of(target, "int64", device, 1, len(target))
-        # Test the loss twice: the tensor ends with the sequence, or it continues after it.
+        # Test the loss twice: with a tensor that ends with the sequence, and with a longer tensor.
         for extent in (length, TINY.steps):
             inputs = log_probability[:extent, number : number + 1]
             computed = torch.nn.functional.ctc_loss(

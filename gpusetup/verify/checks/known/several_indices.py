@@ -60,8 +60,8 @@ class NamedPlaces(NamedTuple):
 
 
 def places_along(chance: Random, length: int, count: int) -> List[int]:
-    """Random indices along an axis, positive and negative; the first and the last element each
-    occur in both forms."""
+    """Random indices along an axis, positive and negative. The first and the last element each
+    occur with a positive and with a negative index."""
     places = [chance.randrange(-length, length) for _ in range(count)]
     places[:4] = chance.sample([-1, 0, -length, length - 1], 4)
     return places

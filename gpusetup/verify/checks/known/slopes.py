@@ -30,8 +30,9 @@ SLOPE_POINTS = (0.1, 0.35, 0.7, 1.3, 1.7, 2.6, 4.3, 7.6)
 """The points at which slopes are tested. No function has a corner within two steps of a point, in
 any format."""
 STEP = 2.0**-11
-"""The step to either side. For points below 1 it is multiplied by the point. The error of a slope
-grows with the fourth power of the step, and is about 1e-13."""
+"""The step to either side of a point when its slope is computed. For points below 1, the step is
+multiplied by the point. The error of a slope grows with the fourth power of the step, and is about
+1e-13."""
 LENGTHS = (17, 1026, 70_003)
 """Lengths as in `pointwise.py`: a vector and one element, more than a block, and enough for several
 threads."""
@@ -51,14 +52,14 @@ def slope(exact: Callable[[float], float], x: float) -> float:
     near_difference = exact(x + step) - exact(x - step)
     two_steps = 2 * step
     far_difference = exact(x + two_steps) - exact(x - two_steps)
-    # With these weights the error terms with the third derivative cancel.
+    # These weights cancel the error terms that contain the third derivative.
     weighed_difference = 8 * near_difference - far_difference
     return weighed_difference / (12 * step)
 
 
 def slopes_of_functions(device: str) -> Iterator[Part]:
-    """Catches a backward pass with a wrong formula or sign, a wrong end of the tensor, or without
-    the upstream gradient."""
+    """Catches a backward pass that has a wrong formula or sign, is wrong at the end of the tensor,
+    or ignores the upstream gradient."""
     for dtype_name in formats_on(device):
         for function in functions():
             # For float64 hardsigmoid, torch divides by 6 in float32 precision.

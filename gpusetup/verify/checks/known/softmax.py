@@ -117,9 +117,9 @@ def base_for(dtype_name: str, number: int) -> int:
 def share_limit(dtype_name: str, length: int) -> float:
     """The relative error allowed in a probability, from rounding a sum of `length` exponentials.
 
-    In a vector of 16 lanes, each lane adds up a sixteenth of the row, one number after the other.
-    If the heavy logit comes first, all later additions round in the same direction. The error
-    measured with torch 2.13 was half of this limit.
+    In a vector of 16 lanes, each lane adds up a sixteenth of the row in sequence. If the heavy
+    logit comes first, all later additions round in the same direction. The error measured with
+    torch 2.13 was half of this limit.
     """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
@@ -233,9 +233,11 @@ def gradient_limit(dtype_name: str, length: int) -> Limit:
 EQUAL_LOGITS = 4096
 """The number of equal logits. Each probability is 2**-12, which is exact in every format."""
 UNWEIGHED = 31
-"""How many upstream gradients at the end are 0. There, the result depends only on the row's sum.
+"""How many upstream gradients at the end are 0. At these positions, the result depends only on the
+row's sum.
 
-The 4,064 steps before them are a multiple of 32: of a run of 16 up and a run of 16 down.
+The 4,064 steps before them are a multiple of 32, the length of a run of 16 steps up and a run of 16
+steps down.
 """
 
 
@@ -247,8 +249,8 @@ def gradients_of_equal_logits(device: str) -> Iterator[Part]:
     """
     steps = EQUAL_LOGITS - UNWEIGHED - 1
     for dtype_name in formats_on(device):
-        # With short runs the partial sums of single lanes are far from zero; with long runs, those
-        # of whole blocks.
+        # Short runs make the partial sums of single vector lanes large; long runs make the partial
+        # sums of whole blocks large.
         for run in (1, 16, steps // 2):
             weights = there_and_back(steps, run) + [0.0] * UNWEIGHED
             # Compute along the last axis, and along the first one.
@@ -273,7 +275,8 @@ def gradients_of_zeros(
     arriving = leaf.new_tensor(enlarged).reshape(leaf.shape)
     (computed,) = torch.autograd.grad(torch.softmax(leaf, axis), leaf, arriving)
     exact = [p * (w - p * total * factor) for w in enlarged]
-    # 32 roundings, for an exponential, a quotient, and log p, whose absolute value is about 8.3.
+    # Allow 32 roundings, for an exponential, a quotient, and log p, whose absolute value is about
+    # 8.3.
     limit = Limit(32 * roundoff(dtype_name), LEAST[dtype_name])
     yield near(f"gradient of softmax, {label}", computed, exact, limit)
 
@@ -479,8 +482,7 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
 
 
 def rows_without_any_number(device: str) -> Iterator[Part]:
-    """Catches a softmax that returns numbers for a row that is all minus infinity. They must be
-    NaN."""
+    """Catches a softmax that returns numbers instead of NaN for a row of minus infinities."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             row = row_of(length, 0, 0)

@@ -142,8 +142,8 @@ def eigenvectors(size: int, device: str) -> Iterator[Part]:
 
     values, vectors = torch.linalg.eigh(inputs)
     yield near(f"eigenvalues {label}", values, exact_values, limit)
-    # An eigenvector's sign is chosen by its element on the reflection's diagonal, 1 - 2 / n, which
-    # is positive.
+    # Choose an eigenvector's sign so that its element on the reflection's diagonal, 1 - 2 / n, is
+    # positive.
     turned = rows_with_signs(vectors.t(), places)
     exact = [columns[place] for place in places]
     yield near_in_python(f"eigenvectors {label}", turned, exact, limit)
@@ -190,8 +190,8 @@ def triangles(size: int, device: str) -> Iterator[Part]:
         upper.append(row)
     q, r = torch.linalg.qr(on_device(reflected(vector, upper), device))
     places = list(range(size))
-    # The elements are at most 4. The limit is four times as large, because the decomposition of
-    # such a triangle loses a few more bits.
+    # The elements are at most 4. The limit is four times as large, because the decomposition of a
+    # reflected triangle loses a few more bits.
     limit = limit_for(size, 16.0)
     yield near_in_python(f"R {label}", rows_with_signs(r, places), upper, limit)
     columns = reflection(vector)
@@ -217,8 +217,8 @@ def triangles(size: int, device: str) -> Iterator[Part]:
 
 
 def solutions(size: int, device: str) -> Iterator[Part]:
-    """Compare the inverse, and the solutions for three right-hand sides, of a matrix with singular
-    values from 1 to 4."""
+    """For a matrix with singular values from 1 to 4, compare the inverse, and the solutions for
+    three right-hand sides."""
     label = f"of {size} equations, {DTYPE_NAME}"
     diagonal = [1.0 + number % 4 for number in range(size)]
     left = signs(size, "left")

@@ -191,7 +191,7 @@ def nadam(parameter: float, gradient: float, state: State, number: int) -> float
     square = averaged(state, "square", gradient**2, 0.001)
     square /= 1 - 0.999**number
     height = sqrt(square) + 1e-8
-    # Both parts with their bias correction.
+    # Apply the bias correction to both parts.
     from_gradient = gradient * (1 - weight) / (1 - product)
     from_mean = mean * next_weight / (1 - product * next_weight)
     move = (from_gradient + from_mean) / height
@@ -225,8 +225,8 @@ class OptimizerForm(NamedTuple):
     options: Dict[str, Any]
     step: Step
     stored: str = ""
-    """If a number in the optimizer's state always has the same format, that format; otherwise
-    empty."""
+    """The format in which torch always stores one of the numbers in the optimizer's state; empty if
+    there is no such number."""
 
 
 OPTIMIZERS: Tuple[OptimizerForm, ...] = (

@@ -131,7 +131,7 @@ def copies(device: str) -> Iterator[Part]:
 
 
 def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
-    """Compare copies of one tensor, also into tensors with other memory layouts."""
+    """Compare copies of one tensor, some of them into tensors with another memory layout."""
     exact = matrix.flat()
     computed = inputs.contiguous()
     yield exactly(f"contiguous {label}", computed, exact)
@@ -249,7 +249,7 @@ def extreme_as_stored(value: float, dtype_name: str) -> float:
 ImageShape = Tuple[int, int, int, int]
 """Images, channels, rows and columns."""
 IMAGE_SHAPES: Tuple[ImageShape, ...] = ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 3))
-"""Images, channels, rows and columns."""
+"""The shapes to test: images, channels, rows and columns."""
 
 
 def images_of_other_layouts(device: str) -> Iterator[Part]:

@@ -35,7 +35,7 @@ LENGTHS = (1, 17, 129, 1000, 1025, 4099, 32_769)
 """Row lengths below and above a kernel's vector, a block of 1,024, and the part of one CPU thread
 (32,768)."""
 LONGEST = 1_048_579
-"""More than 2**20 elements: many blocks and a partial one."""
+"""A length above 2**20, which gives many blocks and a partial one."""
 
 
 def sums(device: str) -> Outcome:
@@ -151,8 +151,8 @@ def sums_of_equal_rows(inputs: Any, label: str) -> Iterator[Part]:
     yield exactly(f"sum of rows {label}", rows.sum(1), [ONE] * 3)
     yield exactly(f"sum of columns {label}", columns.sum(0), [ONE] * 3)
     yield exactly(f"sum without NaN {label}", inputs.nansum(), [ONE])
-    # A mean is rounded twice, because the number of elements is rounded to the format, and then the
-    # quotient.
+    # A mean is rounded twice: the number of elements is rounded to the format, and then the
+    # quotient is rounded.
     limit = Limit(4 * roundoff(dtype_name_of(inputs)))
     mean = ONE / length
     yield near(f"mean of everything {label}", inputs.mean(), [mean], limit)
@@ -247,7 +247,7 @@ def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
         for height, width in ((7, 17), (1025, 3), (4099, 65), (3, 1026)):
             rows: List[List[int]] = []
             for row in range(height):
-                # Numbers from 0 to 3, so that their sum is exact in float32.
+                # Use numbers from 0 to 3, so that their sum is exact in float32.
                 rows.append([(3 * row + column) % 4 for column in range(width)])
             arriving = tensor_of(joined(rows), dtype_name, device, height, width)
             bias = arriving.new_zeros(width).requires_grad_()
@@ -293,7 +293,7 @@ def norms_of_vector(length: int, dtype_name: str, device: str) -> Iterator[Part]
     norm = sqrt(squares + 3)
     yield near(f"norm of gradients {label}", computed, [norm], limit)
     clipped = [value / norm for value in row]
-    # clip_grad_norm_ adds 1e-6 to the norm.
+    # Allow an absolute error too, because clip_grad_norm_ adds 1e-6 to the norm.
     limit = Limit((16 + sqrt(length)) * unit, 1e-6)
     yield near(f"clipped gradients {label}", long_parameter.grad, clipped, limit)
 
