@@ -36,9 +36,9 @@ def with_hips_own_words(text: Text) -> Text:
     quoted, stay as they are.
 
     >>> from gpusetup.report.cleaning import text_of
-    >>> log = ["ggml_cuda_init: found 1 ROCm devices", "CUDA error: invalid device function"]
+    >>> log = "ggml: found 1 ROCm devices, CUDA error: invalid device function"
     >>> with_hips_own_words(text_of(log)).flat
-    'ggml_cuda_init: found 1 ROCm devices  HIP error: invalid device function'
+    'ggml: found 1 ROCm devices,  HIP error: invalid device function'
     """
     if not text.has_any(("ggml", "rocm error")) or not NO_KERNEL.search(text.flat):
         return text
