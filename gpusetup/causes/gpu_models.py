@@ -74,13 +74,11 @@ def _xpu_works(context: RuleContext) -> bool:
     if events(context, "no-xpu"):
         return False
     is_xpu_build = context.torch.backend == "xpu"
+    # A person may only think that XPU runs: the CPU build has the same message.
+    if events(context, "torch-not-compiled-with-cuda") and not is_xpu_build:
+        return False
     # If the XPU backend runs, or the image is Intel's own, the build is installed.
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
-
-
-def _torch_is_of_another_architecture(context: RuleContext) -> bool:
-    """Whether macOS refuses torch's libraries, because Python runs as another processor."""
-    return any(event.values.get("why") == "architecture" for event in events(context, "mps-lacks"))
 
 
 def _mps_is_not_available(context: RuleContext) -> bool:
@@ -206,10 +204,11 @@ CAUSES = (
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
-                where=(_torch_is_of_another_architecture,),
-                title="The installed torch was built for another processor than this Python",
-                means="A Mac with an Apple chip runs programs for arm64, and for x86_64 in "
-                "Rosetta. A process loads only libraries of its own kind.",
+                where=(lambda context: bool(events(context, "built-for-another-processor")),),
+                title="torch and this Python were built for different processors",
+                means="On Apple chips, macOS also runs programs for Intel processors, but a "
+                "process cannot load libraries for both. pip chooses wheels by the Python that "
+                "it runs in.",
             ),
             Message(
                 where=(_mps_is_not_available,),

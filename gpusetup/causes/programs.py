@@ -5,7 +5,14 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, says_nothing_else
+from gpusetup.evidence import gpu_facts
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    has_nvidia,
+    in_container,
+    says_nothing_else,
+)
 from gpusetup.evidence.places import is_beside_torch, started_without_a_gpu
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
@@ -50,9 +57,29 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     the GPU is not from another maker, and the program uses torch."""
     if context.torch.backend == "cpu":
         return False
-    if events(context, "foreign-gpu"):
+    if events(context, "foreign-gpu") and not _maker_explains_nothing(context):
         return False
     return not is_beside_torch(context)
+
+
+def _maker_explains_nothing(context: RuleContext) -> bool:
+    """Whether a text names only the maker of the GPU, or shows that its driver works."""
+    # In WSL and in a container, the driver of the host or a device may be missing.
+    if context.os.wsl or in_container(context):
+        return False
+    driver_answers = gpu_facts.intels_driver_answers(context)
+    return bool(driver_answers or gpu_facts.only_the_maker_is_named(context))
+
+
+def _says_nothing_of_a_failure(context: RuleContext) -> bool:
+    """Whether the text shows no failure, except that a program does not use the GPU."""
+    # The name of a GPU from another maker is an event, but no failure.
+    return says_nothing_else(context, "foreign-gpu")
+
+
+def _only_names_other_makers(context: RuleContext) -> bool:
+    """Whether the text names a GPU of AMD or Intel, and none of NVIDIA."""
+    return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
 
 
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
@@ -147,11 +174,23 @@ CAUSES = (
         symptom=True,
         stage="start",
         failure=6,
-        where=(says_nothing_else, _is_not_known_to_be_the_cpus, _holds_no_memory),
+        where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
         alike={
             alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
             alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
         },
+        cases=(
+            Message(
+                where=(_only_names_other_makers,),
+                means="The program may have its own torch, for the CPU or for CUDA, and neither "
+                "uses a GPU from AMD or Intel. A torch that works elsewhere on the machine proves "
+                "that the driver works.",
+                text="In the program's settings or on its download page, look for a build or an "
+                "option for this GPU (ROCm, XPU, Vulkan or DirectML). If the program has its own "
+                "Python, run the command with it: `+rocm` or `+xpu` fits the GPU, and `+cpu` or "
+                "`+cu` does not. You do not need to change the driver for that",
+            ),
+        ),
     ),
     Cause(
         "input-bound",

@@ -76,7 +76,7 @@ CAUSES = (
         not_when="If both fail, check the GPU and its driver",
         # Source: pytorch/pytorch, issues of regressed nightlies.
         events=("release-regressed",),
-        explains=("torch-sees-no-gpu", "gpu-check-failed"),
+        explains=("torch-sees-no-gpu", "gpu-check-failed", "torch-import-failed"),
         way=_release_that_works,
     ),
     Cause(

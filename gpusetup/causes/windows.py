@@ -91,6 +91,15 @@ def _runtime_was_tried(context: RuleContext) -> bool:
 _is_torch_240 = proofs.torch_of_the_bad_release("2.4.0", "windows-dll-missing", "fbgemm")
 """PyTorch, issue 131662: fbgemm.dll of 2.4.0 needs an OpenMP DLL that only Visual Studio brings."""
 
+
+def _another_release_works(context: RuleContext) -> str:
+    """What the text says about another release of torch that loads its DLLs on the same machine, so
+    that the runtime is there; "" for torch 2.4.0, whose own fault is known."""
+    if _is_torch_240(context):
+        return ""
+    return gpu_facts.another_release_works(context)
+
+
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
 
 START_IN_WSL = Message(
@@ -110,6 +119,7 @@ CAUSES = (
         certain_if=_is_torch_240,
         refuted_by=(
             Refutation(facts.a_copied_runtime_is_loaded, "dll-load-order"),
+            Refutation(_another_release_works, "torch-release-regressed"),
             Refutation(
                 facts.any_of(
                     facts.all_of(facts.imports_alone, facts.another_runtime_is_loaded_first),

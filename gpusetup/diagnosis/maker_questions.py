@@ -73,6 +73,9 @@ def reading_of_intel(context: RuleContext) -> str:
     asks_sycl = events(context, "sycl-finds-none")
     if asks_sycl and in_container(context):
         return alike.INTELS_NODES
+    # The program may have a torch of its own, which is not the one that works.
+    if events(context, "gpu-unused") and not fails_while_it_runs(context):
+        return alike.TORCHS_XPU
     works = events(context, "backend-runs") or fails_while_it_runs(context)
     return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
 
@@ -89,7 +92,8 @@ def for_the_maker(context: RuleContext, reading: str) -> str:
         return reading
     program = program_of(context)
     if reading in OF_TORCH and program is not None and is_beside_torch(context):
-        reading = program.reading or reading
+        # A program without a command of its own has no torch to ask either.
+        reading = program.reading or alike.ON_THE_BUS
     # The server in a container writes to docker's log, and no journal has it.
     if reading in OLLAMAS and in_container(context) and not on(context, "windows"):
         return alike.OLLAMA_IN_DOCKER

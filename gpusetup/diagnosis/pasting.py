@@ -11,7 +11,14 @@ import re
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.choose.host import driver_family, gpus_to_serve
-from gpusetup.evidence.context import RuleContext, gpus, in_container, is_report, on
+from gpusetup.evidence.context import (
+    RuleContext,
+    driver_answers,
+    gpus,
+    in_container,
+    is_report,
+    on,
+)
 from gpusetup.fixes import paste
 from gpusetup.fixes.lenders import lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, command_lines, map_blocks
@@ -120,6 +127,9 @@ def _gpus_left_out(context: RuleContext, fix: Fix) -> str:
         for kernel, cards, elsewhere in GENERATIONS
         if kernels and kernel not in kernels
     ]
+    # Nothing shows an NVIDIA GPU either.
+    if not gpus(context) and not driver_answers(context):
+        lacking.append("a GPU of AMD or Intel needs a build for ROCm or XPU")
     return f". The text does not name the GPU: {', '.join(lacking)}" if lacking else ""
 
 

@@ -235,7 +235,10 @@ def intels_extension_fails(context: RuleContext) -> str:
     return ""
 
 
-XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
+XPU_IS_THERE = re.compile(
+    r"xpu\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{1,12}True",
+    re.IGNORECASE,
+)
 XPU_IS_MISSING = re.compile(
     r"xpu\.is_available\(\)\W{1,12}False|Failed to initialize XPU devices", re.IGNORECASE
 )

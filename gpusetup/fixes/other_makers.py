@@ -132,6 +132,13 @@ def note_on_override(context: RuleContext) -> str:
     )
 
 
+HIP_OPTIONS = {
+    **dict.fromkeys(("llama.cpp", "whisper.cpp"), "GGML_HIP"),
+    "stable-diffusion.cpp": "SD_HIPBLAS",
+}
+"""A program on ggml -> the option of cmake that builds it for ROCm (the projects' build pages)."""
+
+
 def without_rocms_kernels(context: RuleContext, program: str) -> Fix:
     """The fix for a program without torch whose ROCm build has no kernels for the GPU."""
     by_variable = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
@@ -139,6 +146,10 @@ def without_rocms_kernels(context: RuleContext, program: str) -> Fix:
         f"Use the Vulkan build of {program}{by_variable}, which does not depend on ROCm's list of "
         "GPUs, or its build for the CPU"
     )
+    target = _board(context).target
+    if target and program in HIP_OPTIONS:
+        own_build = f"`cmake -B build -D{HIP_OPTIONS[program]}=ON -DGPU_TARGETS={target}`"
+        vulkan += f". Or compile {program} for this target, with ROCm's SDK: {own_build}"
     note = note_on_override(context)
     relative, version = RELATIVES.get(_board(context).target or "", ("", ""))
     if not note and relative and on(context, "linux"):
@@ -385,32 +396,14 @@ def intel(context: RuleContext) -> Fix:
 def apple(context: RuleContext) -> Fix:
     """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
     the device."""
+    for mismatch in events(context, "built-for-another-processor"):
+        return _for_its_processor(context, needs_arm=mismatch.values["needed"] == "arm64")
     lacks = events(context, "mps-lacks")
-    reasons = {event.values.get("why") for event in lacks}
-    if "architecture" in reasons:
-        return Fix(
-            text="Install torch again with this Python and without pip's cache. If the error "
-            "remains, this Python runs as x86_64 (Rosetta): create the environment with a Python "
-            "for arm64",
-            commands=(
-                paste.pip(
-                    context,
-                    "install",
-                    "--force-reinstall",
-                    "--no-cache-dir",
-                    "torch",
-                    "torchvision",
-                ),
-            ),
-            looks=paste.look(
-                "see what this Python runs as (arm64 is right)",
-                *lines('python -c "import platform; print(platform.machine())"'),
-            ),
-        )
-    if "metal" in reasons:
+    if "metal" in {event.values.get("why") for event in lacks}:
         return maker_stacks.reach_metal(context)
     if lacks:
-        message = " ".join(event.text or "" for event in lacks)
+        compiles = events(context, "torch-not-compiled-with-cuda")
+        message = " ".join(event.text or "" for event in (*lacks, *compiles))
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
         library = _library_that_computes(context)
@@ -431,6 +424,21 @@ def apple(context: RuleContext) -> Fix:
         'Replace "cuda" in your code with "mps" or "cpu"',
         commands=(install,) if missing else (),
     )
+
+
+def _for_its_processor(context: RuleContext, *, needs_arm: bool) -> Fix:
+    """A new environment for Apple silicon, if torch's libraries are for Intel processors and Python
+    is not, or the reverse."""
+    fix = maker_stacks.native_python(context)
+    # Only a translated Python loads libraries for Intel processors on an Apple chip.
+    if not needs_arm:
+        return fix
+    why = (
+        "This Python runs as arm64, but torch's files in its environment are for Intel processors "
+        "(x86_64): a translated Python or terminal installed or copied them, so delete the "
+        "environment and work in a terminal without Rosetta (`uname -m` prints arm64)"
+    )
+    return replace(fix, text=f"{why}. {fix.text}")
 
 
 LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
@@ -459,6 +467,11 @@ ON_MPS = (
         "This macOS is new enough; torch says the same where its process does not reach Metal. Run "
         "it as the user who is logged in at the screen, and not in a virtual machine, a container "
         "or a sandbox. `system_profiler SPDisplaysDataType` must name Metal there",
+    ),
+    (
+        "BackendCompilerFailed",
+        "torch.compile in this torch writes code for CUDA only. Update torch, whose newer releases "
+        'compile for "mps", or run the model without torch.compile',
     ),
     (
         "(?i)'SparseMPS' backend",

@@ -35,7 +35,7 @@ IN_USE = row(
     "backend-runs",
     (
         r"(?<!not )(?<!n't )(?<!if )(?<!instead of )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
-        r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
+        r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|(?<!if torch\.)(?<!until torch\.)\b(?:mps|xpu)\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
     ),
     "mps",
     "xpu",
@@ -150,10 +150,12 @@ ROWS = (
         "hip-kernel-missing",
         # A single target. A list names the targets that a library was built for.
         r"HIP error: invalid device function(?:.{0,600}?(?<!\w,)(?<!\w, )(?<!\w' ')\b(?P<gfx>gfx\d{3,4}[a-f]?)\b(?!\W{1,5}gfx))?",
-        r"Cannot read \S{1,200}TensileLibrary(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
+        r"(?:Cannot read \S{1,200}TensileLibrary|TensileLibrary\S{0,24}:? Illegal seek)(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
         "hiperrornobinaryforgpu",
         "hiperrorinvaliddevicefunction",
         "hsa_status_error_invalid_isa",
+        # "omits gfx1152; fails with invalid device function".
+        r"\bgfx\d{3,4}\b[^\n]{0,80}?\bfails? with invalid device function",
         # ollama's message that the ROCm it includes has no library for the GPU.
         r"amdgpu is not supported \(supported types:\[[\w ]{0,300}\]\)\W{1,3}gpu_type=(?P<gfx>gfx\d{3,4}[a-f]?)",
         what="kernel",
@@ -272,13 +274,6 @@ ROWS = (
         r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
         why="lost",
     ),
-    # (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))
-    row(
-        "mps-lacks",
-        r"[\\/]torch[\\/].{0,200}?incompatible architecture \(have '(?:x86_64|arm64\w?)', need '(?:x86_64|arm64\w?)'",
-        "incompatible architecture",
-        why="architecture",
-    ),
     # MPS built: True, MPS available: False
     *rows(
         "mps-lacks",
@@ -302,6 +297,12 @@ ROWS = (
         "mps-lacks",
         r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
         "mps",
+    ),
+    # (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))
+    row(
+        "built-for-another-processor",
+        r"incompatible architecture \(have ['\"(]{0,2}(?P<built>x86_64|arm64)[^()]{0,16}?,? need ['\"(]{0,2}(?P<needed>x86_64|arm64)",
+        "incompatible architecture",
     ),
     IN_USE,
     # `inference compute" library=rocm compute=gfx1102 available="15.8 GiB"`.

@@ -257,7 +257,7 @@ IN_PROSE_AND_LOGS: tuple[MessageRow, ...] = (
     # `0   N/A  N/A   1234   C   python   5000MiB`.
     row("output-shown", r"\bC(?:\+G)? +\S*python\S* +\d{3,6} ?MiB", "mib", what="processes"),
     # `[level_zero:gpu`.
-    row("output-shown", r"\bsycl-ls\b[^.\n]{0,24}\b(?:shows?|lists?|sees?|finds?|prints?)\b(?! (?:nothing|no|only))|\[(?:ext_oneapi_)?(?:level_zero|opencl):gpu", "sycl-ls", "level_zero:gpu", "opencl:gpu", what="sycl"),
+    row("output-shown", r"\bsycl-ls\b(?:(?!n't\b|\b(?:not|never|cannot|no)\b)[^.\n]){0,24}\b(?:shows?|lists?|sees?|finds?|prints?)\b(?! (?:nothing|no|only))|\[(?:ext_oneapi_)?(?:level_zero|opencl):gpu", "sycl-ls", "level_zero:gpu", "opencl:gpu", what="sycl"),
     # `Illegal instruction`.
     row("program-crashed", r"\bIllegal instruction\b|\bSIGILL\b|\b0xC000001D\b", "illegal instruction", "sigill", "0xc000001d", what="instruction"),
     # `Segmentation fault`.

@@ -126,6 +126,27 @@ PROGRAMS = (
         marks=("llama.cpp", "llama_cpp", "llama-cpp", "llama-server", "ggml_cuda", "load_tensors:"),
     ),
     Program(
+        name="stable-diffusion.cpp",
+        on_torch=False,
+        way="Take its release for this CUDA, or build it with the CUDA toolkit: "
+        "`cmake -B build -DSD_CUDA=ON`",
+        marks=("stable-diffusion.cpp", "stable-diffusion.cpp:", "stable-diffusion.cpp/"),
+    ),
+    Program(
+        name="whisper.cpp",
+        on_torch=False,
+        way="Take its release for this CUDA, or build it with the CUDA toolkit: "
+        "`cmake -B build -DGGML_CUDA=ON`",
+        marks=("whisper.cpp", "whisper.cpp:", "whisper.cpp/", "whisper_init_"),
+    ),
+    Program(
+        name="koboldcpp",
+        on_torch=False,
+        way="Take its release for CUDA 12 (`koboldcpp.exe`), or for a GPU before RTX 20 the one with "
+        "`oldpc` in its name",
+        marks=("koboldcpp",),
+    ),
+    Program(
         name="CTranslate2",
         packages=("ctranslate2", "faster_whisper", "whisperx"),
         on_torch=False,

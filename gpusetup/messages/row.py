@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.patterns import in_any_case, lowered
+from gpusetup.model.patterns import in_any_case, lazy, lowered
 
 AROUND = 160
 """The number of characters before and after a message in which `unless` is looked for."""
@@ -154,10 +154,36 @@ class MessageMatch(NamedTuple):
         )
 
 
+OF_A_FEATURE = "foreign-gpu"
+"""The kind of a message that may be only the name of a program's feature: `zluda`, `AMD GPU`."""
+# `=False`, `: None`, `_available: no`, ` is disabled`.
+SWITCHED_OFF = lazy(
+    r"['\"`*]{0,2}(?:[ _-](?:is|available|enabled|support(?:ed)?|used|active|backend))*['\"`*]{0,2}"
+    r" ?(?:[:=]{1,2}|->)[ '\"`*]{0,3}"
+    r"(?:(?:false|null|disabled|none(?! of))\b"
+    # In a sentence `no` goes on: "RX 6600: no kernels".
+    r"|(?:no|off|0)(?= ?(?:[,;|)\]}'\"\n]|$|[\w-]{2,20} ?[:=])))"
+    r"|,? (?:is |was )?(?:disabled|turned off|switched off)\b",
+    re.IGNORECASE,
+)
+
+
+def is_switched_off(text: str, end: int) -> bool:
+    """Whether the name that ends here is a setting whose value means no, which proves nothing about
+    the machine.
+
+    >>> [is_switched_off(f"ZLUDA{rest}", 5) for rest in ("=False cpu=True", ": off", ": No GPU")]
+    [True, True, False]
+    """
+    return SWITCHED_OFF.match(text, end) is not None
+
+
 def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
     """The places in a piece of text where a row's message occurs."""
     for match in in_any_case(row.pattern).finditer(window):
         if row.unless and _is_meant_otherwise(row.unless, window, match):
+            continue
+        if row.kind == OF_A_FEATURE and is_switched_off(window, match.end()):
             continue
         values = dict(row.values)
         for name, value in match.groupdict().items():

@@ -88,8 +88,11 @@ HAS_NO_CUDA = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (
 """Words of a title that say that CUDA is missing, before the title names the torch version."""
 # `MacBook`, `M2 Max`, `on my Mac` (but not `on Mac and Linux`), `Apple Silicon Mac`.
 MAC = (
-    r"\b[Ii]?Mac[Bb]ook\b|\biMac\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)"
-    r"|\bM[1-5] (?:Pro|Max|Ultra|Air|Mac|[Cc]hip|[Cc]pu)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:with |on )?(?:an? )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b|\b[Aa]pple [Ss]ilicon [Mm]ac\b"
+    # With the ending of another language: "MacBooka", "MacBookiem".
+    r"\b[Ii]?Mac[Bb]ook(?:a|u|iem|em|en)?\b|\biMac\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)"
+    r"|\bM[1-5] (?:Pro|Max|Ultra|Air|Mac|[Cc]hip|[Cc]pu)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:(?:with|on|mit|con|com|avec) )?(?:an? |chip )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b|\b[Aa]pple [Ss]ilicon [Mm]ac\b"
+    # "auf meinem Mac", "sur mon Mac", "tengo un Mac", "no meu Mac"; "M1-Chip", "puce M1", "chip M2".
+    r"|\b(?:[Mm]einem?|[Ee]inem|[Mm]on|[Mm]i|[Mm]eu|[Mm]io|[Uu]n|[Uu]m) Mac\b(?! (?:et|und|y|e|o|ou|oder) )|\bM[1-5]-Chip\b|\b(?:[Pp]uce|[Cc]hip)(?: Apple)? M[1-5]\b"
     # "my macOS version is Sonoma", "MAC silicon".
     r"|\b[Mm]y mac ?OS\b|\b(?:MAC|[Mm]ac) [Ss]ilicon\b|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
     # "enabled in MacOS"; "我的macOS版本", "适合mac", "Macで".
@@ -232,6 +235,12 @@ PATTERNS = (
     FieldPattern(fields.OS_FAMILY, "linux", r"\b(?:on|in|under|using|my) (?:(?!wsl|docker)\w+ )?linux\b(?! subsystem| kernel)", GUESS, value="linux"),
     # Messages about Apple's Metal backend.
     FieldPattern(fields.OS_FAMILY, "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
+    # The loader's message about a library for another processor.
+    FieldPattern(fields.OS_FAMILY, "mach-o", r"\bmach-o(?: file)?, but (?:is an|wrong)", USUAL, value="macos"),
+    # `mac os 14.6`, `macOS: 15.1`.
+    FieldPattern(fields.OS_FAMILY, ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
+    # `cpu: Intel` in a list of what a Mac has.
+    FieldPattern(fields.OS_MACHINE, "intel", r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d[\d.]{0,4}\W{1,6}(?:cpu|processor|chip)\W{1,3}Intel\b|\bIntel(?:-based)? Mac(?:Book)?\b", USUAL, value="x86_64"),
     # `MacBook`, `M2 Max`.
     FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 ", "苹果", "芯片", "チップ", "칩"), MAC, GUESS, value="macos"),
     # `macOS 10.15` and older, which ran only on Intel processors.

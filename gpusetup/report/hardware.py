@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
+from gpusetup.messages.row import is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
@@ -119,10 +120,10 @@ OTHER_MAKERS = (
     # `Intel Arc A770`, `arc b580`; torch's `dispatch key: XPU`.
     MakersGpu(
         "intel",
-        ("intel arc", "intel(r) arc", "arc(tm) 1", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
+        ("intel arc", "intel(r) arc", "arc(tm)", "arc 1", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
             rf"(?=[IiAa])(?<!, ){NOT_IN_A_LIST}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
-            r"|Intel Arc [AB]\d{3}\w?|(?i:Intel(?:\(R\))? Arc(?:\(TM\))? 1[34]0[VT]\b)|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
+            r"|(?i:Intel(?:\(R\))? Arc(?:\(TM\))? [AB]\d{3}\w?\b|\b(?:Intel(?:\(R\))? )?Arc(?:\(TM\))? 1\d0[VT]\b)|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
         ),
     ),
     # `Apple M3 Max`.
@@ -178,7 +179,10 @@ def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] |
         before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
         is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
         is_wanted = WANTED.search(flat, max(start - CHARACTERS_OF_A_WISH, 0), start)
-        if not (match[0].startswith("gfx") and is_listed) and not is_wanted:
+        # `amd gpu: none` in a list of settings.
+        if is_wanted or is_switched_off(flat, end):
+            continue
+        if not (match[0].startswith("gfx") and is_listed):
             return match
     return None
 

@@ -32,6 +32,10 @@ WORKS_BEFORE = lazy(
 FAILS_BEFORE = lazy(
     r"(?i)\b(?:fails?|failed|broken?|breaks?|crash\w*|False|does(?: not|n't) work|stopped working) (?:with|on|in|under|since|from) (?:py)?(?:torch )?(?:nightly )?$"
 )
+# `The last known wheel that worked is `, right before the version that it names.
+LAST_GOOD = lazy(
+    r"(?i)\blast (?:known )?(?:(?:good|working) (?:\w+ )?|(?:\w+ ){1,3}(?:that|which) work(?:s|ed) )(?:is|was|:)?:? ?(?:(?:py)?torch )?['\"`]?$"
+)
 # `True`, `works fine`; `False`, `crashes`: after the version and before the next one.
 WORKS_BEHIND = lazy(
     r"(?i)\bTrue\b|\b(?:works?|worked) (?:fine|well|again|as expected)?|\bis fine\b|正常|работает(?! не)"
@@ -112,6 +116,8 @@ def _outcomes_in(flat: str) -> tuple[Outcomes, Outcomes]:
         start, end = match.span()
         words_before = flat[max(start - OUTCOME_BEFORE, 0) : start]
         words_behind = flat[end : min(next_start, end + OUTCOME_BEHIND)]
+        # Such words belong to the next version.
+        words_behind = LAST_GOOD.sub("", words_behind)
         answer = ANSWERS.search(words_behind)
         if answer:
             by_torch.add("works" if answer[1] == "True" else "fails", release)
@@ -135,7 +141,7 @@ def _versions_of_torch(flat: str) -> list[re.Match[str]]:
 def _outcome(words_before: str, words_behind: str) -> Outcome | None:
     """Whether the words around a release say that the release works or fails; None if they say
     neither."""
-    if WORKS_BEFORE.search(words_before):
+    if WORKS_BEFORE.search(words_before) or LAST_GOOD.search(words_before):
         return "works"
     if FAILS_BEFORE.search(words_before):
         return "fails"

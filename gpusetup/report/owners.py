@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpusetup.messages.owners import COMPILED, FORMS, OwnerForm
+from gpusetup.messages.row import is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
@@ -79,12 +80,21 @@ FOLDER_OF_DATA = lazy(
 
 
 def _owner_by_form(text: Text, flat: str, form: OwnerForm) -> Iterator[Event]:
-    matches = form.pattern.finditer(flat)
-    match = next((one for one in matches if not FOLDER_OF_DATA.match(flat, one.end())), None)
+    match = _first_in_use(flat, form)
     if match is None or (form.unless and form.unless.search(text.shown(*match.span()))):
         return
     name = match.groupdict().get("name") or form.name
     yield _event(text, "environment-owner", match, {"owner": form.owner, "name": name})
+
+
+def _first_in_use(flat: str, form: OwnerForm) -> re.Match[str] | None:
+    """The first place that names the owner and is neither a folder of data nor a setting that is
+    off, such as `zluda=False`."""
+    for match in form.pattern.finditer(flat):
+        is_data = FOLDER_OF_DATA.match(flat, match.end())
+        if not is_data and not is_switched_off(flat, match.end()):
+            return match
+    return None
 
 
 def _compiled_for_torch(text: Text, flat: str) -> Iterator[Event]:

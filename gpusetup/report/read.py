@@ -18,9 +18,11 @@ from gpusetup.report import (
     files,
     gpus,
     hardware,
+    hip_errors,
     installers,
     launches,
     nvidia_smi,
+    other_scripts,
     outcomes,
     owners,
     paths,
@@ -73,6 +75,7 @@ READERS: tuple[Reader, ...] = (
     field_claims.field_claims,
     gpus.gpus,
     hardware.pci_devices_and_nodes,
+    other_scripts.names_in_other_scripts,
     installers.packages,
     installers.request_claims,
     paths.paths,
@@ -110,6 +113,7 @@ def read_report(text: str) -> Snapshot:
 
 def facts(text: Text) -> Facts:
     """The facts of all readers, in the order of `READERS`."""
+    text = hip_errors.with_hips_own_words(text)
     for reader in READERS:
         yield from reader(text)
 

@@ -1,0 +1,75 @@
+"""How a text names the GPU: in another script, as a setting that is off, or not at all."""
+
+from __future__ import annotations
+
+from each_row import each
+
+from gpusetup.api import read_report
+from gpusetup.model.finding import command_lines
+
+NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
+SENTENCES = (
+    # a sentence beside torch's error, the cause
+    ("我用的是苹果M1芯片，已经改成MPS了", "apple-silicon"),
+    ("在mac上运行demo.py就报错", "apple-silicon"),
+    ("Mac M1でStable Diffusionを起動すると", "apple-silicon"),
+    ("M2チップのマックブックです", "apple-silicon"),
+    ("맥북 M1에서 실행했더니 오류가 납니다", "apple-silicon"),
+    ("Запускаю на макбуке М2, пишет", "apple-silicon"),
+    ("لدي ماك بوك M2 وعند التشغيل يظهر", "apple-silicon"),
+    ("我的電腦是蘋果筆電M3 Pro，跑的時候", "apple-silicon"),
+    ("Mam MacBooka Air M2 i przy uruchomieniu", "apple-silicon"),
+    ("Auf meinem Mac mit M1-Chip bekomme ich", "apple-silicon"),
+    ("Tengo un Mac con chip M2 y al ejecutar sale", "apple-silicon"),
+    ("Sur mon Mac (puce M1) j'ai", "apple-silicon"),
+    ("No meu Mac com M3 aparece", "apple-silicon"),
+    ("英特尔锐炫A770显卡，Windows11，怎么解决？", "intel-gpu"),
+    ("인텔 아크A770입니다", "intel-gpu"),
+    ("Видеокарта интел арк A770, Windows 10", "intel-gpu"),
+    ("电脑是锐龙7840HS核显780M", "amd-gpu"),
+)
+
+
+@each("sentence, cause", SENTENCES)
+def test_a_gpu_is_found_in_a_sentence_of_any_script(sentence: str, cause: str) -> None:
+    answer = read_report(f"{sentence}\n{NOT_COMPILED}")
+    assert answer.cause == cause
+
+
+OF_NVIDIA = (
+    "我的显卡是3060，在服务器上，从苹果M1 ssh过去，报错",
+    "显卡识别不了",
+    "windows和mac上都报错，显卡是RTX 3060",
+    "우분투 서버, 맥북에서 접속",
+)
+
+
+@each("sentence", OF_NVIDIA)
+def test_a_mac_beside_the_machine_that_failed_is_not_the_cause(sentence: str) -> None:
+    assert read_report(f"{sentence}\n{NOT_COMPILED}").cause == "torch-cpu-build"
+
+
+def test_a_cuda_build_for_an_unnamed_gpu_says_that_other_makers_need_another() -> None:
+    fix = read_report(NOT_COMPILED).findings[0].fix
+    assert fix is not None
+    assert "a GPU of AMD or Intel needs a build for ROCm or XPU" in fix.text
+
+
+SETTINGS_THAT_ARE_OFF = (
+    "Torch overrides: cuda=False rocm=False ipex=True directml=False zluda=False",
+    "backends: ZLUDA: off, ROCm: off",
+    '{"zluda": null, "directml": null}',
+    "ZLUDA is disabled",
+)
+
+
+@each("line", SETTINGS_THAT_ARE_OFF)
+def test_a_setting_that_is_off_is_not_in_use(line: str) -> None:
+    answer = read_report(
+        f"Intel Arc A770\n{line}\nAssertionError: Torch not compiled with XPU enabled"
+    )
+    fix = answer.findings[0].fix
+    assert fix is not None
+    shown = "\n".join((fix.text, *command_lines(fix))).lower()
+    assert "zluda" not in shown
+    assert "whl/xpu" in shown

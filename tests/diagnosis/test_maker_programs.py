@@ -1,0 +1,167 @@
+"""Programs without torch on another maker's GPU, and programs that bring a torch of their own."""
+
+from __future__ import annotations
+
+from each_row import each
+
+from gpusetup.api import read_report
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import command_lines
+
+FOR_NVIDIA_OR_TORCH = ("nvidia-smi", "GGML_CUDA", "collect_env", "triton", "TORCH_CUDA_ARCH_LIST")
+
+
+def shown(answer: DoctorAnswer) -> str:
+    """The main finding's fix with its commands, and the question."""
+    fix = answer.findings[0].fix if answer.findings else None
+    lines = (fix.text, *command_lines(fix)) if fix else ()
+    return "\n".join((*lines, answer.next_reading or ""))
+
+
+GGML_ON_HIP = (
+    # the text, the program, its own build
+    (
+        "sd.exe: ggml_cuda_init: found 1 ROCm devices:\nDevice 0: AMD Radeon RX 6600\n"
+        "CUDA error: invalid device function\n  in function ggml_cuda_compute_forward at "
+        "D:/a/stable-diffusion.cpp/stable-diffusion.cpp/ggml/src/ggml-cuda.cu:2360\nWindows 10",
+        "Vulkan build of stable-diffusion.cpp", "-DSD_HIPBLAS=ON -DGPU_TARGETS=gfx1032",
+    ),
+    (
+        "Windows 11, APU with Radeon 660M (gfx1035)\nggml_cuda_compute_forward: SCALE failed\n"
+        "ROCm error: device kernel image is invalid",
+        "Vulkan build of llama.cpp", "-DGGML_HIP=ON -DGPU_TARGETS=gfx1035",
+    ),
+    (
+        "whisper_init_with_params: use gpu = 1, hip 6.2, gfx1153\nggml_cuda_mul_mat failed\n"
+        "CUDA error: no kernel image is available for execution on the device\n"
+        "at /src/whisper.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:88",
+        "Vulkan build of whisper.cpp", "-DGGML_HIP=ON -DGPU_TARGETS=gfx1153",
+    ),
+    (
+        "llama.cpp's HIP release omits gfx1152: Radeon 860M fails with invalid device function",
+        "Vulkan build of llama.cpp", "-DGPU_TARGETS=gfx1152",
+    ),
+)  # fmt: skip
+
+
+@each("text, vulkan, own_build", GGML_ON_HIP)
+def test_cudas_name_in_a_program_for_hip_is_no_cuda(text: str, vulkan: str, own_build: str) -> None:
+    answer = read_report(text)
+    assert answer.cause == "amd-gpu"
+    assert vulkan in shown(answer)
+    assert own_build in shown(answer)
+    for word in FOR_NVIDIA_OR_TORCH:
+        assert word not in shown(answer)
+
+
+def test_the_same_program_on_an_nvidia_gpu_keeps_cuda() -> None:
+    answer = read_report(
+        "GeForce GTX 1080\nggml_cuda_init: found 1 CUDA devices\n"
+        "CUDA error: invalid device function in ggml_cuda_compute_forward"
+    )
+    assert answer.cause != "amd-gpu"
+
+
+UNUSED = (
+    # the text, the question's own words
+    (
+        "My laptop has an Intel ARC(TM) 140v GPU, torch.xpu.is_available() returns true in my "
+        "script, but VoiceBox still says that GPU acceleration is not enabled",
+        "torch.xpu.is_available()",
+    ),
+    (
+        "Windows 11, Intel Arc 140V. The app falls back to CPU, gpu_type is null",
+        "torch.xpu.is_available()",
+    ),
+    (
+        "Core Ultra 7 258V (Arc 140V): torch.xpu.is_available() is True in my script, but "
+        "AnythingLLM falls back to CPU. Why?",
+        "torch.xpu.is_available()",
+    ),
+    ("Radeon RX 7800 XT on Windows 11. The app does not use the GPU, only the CPU", "torch"),
+)
+
+
+@each("text, question", UNUSED)
+def test_a_program_that_ignores_the_gpu_gets_no_cuda_build(text: str, question: str) -> None:
+    answer = read_report(text)
+    assert "CUDA build" not in shown(answer)
+    assert "cu126" not in shown(answer)
+    assert question in shown(answer)
+
+
+NOT_LISTED = ("doesn't see it at all", "does not list the card", "never shows the B70")
+
+
+@each("words", NOT_LISTED)
+def test_a_sycl_ls_without_the_gpu_is_no_proof_of_a_driver(words: str) -> None:
+    answer = read_report(f"Intel Arc Pro B70 in docker is not recognized, `sycl-ls` {words}.")
+    ruled_out = " ".join(str(ruled) for ruled in answer.ruled_out)
+    assert "sycl-ls lists" not in ruled_out
+
+
+def test_a_working_xpu_is_not_claimed_if_the_answer_installs_it() -> None:
+    finding = read_report(
+        "I get “Torch not compiled with CUDA enabled” even if I am using XPU, on Intel(R) Arc(TM) "
+        "Graphics (128 MB)."
+    ).findings[0]
+    assert "works here" not in str(finding)
+    assert finding.fix is not None
+    assert "whl/xpu" in "\n".join(command_lines(finding.fix))
+
+
+BUILT, NEEDED = "x86_64", "arm64"
+PROCESSORS = ((BUILT, NEEDED, "without Rosetta"), (NEEDED, BUILT, "Python for Apple silicon"))
+
+
+@each("built, needed, way", PROCESSORS)
+def test_libraries_for_another_processor_need_another_environment(
+    built: str, needed: str, way: str
+) -> None:
+    answer = read_report(
+        "OSError: dlopen(/Users/me/v/lib/python3.10/site-packages/torch/lib/libtorch_global_deps."
+        "dylib, 0x000A): tried: '...' (mach-o file, but is an incompatible architecture (have "
+        f"'{built}', need '{needed}'))\nM1 MacBook"
+    )
+    assert answer.cause == "apple-silicon"
+    assert way in shown(answer)
+    assert "macos-aarch64" in shown(answer)
+    assert '"mps"' not in shown(answer)
+
+
+def test_an_intel_mac_named_by_its_processor_gets_its_last_release() -> None:
+    answer = read_report(
+        "ERROR: Could not find a version that satisfies the requirement torch==2.4.1 (from "
+        "versions: 2.0.0, 2.1.2, 2.2.0, 2.2.2)\nPython 3.10.14\nmac os 13.6\ncpu: Intel"
+    )
+    assert answer.cause == "no-wheel-for-platform"
+    assert "2.2.2" in shown(answer)
+
+
+def test_a_nightly_after_one_that_worked_is_at_fault_and_no_runtime() -> None:
+    answer = read_report(
+        "The wheel 2.9.0.dev20250617+xpu does not work on Windows.\nOSError: [WinError 126] The "
+        'specified module could not be found. Error loading "C:\\v\\site-packages\\torch\\lib\\'
+        'shm.dll" or one of its dependencies.\nThe last known wheel that worked is '
+        "`2.9.0.dev20250610+xpu`"
+    )
+    assert answer.cause == "torch-release-regressed"
+    assert "VCRedist" not in shown(answer)
+
+
+def test_tensile_files_that_cannot_be_read_lead_to_the_last_rocm_with_them() -> None:
+    answer = read_report(
+        "Nightly wheel 2.12.0.dev20260408+rocm7.2 crashes on gfx900 with rocBLAS "
+        '"TensileLibrary.dat: Illegal seek"'
+    )
+    assert answer.cause == "amd-gpu"
+    assert "whl/rocm6.3" in shown(answer)
+
+
+def test_torch_compile_on_a_mac_needs_a_newer_torch() -> None:
+    answer = read_report(
+        "torch.compile on my Macbook, torch.set_default_device('mps')\nBackendCompilerFailed: "
+        "debug_wrapper raised AssertionError: Torch not compiled with CUDA enabled\nCompile gives "
+        "an error about CUDA on the MPS device\nPyTorch version: 2.0.0\nOS: macOS 13.2.1 (arm64)"
+    )
+    assert "without torch.compile" in shown(answer)
