@@ -97,7 +97,6 @@ MAC = (
     r"|\b[Mm]y mac ?OS\b|\b(?:MAC|[Mm]ac) [Ss]ilicon\b|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
     # "enabled in MacOS"; "我的macOS版本", "适合mac", "Macで".
     r"|\b[Ii]n (?:my )?[Mm]ac ?OS\b(?! and| or|,|/)"
-    r"|苹果 ?(?:电脑|笔记本)? ?M[1-5](?!\d)|(?<![A-Za-z])M[1-5](?: (?:Pro|Max|Ultra))? ?(?:芯片|チップ|칩)"
     r"|(?:我的|我在|适合|适用于) ?(?:[Mm]ac|MAC)(?:OS|[Bb]ook)?|(?<![A-Za-z])(?:[Mm]ac|MAC)(?:OS|[Bb]ook)?(?:で|の|에서|版本)"
 )
 CUDA_IN_A_REPORT = ("cuda available", "gpu available", "available: ")
@@ -242,7 +241,7 @@ PATTERNS = (
     # `cpu: Intel` in a list of what a Mac has.
     FieldPattern(fields.OS_MACHINE, "intel", r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d[\d.]{0,4}\W{1,6}(?:cpu|processor|chip)\W{1,3}Intel\b|\bIntel(?:-based)? Mac(?:Book)?\b", USUAL, value="x86_64"),
     # `MacBook`, `M2 Max`.
-    FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 ", "苹果", "芯片", "チップ", "칩"), MAC, GUESS, value="macos"),
+    FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
     # `macOS 10.15` and older, which ran only on Intel processors.
     FieldPattern(fields.OS_MACHINE, "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
     # `MacBook Pro 2019`: Macs up to 2019 have an Intel processor.

@@ -378,7 +378,7 @@ def test_a_torch_for_another_processor_is_installed_again_on_a_mac() -> None:
         "macOS 13.1, M1\nOSError: dlopen(/x/site-packages/torch/lib/libtorch_global_deps.dylib, "
         "0x000A): (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))"
     )
-    assert "without pip's cache" in everything_to_do(read_report(text))
+    assert "CONDA_SUBDIR=osx-arm64" in everything_to_do(read_report(text))
 
 
 def test_an_arc_in_capitals_is_no_gpu_of_nvidia() -> None:
