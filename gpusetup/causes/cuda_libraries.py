@@ -143,7 +143,7 @@ CAUSES = (
         ),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
-        plain="A CUDA library is missing or incomplete: programs that need it cannot load",
+        plain="A CUDA library is missing or incomplete, so programs that need it cannot load",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package "
         "needs a version that is not installed. The number in the names of cudart, cublas and "
         "nvrtc is the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other "
@@ -152,7 +152,8 @@ CAUSES = (
         text="If an extension needs the library (the traceback names the extension's file), "
         "install the extension's build for torch's CUDA. Otherwise install torch with its "
         "libraries. ",
-        proven_by="Files of an nvidia-* package are missing, or a program reports it",
+        proven_by="Files of an nvidia-* package are missing, or a program reports that a library "
+        "is missing",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=with_torchs_libraries,
         cases=(

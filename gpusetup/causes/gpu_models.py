@@ -209,8 +209,8 @@ CAUSES = (
         means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
         text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",
         proven_by="There is no NVIDIA device on the PCI bus, and no driver lists a GPU",
-        not_when="If a container hides its host's GPU, or only the driver is missing, there is a "
-        "GPU",
+        not_when="If a container hides the host's GPU, or if only the driver is missing, the "
+        "machine does have a GPU, and this is not your problem",
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
         impossible=(gpu_is_listed,),

@@ -69,7 +69,8 @@ CAUSES = (
         means="The program's build, libraries or settings prevent it from using the GPU.",
         text="Install the program's build for CUDA",
         proven_by="The program reports that it finds no GPU, although a driver responds",
-        not_when="If the driver, the container or a variable hides the GPU, then that is the cause",
+        not_when="If the driver, the container or a variable hides the GPU from all programs, "
+        "the driver, the container or the variable is the cause",
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
@@ -137,12 +138,13 @@ CAUSES = (
         title="The GPU is not used",
         plain="A program does not use the GPU",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
-        "installs one, and installing another package may do so too. Or torch finds no driver.",
+        "installs a CPU build, and installing another package may do so too. In other cases, "
+        "torch finds no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
         "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
         "toolkit for that. If the program prints an error message, post it as text",
-        proven_by="The text describes it in words, and no message shows more",
+        proven_by="The text describes the problem in words, and no message shows more",
         not_when="If torch reports that it is a CPU build, the cause is torch-cpu-build",
         symptom=True,
         stage="start",
@@ -184,7 +186,8 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
         plain="A program is installed without GPU support",
-        means="The installed package computes on the CPU only. The GPU and the driver may be fine.",
+        means="The installed build of the program computes on the CPU only. The GPU and the "
+        "driver may be fine.",
         text="Install the program's own build for CUDA",
         not_when="If the program's GPU part is installed but a library is missing, the cause is "
         "cuda-lib-missing",

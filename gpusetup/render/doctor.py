@@ -191,7 +191,9 @@ def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
         return ""
     for need in root.fix.needs:
         if need.state == "unread":
-            return f"Which {need.what} is there decides what to do, and is not shown. "
+            return (
+                f"What to do depends on the installed {need.what}, which the text does not show. "
+            )
     return ""
 
 
