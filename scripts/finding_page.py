@@ -347,10 +347,25 @@ def _example_in_words(case: Case) -> str:
     python = case.machine.python.executable
     names_a_version = re.search(r"==\d|\+cu\d|cuda-\d|CUDA.v\d|nvidia-driver|toolkit=\d", lines)
     if names_a_version or (python and python in lines):
-        return machine_in_words(case.machine)
+        return _other_cuda(lines, machine_in_words(case.machine)) or machine_in_words(case.machine)
     if re.search(PACKAGE_MANAGERS, lines) and case.machine.os.name:
         return f"on {case.machine.os.name}"
     return ""
+
+
+def _other_cuda(lines: str, machine: str) -> str:
+    """The condition for commands that name the CUDA version of a message instead of the machine's.
+
+    >>> _other_cuda("export CUDA_HOME=/usr/local/cuda-12.4", "with torch 2.14.1+cu130")
+    'if torch was built for CUDA 12.4'
+    >>> _other_cuda("export CUDA_HOME=/usr/local/cuda-13.0", "with torch 2.14.1+cu130")
+    ''
+    """
+    named = re.search(r"(?:cuda-|CUDA.v)(\d+\.\d+)", lines)
+    torchs = re.search(r"\+cu(\d+)(\d)", machine)
+    if named is None or torchs is None or named[1] == f"{torchs[1]}.{torchs[2]}":
+        return ""
+    return f"if torch was built for CUDA {named[1]}"
 
 
 def _block(case: Case, lines: Lines) -> Iterator[Block]:

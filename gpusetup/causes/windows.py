@@ -313,8 +313,8 @@ CAUSES = (
             Message(
                 where=(_has_a_linux_driver,),
                 title="A Linux driver was installed inside WSL and hides the Windows driver",
-                means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only that library can reach the "
-                "driver on Windows.",
+                means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda there can "
+                "reach the driver on Windows.",
                 text="Remove the Linux driver's packages from WSL, then start WSL again",
                 way=lambda context, text: Fix(
                     text=text,
@@ -351,8 +351,8 @@ CAUSES = (
         "wsl-linux-driver",
         title="A Linux driver library is installed inside WSL: {path}",
         plain="A Linux driver is installed inside WSL",
-        means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only that library can reach the driver on "
-        "Windows.",
+        means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
+        "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
         proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
         # Source: NVIDIA, "CUDA on WSL User Guide".

@@ -51,7 +51,7 @@ RULE_BROKEN = Cause(
     ),
     severity=Severity.NOTE,
     title="a rule of gpusetup broke",
-    means="This is a bug in gpusetup. The other findings are still valid; please report it.",
+    means="This is a bug in gpusetup. The other findings are still valid. Please report this bug.",
     proven_by="A rule raised an exception",
     text="Report it",
 )
