@@ -361,11 +361,11 @@ CAUSES = (
         title="docker is connected to a daemon that has no nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
         "and configuration, and none of them reads /etc/docker/daemon.json.",
-        text="Install nothing. Check which daemon your `docker` command talks to. `default` is "
-        "the host's own (`docker context use default`): restart it if it has not been restarted "
-        "since the runtime was configured. Docker Desktop on Linux and docker from snap cannot "
-        "pass a GPU on; for rootless docker, configure the toolkit with "
-        "--config=$HOME/.config/docker/daemon.json",
+        text="Install nothing. Check which daemon your `docker` command talks to. The context "
+        "`default` is the host's own daemon (`docker context use default`). Restart that daemon "
+        "if it has not been restarted since the runtime was configured. Docker Desktop on Linux "
+        "and docker from snap cannot pass a GPU to a container. For rootless docker, configure "
+        "the toolkit with --config=$HOME/.config/docker/daemon.json",
         proven_by="docker has no nvidia runtime, although the toolkit is installed",
         not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.

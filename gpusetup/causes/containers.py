@@ -34,8 +34,8 @@ NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspen
 another event was the reason."""
 
 DOCKER = Fix(
-    text="Add `--gpus all` to your `docker run` (this command tests it with a plain image). The "
-    "host needs the driver and nvidia-container-toolkit",
+    text="Add `--gpus all` to your `docker run` (the command below tests the option with a plain "
+    "image). The host needs the driver and nvidia-container-toolkit",
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
 
@@ -100,7 +100,7 @@ CAUSES = (
         "with os.environ in the program itself), and remove the setting there. As an "
         "alternative, set CUDA_VISIBLE_DEVICES to the GPUs' numbers, counted from 0, or to their "
         "UUIDs. If a scheduler sets the variable, request a GPU from the scheduler",
-        proven_by="The variable leaves no GPU visible",
+        proven_by="CUDA_VISIBLE_DEVICES leaves no GPU visible",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
             "cuda-sees-no-device",
@@ -179,9 +179,10 @@ CAUSES = (
         title="The container did not get the driver's compute libraries: nvidia-smi works, but "
         "libcuda is missing",
         means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
-        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (this "
-        "command tests it with a plain image)",
-        proven_by="The variable does not contain compute, NVML works, and libcuda is missing",
+        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
+        "command below tests the option with a plain image)",
+        proven_by="NVIDIA_DRIVER_CAPABILITIES does not contain compute, NVML works, and libcuda "
+        "is missing",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         by_check=True,
         commands=(
@@ -229,9 +230,9 @@ CAUSES = (
             Message(
                 having={"library": "."},
                 where=(no(IN_A_CONTAINER),),
-                text="If this is a container, start it again with `--gpus all` (this command "
-                "tests it with a plain image). If this is a host, a container or a broken "
-                "package left an empty file there: reinstall the driver's packages",
+                text="If this is a container, start it again with `--gpus all` (the command "
+                "below tests the option with a plain image). If this is a host, a container or a "
+                "broken package left an empty file there: reinstall the driver's packages",
                 commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
             ),
         ),

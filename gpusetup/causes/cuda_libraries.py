@@ -194,8 +194,8 @@ CAUSES = (
             ),
             Message(
                 having={"module": ""},
-                text="Install its current release, which finds the CUDA libraries that come with "
-                "torch. torch itself must be a CUDA build",
+                text="Install the current release of bitsandbytes, which finds the CUDA "
+                "libraries that come with torch. torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
                 look=(alike.TORCHS_CUDA,),
             ),
@@ -213,16 +213,16 @@ CAUSES = (
             Message(
                 where=(_is_anothers, lambda context: bool(failing_package(context))),
                 title="{library} is missing: {owner} needs it and cannot load",
-                text="Another package, not torch, needs this library: it was built for another "
-                "CUDA version (the traceback names its file). Install that package's build for "
-                "torch's CUDA, or rebuild it here",
+                text="Another package, not torch, needs this library, because that package was "
+                "built for another CUDA version (the traceback names its file). Install the "
+                "package's build for torch's CUDA version, or rebuild the package here",
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
                 where=(_is_anothers,),
-                text="Another package, not torch, needs this library: it was built for another "
-                "CUDA version (the traceback names its file). Install that package's build for "
-                "torch's CUDA, or rebuild it here",
+                text="Another package, not torch, needs this library, because that package was "
+                "built for another CUDA version (the traceback names its file). Install the "
+                "package's build for torch's CUDA version, or rebuild the package here",
                 look=(alike.TORCHS_CUDA,),
             ),
         ),

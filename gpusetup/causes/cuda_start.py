@@ -15,8 +15,8 @@ from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
-    text="Start the container again with the driver capabilities compute and utility (this "
-    "command tests it with a plain image). Keep driver packages out of the image",
+    text="Start the container again with the driver capabilities compute and utility (the "
+    "command below tests the option with a plain image). Keep driver packages out of the image",
     commands=lines(
         'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
         "ubuntu nvidia-smi"

@@ -337,7 +337,7 @@ CAUSES = (
         means="A connection in the NVSwitch fabric fails, is slow, or is configured wrongly.",
         text="Read Fabric Manager's log, and restart Fabric Manager while no program uses the "
         "GPUs. If the fault comes back, reset all GPUs of the board or reboot. If the fault "
-        "remains after that, have the board examined",
+        "remains after a reset or a reboot, have the board examined",
         proven_by="NVML reports a fault of the fabric, or the GPU's registration with the fabric "
         "failed",
         not_when="If the fabric is not set up at all, the cause is system-not-ready-fabric-manager",

@@ -101,7 +101,8 @@ CAUSES = (
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
         plain="The GPU does not support bfloat16, which needs compute capability 8.0",
-        text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
+        text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
+        "train one",
         proven_by="The GPU's compute capability is below 8.0",
         # Source: CUDA C++ Programming Guide, compute capabilities.
         stage="first-kernel",

@@ -172,7 +172,7 @@ CAUSES = (
         "cuda-launch-blocking",
         severity=Severity.WARNING,
         title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
-        means="With this variable, the CPU waits for every kernel.",
+        means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel.",
         text="Unset the variable",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
         proven_by="The variable is set to 1",
@@ -182,7 +182,8 @@ CAUSES = (
         "memory-caching-off",
         severity=Severity.WARNING,
         title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
-        means="With this variable, the driver allocates every tensor separately.",
+        means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
+        "separately.",
         text="Unset the variable",
         commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
         proven_by="The variable is set to 1",
@@ -199,8 +200,8 @@ CAUSES = (
             prints="False True",
         ),
         no_command=(
-            "you change it in your own program, and for most training runs you want to keep TF32 "
-            "because it is faster."
+            "the precision is set in your own program, and for most training runs you want to "
+            "keep TF32 because it is faster."
         ),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
         means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it by default for "
@@ -225,7 +226,7 @@ CAUSES = (
         title="A DataLoader worker was killed because the host's memory ran out",
         means="When memory runs out, the system (or a cgroup, or the batch system) ends the "
         "largest process. Every worker has its own copy of the dataset's data.",
-        text="Use fewer workers (num_workers=0 shows the real error), a smaller "
+        text="Use fewer workers (num_workers=0 shows the real error) or a smaller "
         "prefetch_factor, or give the job more memory",
         cases=(
             Message(
@@ -263,8 +264,8 @@ CAUSES = (
         title="The host's memory ran out",
         means="The computer's memory is full, or the container's memory limit is reached. The "
         "GPU's memory is not the reason.",
-        text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the "
-        "job or the container more memory",
+        text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
+        "the job or the container more memory",
         proven_by="The kernel log or torch says that the process was killed for lack of memory, or the exit code is 137",
         not_when="If the GPU's memory is full, the cause is out-of-memory",
         # Source: Linux documentation, OOM killer.

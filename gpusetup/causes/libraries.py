@@ -124,11 +124,12 @@ CAUSES = (
         title="The loader finds other CUDA libraries before torch's own",
         means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. If an older copy of one "
         "of these libraries loads first, torch fails or lacks symbols.",
-        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If the variable is "
-        "not set, check which file was loaded: it may come from a system package or from a "
-        "second torch",
-        proven_by="The variable contains a folder with such a library. The finding is an error "
-        "if a library did not load, and otherwise only a warning",
+        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If LD_LIBRARY_PATH "
+        "is not set, check which file was loaded: the file may come from a system package or "
+        "from a second torch",
+        proven_by="LD_LIBRARY_PATH (on Windows, PATH) contains a folder with another copy of a "
+        "CUDA library. The finding is an error if a library did not load, and otherwise only a "
+        "warning",
         not_when="If the library does not exist anywhere, the cause is cuda-lib-missing",
         # Source: ld.so's manual page.
         explains=("library-missing",),

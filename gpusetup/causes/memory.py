@@ -18,9 +18,10 @@ def _on_a_jetson(context: RuleContext) -> bool:
 
 
 WITHOUT_CUDA = (
-    "To train, take these steps until it fits: a smaller batch with gradient accumulation, a lower "
-    "precision (bfloat16, float16), gradient checkpointing, LoRA, and last a smaller model. To "
-    "infer, use smaller inputs or a quantized model. End other programs on the GPU"
+    "For training, take these steps in order until the training fits: a smaller batch with "
+    "gradient accumulation, a lower precision (bfloat16, float16), gradient checkpointing, LoRA, "
+    "and last a smaller model. For inference, use smaller inputs or a quantized model. End other "
+    "programs on the GPU"
 )
 """The steps for GPUs from other makers and for Macs, which leave out everything that needs CUDA."""
 
@@ -51,7 +52,7 @@ that follows it."""
 CAUSES = (
     Cause(
         "gpu-gives-no-memory",
-        title="The GPU provides no memory, although hardly any is used: it cannot be used here",
+        title="The GPU provides no memory although hardly any is used, so it cannot be used here",
         means="The numbers in the message show that there is enough memory. The GPU, or the part "
         "of it that a virtual machine gets, cannot compute: for example, macOS in a virtual "
         "machine (a hosted CI job) reports Metal but has no GPU that torch can use.",

@@ -63,7 +63,7 @@ CAUSES = (
     Cause(
         "launcher-deprecated",
         severity=Severity.WARNING,
-        title="torch.distributed.launch is deprecated: use torchrun",
+        title="torch.distributed.launch is deprecated, so use torchrun instead",
         means="The old launcher still starts the processes, but later releases of torch remove it.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         proven_by="torch prints a warning that the launcher is deprecated",

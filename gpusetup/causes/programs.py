@@ -17,7 +17,8 @@ from gpusetup.model.shell import lines
 def programs_own(context: RuleContext, text: str) -> Fix:
     """How this program gets its GPU support."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
-    way = "Install the program's build for the CUDA of this torch, or its newest release"
+    way = "Install the program's build for the CUDA version of this torch, or the program's "
+    "newest release"
     if program and program.way:
         way = program.way
     sentence = f"{text}. {way}" if text else way
@@ -143,7 +144,7 @@ CAUSES = (
         text="Run the command with the Python that runs the program (a bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
         "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
-        "toolkit for that. If the program prints an error message, post it as text",
+        "toolkit. If the program prints an error message, post the message as text",
         proven_by="The text describes the problem in words, and no message shows more",
         not_when="If torch reports that it is a CPU build, the cause is torch-cpu-build",
         symptom=True,

@@ -386,7 +386,7 @@ CAUSES = (
     Cause(
         "smi-banner-misread",
         title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
-        plain="A tool misreads the output of a newer nvidia-smi; the driver is fine",
+        plain="A tool misreads the output of a newer nvidia-smi, but the driver is fine",
         means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
         "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
         text="Set the build that you want in the tool's options, or update the tool",

@@ -211,7 +211,7 @@ CAUSES = (
         means="Two requirements need different versions of one package.",
         text="Relax the version pin that the message names last. Install torch, torchvision, "
         "torchaudio and triton from one index, and let torch choose the versions of its "
-        "dependencies, as this command does",
+        "dependencies, as the command below does",
         proven_by="The solver reports that there is no solution",
         not_when="If doctor also finds conda-cuda-virtual-missing or python-no-wheel, that "
         "finding is the cause",

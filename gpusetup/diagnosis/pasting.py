@@ -181,7 +181,7 @@ FOR_ONE_RUN = (
     r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
 )
 """Variables that nobody keeps."""
-IN_WINDOWS = "System, Environment Variables"
+IN_WINDOWS = "the Windows settings (System, Environment Variables)"
 PROFILES = {"macos": "~/.zshrc", "linux": "~/.bashrc", None: "~/.bashrc"}
 """A system -> the file with the settings of its usual shell."""
 
@@ -224,8 +224,8 @@ def _for_every_shell(context: RuleContext, fix: Fix) -> tuple[Alternative, ...]:
     verb = "remove" if removes else "set"
     if family == "windows":
         title = (
-            f"to {verb} {names} permanently, use {IN_WINDOWS}, because the command holds only for "
-            "this shell"
+            f"to {verb} {names} permanently, use {IN_WINDOWS}, because the command above "
+            "holds only for this shell"
         )
     elif removes:
         # A variable that must be removed was usually set in such a file.
@@ -234,9 +234,7 @@ def _for_every_shell(context: RuleContext, fix: Fix) -> tuple[Alternative, ...]:
             f"{profile}, because `unset` holds only for this shell"
         )
     elif family is None:
-        title = (
-            f"to set {names} permanently, add the line to {profile}, or on Windows use {IN_WINDOWS}"
-        )
+        title = f"to set {names} permanently, add the line to {profile}, or use {IN_WINDOWS}"
     else:
         line = "line" if len(variables) == 1 else "lines"
         title = (

@@ -371,7 +371,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
          "RX 6600 XT (gfx1032)|\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0"
          "|to set HSA_OVERRIDE_GFX_VERSION permanently, add the line to ~/.bashrc", "GPU; HIP error"),
         (f"Windows 11\n{LIBUV}",
-         "\n$env:USE_LIBUV|to set USE_LIBUV permanently, use System, Environment Variables",
+         "\n$env:USE_LIBUV|to set USE_LIBUV permanently, use the Windows settings (System, Environment Variables)",
          "bashrc|until you close"),
         (f"ncclSystemError: {UNREACHED.format('172.17.0.1')}",
          "\nexport NCCL_SOCKET_IFNAME='^docker0,lo'|Docker's default bridge", "=NAME"),
