@@ -34,7 +34,7 @@ NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspen
 another event was the reason."""
 
 DOCKER = Fix(
-    text="Add `--gpus all` to your `docker run` (the command below tests the option with a plain "
+    text="Add `--gpus all` to your `docker run` (the command below tests the setting with a plain "
     "image). The host needs the driver and nvidia-container-toolkit",
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
@@ -180,7 +180,7 @@ CAUSES = (
         "libcuda is missing",
         means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
-        "command below tests the option with a plain image)",
+        "command below tests the setting with a plain image)",
         proven_by="NVIDIA_DRIVER_CAPABILITIES does not contain compute, NVML works, and libcuda "
         "is missing",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.

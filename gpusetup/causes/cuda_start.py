@@ -16,7 +16,7 @@ from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
     text="Start the container again with the driver capabilities compute and utility (the "
-    "command below tests the option with a plain image). Keep driver packages out of the image",
+    "command below tests the setting with a plain image). Keep driver packages out of the image",
     commands=lines(
         'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
         "ubuntu nvidia-smi"

@@ -173,9 +173,9 @@ CAUSES = (
         severity=Severity.WARNING,
         title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
         means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel.",
-        text="Unset the variable",
+        text="Unset CUDA_LAUNCH_BLOCKING",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
-        proven_by="The variable is set to 1",
+        proven_by="CUDA_LAUNCH_BLOCKING is set to 1",
         # Source: CUDA C++ Programming Guide, environment variables.
     ),
     Cause(
@@ -184,9 +184,9 @@ CAUSES = (
         title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
         means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
         "separately.",
-        text="Unset the variable",
+        text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
         commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        proven_by="The variable is set to 1",
+        proven_by="PYTORCH_NO_CUDA_MEMORY_CACHING is set to 1",
         # Source: torch documentation, CUDA semantics.
     ),
     Cause(
