@@ -11,8 +11,16 @@ from typing import NamedTuple
 
 from finding_cases import Case, case_of_message, cases_of, machine_in_words, place_in_words
 from finding_words import alternatives, capital, ended, shortened
-from messages_searched import headings_of, home_of, messages, messages_of, shared_by
+from messages_searched import (
+    SearchedMessage,
+    headings_of,
+    home_of,
+    messages,
+    messages_of,
+    shared_by,
+)
 
+from gpusetup.causes.alike import RUN_AGAIN
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import CHANGE_NOTHING_YET
@@ -121,8 +129,7 @@ LAYER_MEANS = {
     "PyTorch rarely helps.",
     Layer.INSTALL: "The installation fails before the GPU matters, so you don't need another "
     "driver.",
-    Layer.WHEEL: "The GPU itself is fine: the installed PyTorch and this machine don't fit "
-    "together.",
+    Layer.WHEEL: "The GPU itself is fine, but the installed PyTorch does not fit this machine.",
     Layer.LIBRARIES: "The program fails on a library or a kernel that it loads, so the GPU and the "
     "driver are usually fine.",
     Layer.RUNNING: "The program fails while it runs, so PyTorch and the driver are usually fine.",
@@ -131,7 +138,7 @@ LAYER_MEANS = {
 """What a cause of each layer means for the reader: where to look, and what does not help."""
 NOT_ABOUT_SPEED = ("conda-missing", "launcher-deprecated")
 """Warnings among the losses of speed that cost none."""
-SYMPTOM_MEANS = "This is a symptom: it shows what failed but not why."
+SYMPTOM_MEANS = "This finding is only a symptom: it shows what failed, but not why."
 SEVERITY_MEANS = {
     Severity.WARNING: "This is only a warning, so your program may run all the same.",
     Severity.NOTE: "This alone does not mean that your GPU setup is broken.",
@@ -144,13 +151,13 @@ def _meaning(record: Cause) -> Iterator[Block]:
     name = "" if title.text == capital(record.name) else ended(capital(record.name))
     yield Text(f"{name} {_consequence(record)}".strip())
     if record.kind_of:
-        yield Text(f"doctor reports it as a case of {record.kind_of}.")
+        yield Text(f"doctor reports this finding as a case of {record.kind_of}.")
 
 
 def _consequence(record: Cause) -> str:
     """What the finding means for the reader, in a sentence."""
     if record.symptom and record.alike:
-        return f'{SYMPTOM_MEANS} "{CONFUSIONS}" below lists the usual causes.'
+        return f'{SYMPTOM_MEANS} The section "{CONFUSIONS}" lists the usual causes.'
     if record.symptom:
         return SYMPTOM_MEANS
     if record.id == "ok":
@@ -171,7 +178,7 @@ def _check(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     yield Heading(2, "Check that this is your problem")
     if record.check:
         yield Code((record.check.command,), "sh")
-        yield Text("You have this problem if it prints something like:")
+        yield Text("You have this problem if the command prints something like:")
         yield Code(tuple(record.check.prints.splitlines()), "text")
     elif cases:
         yield from _doctors_check(record, cases[0])
@@ -194,7 +201,7 @@ def _doctors_check(record: Cause, case: Case) -> Iterator[Block]:
         yield Text("Save what your program printed as `error.txt`, and let doctor read it:")
         yield Code(("gpusetup doctor --report error.txt",), "sh")
     else:
-        yield Text("On the machine, in the environment of your program:")
+        yield Text("On the machine, run doctor in the environment of your program:")
         yield Code(("gpusetup doctor",), "sh")
     yield Text("You have this problem if the output contains:")
     finding = case.finding
@@ -230,7 +237,7 @@ def _fix(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
         yield Code(usual_commands, "sh")
     else:
         reason = record.no_command or "what to change depends on your program."
-        yield Text(f"There is no command to paste here: {reason}")
+        yield Text(f"There is no command to paste here, because {reason}")
 
 
 class Shown:
@@ -340,10 +347,25 @@ def _example_in_words(case: Case) -> str:
     python = case.machine.python.executable
     names_a_version = re.search(r"==\d|\+cu\d|cuda-\d|CUDA.v\d|nvidia-driver|toolkit=\d", lines)
     if names_a_version or (python and python in lines):
-        return machine_in_words(case.machine)
+        return _other_cuda(lines, machine_in_words(case.machine)) or machine_in_words(case.machine)
     if re.search(PACKAGE_MANAGERS, lines) and case.machine.os.name:
         return f"on {case.machine.os.name}"
     return ""
+
+
+def _other_cuda(lines: str, machine: str) -> str:
+    """The condition for commands that name the CUDA version of a message instead of the machine's.
+
+    >>> _other_cuda("export CUDA_HOME=/usr/local/cuda-12.4", "with torch 2.14.1+cu130")
+    'if torch was built for CUDA 12.4'
+    >>> _other_cuda("export CUDA_HOME=/usr/local/cuda-13.0", "with torch 2.14.1+cu130")
+    ''
+    """
+    named = re.search(r"(?:cuda-|CUDA.v)(\d+\.\d+)", lines)
+    torchs = re.search(r"\+cu(\d+)(\d)", machine)
+    if named is None or torchs is None or named[1] == f"{torchs[1]}.{torchs[2]}":
+        return ""
+    return f"if torch was built for CUDA {named[1]}"
 
 
 def _block(case: Case, lines: Lines) -> Iterator[Block]:
@@ -359,15 +381,16 @@ def _changes_elsewhere(case: Case, fix: Fix) -> Iterator[str]:
         yield f"Replace `{python}` with the Python of your environment."
     if re.search(r"torch==|--torch\b|\+cu\d", lines):
         yield (
-            "Another GPU, driver or Python may need another build: `gpusetup resolve` prints yours."
+            "Another GPU, driver or Python may need a different build. "
+            "Run `gpusetup resolve` to see the build for your machine."
         )
     elif re.search(rf"{PACKAGE_MANAGERS}.*(?:nvidia-driver|cuda-toolkit)", lines):
         yield (
-            "The package is called differently on another distribution or for another driver: "
-            "`gpusetup doctor` prints the name for yours."
+            "The package has a different name on another distribution or for another driver. "
+            "Run `gpusetup doctor` to see the name for your system."
         )
     if re.search(r"\b(?:IMAGE|NAME|FILE|FOLDER|PID|POD|NODE|HOST|SCRIPT|PACKAGE)\b", lines):
-        yield "Words in capitals stand for your own names."
+        yield "Replace the words in capitals with your own names."
 
 
 # --- why, and what it is not ----------------------------------------------------------------------
@@ -386,35 +409,55 @@ def _reason(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     if record.explains:
         *others, last = record.explains[:4]
         shown = f"{', '.join(others)} and {last}" if others else last
-        yield Text(f"Until you fix this, doctor may also report {shown}. Fix this one first.")
+        yield Text(f"Fix this problem first, because doctor may also report {shown} until you do.")
 
 
 def _confusions(record: Cause) -> Iterator[Block]:
     """Findings that look like this one, with the command that tells them apart."""
     sentences = [ended(record.not_when)] if record.not_when else []
     for command, ids in record.alike.items():
-        purpose = f"tell it from {alternatives(ids)}" if ids else "find the cause"
-        line, _, remark = command.partition("  # ")
-        sentences.append(f"To {purpose}, run `{line}`{f' ({remark})' if remark else ''}.")
+        purpose = f"distinguish this problem from {alternatives(ids)}" if ids else "find the cause"
+        sentences.append(f"To {purpose}, run {_in_words(command)}.")
     for message in shared_by(record.id):
         other = home_of(message.line)
         beside = " ".join(message.beside.split())
         sentences.append(
-            f"The message `{message.line}` usually means {other}. It means {record.id} if your "
-            f"output also shows `{shortened(beside)}`."
+            f"The message `{message.line}` usually means {other}. The same message means "
+            f"{record.id} if your output also shows `{shortened(beside)}`."
         )
-    for id in _sharing(record):
-        sentences.append(f"Together with other messages, the same message means {id}.")
+    for message in _shared_messages(record):
+        beside = shortened(" ".join(message.beside.split()))
+        sentences.append(
+            f"The message `{message.line}` means {message.finding} if your output also shows "
+            f"`{beside}`."
+        )
     if sentences:
         yield Heading(2, CONFUSIONS)
         yield Bullets(tuple(sentences))
 
 
-def _sharing(record: Cause) -> tuple[str, ...]:
-    """Other findings that share a message of this page's headings."""
+def _in_words(command: str) -> str:
+    """A command within a sentence, with its remark.
+
+    >>> _in_words("nvidia-smi  # on the host"), _in_words(f"export A=1  {RUN_AGAIN}")
+    ('`nvidia-smi` on the host', '`export A=1`, start the same program again, and read its output')
+    >>> _in_words("free -m  # while it runs: which grows?")
+    '`free -m` (while it runs: which grows?)'
+    """
+    line, _, remark = command.partition("  # ")
+    if not remark:
+        return f"`{line}`"
+    if remark == RUN_AGAIN.removeprefix("# "):
+        return f"`{line}`, start the same program again, and read its output"
+    names_only_a_place = re.fullmatch(r"(?:in|on) [^:,]+", remark)
+    return f"`{line}` {remark}" if names_only_a_place else f"`{line}` ({remark})"
+
+
+def _shared_messages(record: Cause) -> tuple[SearchedMessage, ...]:
+    """This page's messages with which another finding is reported, one for each finding."""
     lines = headings_of(record.id)
-    others = (row.finding for row in messages() if row.line in lines)
-    return tuple(id for id in dict.fromkeys(others) if id != record.id)
+    rows = (row for row in messages() if row.line in lines and row.finding != record.id)
+    return tuple({row.finding: row for row in reversed(tuple(rows))}.values())
 
 
 def _other_messages(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
@@ -453,17 +496,19 @@ def _case_of_line(record: Cause, line: str) -> Case | None:
 
 def _short_way(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     yield Heading(2, "The short way")
-    yield Text("To get the commands for your own machine instead of an example, run this on it:")
+    yield Text("To get the commands for your own machine instead of an example, run doctor there:")
     yield Code(("gpusetup doctor",), "sh")
     reads_a_log = not record.check and cases and decided_by_a_log(cases[0])
     if not reads_a_log:
-        yield Text("If you only have a log, pass it: `gpusetup doctor --report error.txt`.")
+        yield Text(
+            "If you only have a log, pass it to doctor: `gpusetup doctor --report error.txt`."
+        )
     all_cases = (*cases, *_cases_of_other_messages(record))
     has_a_fix = has_commands(all_cases) or commands_of_record(record)
     if has_a_fix and not record.symptom:
         yield Text(
-            "**Next step:** fix it as above, then run `gpusetup verify`, which tests that PyTorch "
-            "computes correctly on your GPU."
+            "**Next step:** apply the fix above, then run `gpusetup verify`, which tests that "
+            "PyTorch computes correctly on your GPU."
         )
     else:
-        yield Text("**Next step:** run `gpusetup doctor` and follow what it prints.")
+        yield Text("**Next step:** run `gpusetup doctor` and follow its instructions.")

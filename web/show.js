@@ -117,7 +117,7 @@ function needs(fix) {
 function wayOut(fix) {
   const lines = (commands) => commands.join("\n");
   const beside = (one, first) => [
-    h("p", {}, ...prose(sentence(first ? one.title : `or ${one.title}`))),
+    h("p", {}, ...prose(sentence(first || one.title.startsWith("to ") ? one.title : `or ${one.title}`))),
     one.commands.length ? block(lines(one.commands), one.title) : null,
   ];
   return [

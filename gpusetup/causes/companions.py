@@ -56,7 +56,7 @@ CAUSES = (
         title="torch.compile needs Triton, and torch for Windows does not include it",
         means="torch includes Triton on Linux only.",
         text="Install the community build triton-windows, in the release that fits this torch "
-        "(2.4 or newer). Or do not use torch.compile",
+        "(2.4 or newer). As an alternative, do not use torch.compile",
         proven_by="On Windows, torch is a CUDA build, and triton is not installed",
         stage="first-kernel",
         where=(no(ON_LINUX), no(ON_MACOS)),
@@ -88,8 +88,9 @@ CAUSES = (
         cases=(
             Message(
                 where=(ON_WINDOWS,),
-                text="Keep torch, and install the triton-windows release that matches it. There "
-                "is none for torch before 2.4: use a newer torch, or do not use torch.compile",
+                text="Keep torch, and install the triton-windows release that matches it. For "
+                "torch before 2.4 there is no triton-windows release, so use a newer torch, or "
+                "do not use torch.compile",
                 commands=_triton_windows,
             ),
         ),
@@ -118,12 +119,12 @@ CAUSES = (
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton",
-        means="torch for Linux needs the package triton. It is missing or broken, or the driver "
-        "does not respond to it.",
+        means="torch for Linux needs the package triton. The package is missing or broken, or "
+        "the driver does not respond to Triton.",
         text='Install the version of Triton that torch requires. `python -c "import triton"` '
         "shows why Triton cannot be imported",
-        not_when="On Windows the cause is triton-missing-windows. If Triton is installed, it is "
-        "triton-no-compiler",
+        not_when="On Windows the cause is triton-missing-windows. If Triton is installed, the "
+        "cause is triton-no-compiler",
         # Source: torch/_inductor/scheduler.py.
         stage="first-kernel",
         events=("triton-missing-windows",),
@@ -208,7 +209,7 @@ CAUSES = (
             Message(
                 where=(ON_WINDOWS,),
                 text="Install the newest triton-windows, which includes a compiler. Older "
-                "releases need the Build Tools for Visual Studio with C++",
+                "releases of triton-windows need the Build Tools for Visual Studio with C++",
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),
@@ -245,8 +246,8 @@ CAUSES = (
         means="torchvision's operators are compiled for one torch release and one CUDA version, so "
         "updating only one of the two packages breaks them.",
         text="Install the torchvision that fits this torch, from the same index",
-        proven_by="According to the catalog, the two versions or build labels do not belong "
-        "together",
+        proven_by="According to gpusetup's catalog, the two packages have versions or build "
+        "labels that do not fit together",
         # Source: the wheels' metadata.
         by_check=True,
         says=(
@@ -291,8 +292,8 @@ CAUSES = (
         means="Each torchaudio release needs one particular torch release. 2.11 is the last "
         "release of torchaudio.",
         text="Install the torchaudio that fits this torch, from the same index",
-        proven_by="According to the catalog, the two versions or build labels do not belong "
-        "together",
+        proven_by="According to gpusetup's catalog, the two packages have versions or build "
+        "labels that do not fit together",
         # Source: the wheels' metadata.
         by_check=True,
         says=(
@@ -318,10 +319,10 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{name} was {was} when it was {how} on {when}, and is now {now}",
         plain="An installer replaced torch or a package that must match it",
-        means="`gpusetup guard` or `install` recorded which versions work together. An installer "
-        "has replaced one of them.",
-        text="Restore the recorded versions. If you meant the change, `gpusetup guard --write` "
-        "records the new versions",
+        means="`gpusetup guard` or `gpusetup install` recorded which package versions work "
+        "together, and an installer has since replaced one of them.",
+        text="Restore the recorded versions. If the change was intended, run `gpusetup guard "
+        "--write` to record the new versions",
         proven_by="The installed versions differ from those that the guard or the last "
         "installation recorded",
     ),
@@ -329,9 +330,9 @@ CAUSES = (
         "companion-torch-mismatch",
         severity=Severity.WARNING,
         title="A package needs a different torch version from the installed one",
-        means="Its libraries are compiled against one torch version. If its metadata does not "
-        "require that version, pip and uv do not notice a mismatch, so the package fails at "
-        "import or runs without its kernels.",
+        means="The package's libraries are compiled against one torch version. If the package's "
+        "metadata does not require that version, pip and uv do not notice a mismatch, so the "
+        "package fails at import or runs without its kernels.",
         text="Install the release of the package that fits this torch",
         proven_by="The package's known requirements or its build label do not fit torch's version",
         not_when="torchvision and torchaudio have their own findings: torchvision-mismatch and "

@@ -97,9 +97,9 @@ def node_commands(context: RuleContext) -> Lines:
 
 
 WITH_WINDOWS = (
-    "Docker Desktop includes the toolkit. Use its WSL 2 engine (Settings, General), because "
-    "Hyper-V and Windows containers have no GPU. Then update WSL, Docker Desktop and NVIDIA's "
-    "driver"
+    "Docker Desktop includes the toolkit. In Docker Desktop, use the WSL 2 engine (Settings, "
+    "General), because Hyper-V and Windows containers have no GPU. Then update WSL, Docker "
+    "Desktop and NVIDIA's driver"
 )
 
 BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
@@ -332,15 +332,13 @@ CAUSES = (
     ),
     Cause(
         "container-runtime-not-default",
-        no_command=(
-            "the command depends on the node's engine: containerd, CRI-O, k3s and RKE2 are "
-            "configured in different places."
-        ),
+        no_command=("containerd, CRI-O, k3s and RKE2 each need a different command."),
         title="The node's container runtime does not start this pod with the nvidia runtime",
         means="The toolkit is installed, but the engine that starts the pods does not use it: it "
         "was configured for another engine, or the engine was not restarted.",
-        text="Configure the toolkit for the node's own engine and restart that engine. Or set "
-        "`runtimeClassName: nvidia` for the pod, if the engine has a runtime with that name",
+        text="Configure nvidia-container-toolkit for the node's own container engine, and "
+        "restart that engine. As an alternative, set `runtimeClassName: nvidia` for the pod, if "
+        "the engine has a runtime with that name",
         proven_by="The device plugin finds no GPU, although the toolkit is installed on the node",
         not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
@@ -363,11 +361,11 @@ CAUSES = (
         title="docker is connected to a daemon that has no nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
         "and configuration, and none of them reads /etc/docker/daemon.json.",
-        text="Install nothing. Check which daemon your `docker` command talks to. `default` is "
-        "the host's own (`docker context use default`): restart it if it has not been restarted "
-        "since the runtime was configured. Docker Desktop on Linux and docker from snap cannot "
-        "pass a GPU on; for rootless docker, configure the toolkit with "
-        "--config=$HOME/.config/docker/daemon.json",
+        text="Install nothing. Check which daemon your `docker` command talks to. The context "
+        "`default` is the host's own daemon (`docker context use default`). Restart that daemon "
+        "if it has not been restarted since the runtime was configured. Docker Desktop on Linux "
+        "and docker from snap cannot pass a GPU to a container. For rootless docker, configure "
+        "the toolkit with --config=$HOME/.config/docker/daemon.json",
         proven_by="docker has no nvidia runtime, although the toolkit is installed",
         not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.

@@ -34,8 +34,8 @@ NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspen
 another event was the reason."""
 
 DOCKER = Fix(
-    text="Add `--gpus all` to your `docker run` (this command tests it with a plain image). The "
-    "host needs the driver and nvidia-container-toolkit",
+    text="Add `--gpus all` to your `docker run` (the command below tests the setting with a plain "
+    "image). The host needs the driver and nvidia-container-toolkit",
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
 
@@ -93,13 +93,14 @@ CAUSES = (
             prints="'-1'",
         ),
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
-        means="CUDA ignores everything after the first invalid entry; an empty value hides all "
-        "GPUs. Slurm and Ray set an empty value for a job or task without a GPU.",
-        text="Find what sets CUDA_VISIBLE_DEVICES, and remove it there: a shell profile, a "
-        "service, or the program itself (the line with os.environ). Or set it to the GPUs' "
-        "numbers, counted from 0, or to their UUIDs. If a scheduler sets it, request a GPU from "
-        "the scheduler",
-        proven_by="The variable leaves no GPU visible",
+        means="CUDA ignores everything after the first invalid entry in CUDA_VISIBLE_DEVICES, "
+        "and an empty value hides all GPUs. Slurm and Ray set an empty value for a job or task "
+        "without a GPU.",
+        text="Find out what sets CUDA_VISIBLE_DEVICES (a shell profile, a service, or a line "
+        "with os.environ in the program itself), and remove the setting there. As an "
+        "alternative, set CUDA_VISIBLE_DEVICES to the GPUs' numbers, counted from 0, or to their "
+        "UUIDs. If a scheduler sets the variable, request a GPU from the scheduler",
+        proven_by="CUDA_VISIBLE_DEVICES leaves no GPU visible",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
             "cuda-sees-no-device",
@@ -144,10 +145,10 @@ CAUSES = (
         means="A `systemctl daemon-reload` on the host takes away a container's access to GPUs "
         "that systemd does not know about.",
         text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). "
-        "To prevent this, pass the devices to the container by name or by CDI. Or let docker use "
-        'the cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '
-        "/etc/docker/daemon.json). Or run `sudo nvidia-ctk system create-dev-char-symlinks "
-        "--create-all` on the host",
+        "To keep the container from losing its GPU again, pass the devices to it by name or by "
+        'CDI. As an alternative, let docker use the cgroupfs driver ("exec-opts": '
+        '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
+        "system create-dev-char-symlinks --create-all` on the host",
         proven_by="NVML returns error 999 in a container",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         cases=(
@@ -178,9 +179,10 @@ CAUSES = (
         title="The container did not get the driver's compute libraries: nvidia-smi works, but "
         "libcuda is missing",
         means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
-        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (this "
-        "command tests it with a plain image)",
-        proven_by="The variable does not contain compute, NVML works, and libcuda is missing",
+        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
+        "command below tests the setting with a plain image)",
+        proven_by="NVIDIA_DRIVER_CAPABILITIES does not contain compute, NVML works, and libcuda "
+        "is missing",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         by_check=True,
         commands=(
@@ -228,9 +230,9 @@ CAUSES = (
             Message(
                 having={"library": "."},
                 where=(no(IN_A_CONTAINER),),
-                text="If this is a container, start it again with `--gpus all` (this command "
-                "tests it with a plain image). If this is a host, a container or a broken "
-                "package left an empty file there: reinstall the driver's packages",
+                text="If this is a container, start it again with `--gpus all` (the command "
+                "below tests the option with a plain image). If this is a host, a container or a "
+                "broken package left an empty file there: reinstall the driver's packages",
                 commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
             ),
         ),

@@ -143,7 +143,7 @@ CAUSES = (
         ),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
-        plain="A CUDA library is missing or incomplete: programs that need it cannot load",
+        plain="A CUDA library is missing or incomplete, so programs that need it cannot load",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package "
         "needs a version that is not installed. The number in the names of cudart, cublas and "
         "nvrtc is the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other "
@@ -152,7 +152,8 @@ CAUSES = (
         text="If an extension needs the library (the traceback names the extension's file), "
         "install the extension's build for torch's CUDA. Otherwise install torch with its "
         "libraries. ",
-        proven_by="Files of an nvidia-* package are missing, or a program reports it",
+        proven_by="Files of an nvidia-* package are missing, or a program reports that a library "
+        "is missing",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=with_torchs_libraries,
         cases=(
@@ -193,8 +194,8 @@ CAUSES = (
             ),
             Message(
                 having={"module": ""},
-                text="Install its current release, which finds the CUDA libraries that come with "
-                "torch. torch itself must be a CUDA build",
+                text="Install the current release of bitsandbytes, which finds the CUDA "
+                "libraries that come with torch. torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
                 look=(alike.TORCHS_CUDA,),
             ),
@@ -212,16 +213,16 @@ CAUSES = (
             Message(
                 where=(_is_anothers, lambda context: bool(failing_package(context))),
                 title="{library} is missing: {owner} needs it and cannot load",
-                text="Another package, not torch, needs this library: it was built for another "
-                "CUDA version (the traceback names its file). Install that package's build for "
-                "torch's CUDA, or rebuild it here",
+                text="Another package, not torch, needs this library, because that package was "
+                "built for another CUDA version (the traceback names its file). Install the "
+                "package's build for torch's CUDA version, or rebuild the package here",
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
                 where=(_is_anothers,),
-                text="Another package, not torch, needs this library: it was built for another "
-                "CUDA version (the traceback names its file). Install that package's build for "
-                "torch's CUDA, or rebuild it here",
+                text="Another package, not torch, needs this library, because that package was "
+                "built for another CUDA version (the traceback names its file). Install the "
+                "package's build for torch's CUDA version, or rebuild the package here",
                 look=(alike.TORCHS_CUDA,),
             ),
         ),

@@ -15,8 +15,8 @@ from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
-    text="Start the container again with the driver capabilities compute and utility (this "
-    "command tests it with a plain image). Keep driver packages out of the image",
+    text="Start the container again with the driver capabilities compute and utility (the "
+    "command below tests the setting with a plain image). Keep driver packages out of the image",
     commands=lines(
         'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
         "ubuntu nvidia-smi"
@@ -130,7 +130,7 @@ CAUSES = (
         text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
         "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
         proven_by="nvidia-smi prints CUDA Version ERR!",
-        not_when="In WSL the cause is wsl-driver. In a container it may be "
+        not_when="In WSL, the cause is wsl-driver. In a container, the cause may be "
         "container-driver-capability-missing",
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
@@ -141,11 +141,11 @@ CAUSES = (
     Cause(
         "cuda-sees-no-device",
         title="CUDA sees no device (error 100)",
-        means="CUDA starts but is not allowed to use any GPU.",
+        means="CUDA starts, but it is not allowed to use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
         proven_by="cuInit returns error 100, although another source lists a GPU",
-        not_when="If there is no GPU, the cause is no-nvidia-gpu. If a variable hides the GPU, it "
-        "is cuda-visible-devices-hidden",
+        not_when="If there is no GPU, the cause is no-nvidia-gpu. If a variable hides the GPU, "
+        "the cause is cuda-visible-devices-hidden",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         alike={
@@ -165,9 +165,9 @@ CAUSES = (
         title="A system call of the CUDA driver failed (error {code})",
         means="Device nodes are missing or not accessible, or cgroup rules, seccomp rules or "
         "limits block the call.",
-        text="If this is a container, start it again: it may have lost the device nodes, or a "
-        "sandbox (cgroup, seccomp, limits) blocks the call. Outside of containers, create the "
-        "device nodes, and check their owner and group",
+        text="If the program runs in a container, start the container again: it may have lost "
+        "the device nodes, or a sandbox (cgroup, seccomp, limits) may block the call. Outside "
+        "containers, create the device nodes, and check their owner and group",
         proven_by="cuInit returns error 304 or 800",
         not_when="If uvm-missing or device-permission shows which call fails, that is the cause",
         # Source: CUDA Driver API reference, CUresult.
@@ -208,8 +208,8 @@ CAUSES = (
         "libcuda-driver-mismatch",
         certain_if=proofs.message_states_it,
         title="The loaded libcuda does not match the loaded kernel driver (error 803)",
-        means="The loader finds an old or mounted copy of libcuda, or cuda-compat, before the "
-        "driver's own.",
+        means="The loader finds an old or mounted copy of libcuda, or the library of "
+        "cuda-compat, before the driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
         proven_by="cuInit returns error 803",
@@ -279,7 +279,7 @@ CAUSES = (
         ),
         no_command="how to install the driver depends on your distribution.",
         title="The CUDA library needs a newer kernel driver (error 36)",
-        means="The libraries are newer than the kernel module.",
+        means="The driver's libraries are newer than its kernel module.",
         text="Install the same version of the kernel driver and the libraries, then reboot",
         proven_by="cuInit returns error 36",
         # Source: CUDA Driver API reference, CUresult.
@@ -300,11 +300,11 @@ CAUSES = (
         title="CUDA does not start: unknown error ({code})",
         means="Often the kernel module nvidia_uvm is in a bad state after suspend, so CUDA does not "
         "start although `nvidia-smi` works.",
-        text="On Linux, reload the module nvidia_uvm and start the program again. If this does not "
-        "help, reboot",
+        text="On Linux, reload the module nvidia_uvm and start the program again. If reloading "
+        "the module does not help, reboot",
         proven_by="cuInit returns error 999 (30 in older runtimes)",
         not_when="If the module nvidia_uvm is not loaded, the cause is uvm-missing. If a "
-        "container lost its GPU, it is container-nvml-lost",
+        "container lost its GPU, the cause is container-nvml-lost",
         # Source: CUDA Driver API reference, CUresult.
         alike={
             alike.NODES: (
@@ -362,10 +362,11 @@ CAUSES = (
         title="CUDA does not see GPU {gpu}, which the driver lists",
         plain="CUDA does not see a GPU that the driver lists",
         means="NVML can read the GPU, but CUDA could not start it and ignores it.",
-        text="Reboot (if this is a container, its host). Until then, exclude this GPU with "
-        "CUDA_VISIBLE_DEVICES",
+        text="Reboot the machine (for a container, reboot its host). Until then, exclude this "
+        "GPU with CUDA_VISIBLE_DEVICES",
         proven_by="NVML lists the GPU, CUDA does not list it, and CUDA_VISIBLE_DEVICES is not set",
-        not_when="If gpu-fell-off-bus or mig-misconfigured was found too, that is the cause",
+        not_when="If doctor also finds gpu-fell-off-bus or mig-misconfigured, that finding is "
+        "the cause",
         # Source: CUDA Driver API reference, cuDeviceGetCount.
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -378,10 +379,11 @@ CAUSES = (
         certain_if=proofs.message_names_the_stub,
         title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
         "contains that stub",
-        means="The stub is for linking programs on a machine without a driver. It cannot run them.",
+        means="The stub libcuda is only for linking programs on a machine without a driver, and "
+        "cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         proven_by="cuInit returns error 34, or libcuda was loaded from a folder called `stubs`. "
-        "If only LD_LIBRARY_PATH contains such a folder, it is a warning",
+        "If only LD_LIBRARY_PATH contains such a folder, the finding is a warning",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,

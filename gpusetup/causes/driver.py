@@ -67,7 +67,8 @@ CAUSES = (
         "and CUDA 13 needs driver 580.",
         text="Update the driver, or install a torch build for an older CUDA",
         proven_by="The driver is older than torch's CUDA version requires",
-        not_when="If the driver itself supports that CUDA version, it is new enough",
+        not_when="If the driver itself supports the CUDA version that the program needs, the "
+        "driver is new enough",
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
         explains=(
@@ -112,7 +113,7 @@ CAUSES = (
             prints="bash: nvidia-smi: command not found",
         ),
         title="{who}: there is no NVIDIA driver",
-        plain="No NVIDIA driver was found",
+        plain="gpusetup found no NVIDIA driver",
         means="The kernel module of NVIDIA's driver is not loaded, and none of its libraries and "
         "programs is installed. PyTorch includes its own CUDA libraries but not the driver, so "
         "you install the driver separately.",
@@ -278,8 +279,8 @@ CAUSES = (
         means="Usually the kernel is newer than the driver: a driver builds only for kernels "
         "that existed when it was released. Otherwise kernel headers or a compiler (gcc, make) "
         "are missing (see make.log).",
-        text="Install the headers for this kernel, and a driver that is as new as the kernel. If "
-        "the GPU needs an old driver branch, use an older kernel. Until then, boot the previous "
+        text="Install the headers for this kernel, and a driver that supports the kernel. If the "
+        "GPU needs an old driver branch, use an older kernel. Until then, boot the previous "
         "kernel",
         proven_by="dkms reports that NVIDIA's module was not built, or NVIDIA's installer fails "
         "while it builds the module",

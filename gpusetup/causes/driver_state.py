@@ -41,12 +41,12 @@ CAUSES = (
         plain="The driver does not respond",
         means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
         "may crash or hang.",
-        text="Reboot. If the driver just needs long to start its GPUs, wait longer (`--timeout "
-        "120`)",
+        text="Reboot. If the driver only takes a long time to start its GPUs, let doctor wait "
+        "longer (`--timeout 120`)",
         proven_by="The child process in which gpusetup queried the driver timed out, or a signal "
         "ended it",
-        not_when="If the driver responds within the time limit (--timeout), it is only slow, and "
-        "the cause is driver-slow",
+        not_when="If the driver responds within the time limit (--timeout), the driver is only "
+        "slow, and the cause is driver-slow",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
         explains=(
@@ -82,11 +82,12 @@ CAUSES = (
         title="NVML starts but does not report its {field}: {problem}",
         plain="The driver's NVML does not start: it returns an unknown error (code 999)",
         means="On a host, the device nodes or the module nvidia_uvm are often in a bad state "
-        "after suspend or a driver update. A container has often lost access to its devices.",
+        "after suspend or a driver update. In a container, the usual reason is that the "
+        "container has lost access to its devices.",
         text="Reboot. If the error remains, reinstall the driver",
-        proven_by="nvmlInit or nvmlDeviceGetCount returns an error. Codes 9, 12 and 13 count "
-        "only if the module is loaded or CUDA starts",
-        not_when="NVML's codes 4, 8, 10, 11 and 14 to 18 have their own causes",
+        proven_by="nvmlInit or nvmlDeviceGetCount returns an error. Error codes 9, 12 and 13 "
+        "count only if the module is loaded or CUDA starts",
+        not_when="NVML's error codes 4, 8, 10, 11 and 14 to 18 have their own causes",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         where=(
@@ -196,8 +197,8 @@ CAUSES = (
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
         "space. A cluster job that did not request a GPU sees none: request one first (Slurm: "
         "`--gres=gpu:1`).",
-        text="Shut the machine down fully and start it again. If that does not help, reinstall "
-        "the driver with the modules that the GPU needs (open or closed)",
+        text="Shut the machine down fully and start it again. If a full restart does not help, "
+        "reinstall the driver with the modules that the GPU needs (open or closed)",
         proven_by="The driver's module is bound to the GPU but does not list it, or the kernel "
         "log reports the failure",
         not_when="If the GPU worked before, the cause is gpu-fell-off-bus",

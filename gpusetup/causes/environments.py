@@ -149,9 +149,9 @@ CAUSES = (
         title="The installer has no write permission for {path}",
         plain="The installer has no write permission in the environment",
         means="The environment belongs to another user, or a running program uses its files.",
-        text="Create your own environment and install there. Or close the programs that use its "
+        text="Create your own environment and install there, or close the programs that use its "
         "files",
-        proven_by="This user cannot write there",
+        proven_by="This user cannot write to the environment's folder",
         commands=_into_new_environment,
         says=(
             r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
@@ -176,8 +176,8 @@ CAUSES = (
     Cause(
         "stale-environment",
         no_command=(
-            "only you know which environment you want to activate. If you deleted "
-            "it on purpose, open a new shell."
+            "only you know which environment you want to activate. If you deleted the old "
+            "environment on purpose, open a new shell."
         ),
         severity=Severity.WARNING,
         title="{variable} is set to {path}, which is not an environment",
@@ -271,7 +271,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="pip cannot remove {name}: conda or the distribution installed it",
         plain="pip cannot remove a package that conda or the distribution installed",
-        means="Such packages lack the list of files (RECORD) that pip needs to remove them.",
+        means="Packages that conda or the distribution installed lack the list of files (RECORD) "
+        "that pip needs to remove them.",
         text="Remove the package with the tool that installed it, or create a new environment",
         # Source: pip documentation; messages of pip's sources.
         commands=("gpusetup install --venv .venv",),

@@ -81,8 +81,8 @@ CAUSES = (
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
         means="Every CUDA toolkit supports C++ compilers up to a certain version.",
         text="Let nvcc use an older compiler that its release notes list (for Visual Studio: add "
-        "an older MSVC toolset in its installer, and build in that toolset's prompt). Or use a "
-        "newer toolkit of torch's CUDA major version",
+        "an older MSVC toolset in its installer, and build in that toolset's prompt). As an "
+        "alternative, use a newer toolkit with the same CUDA major version as torch",
         proven_by="nvcc refuses the compiler",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         stage="build",
@@ -399,8 +399,8 @@ CAUSES = (
     Cause(
         "build-without-gpu",
         title="torch sees no GPU, so it cannot choose the architecture of the extension",
-        means="Without TORCH_CUDA_ARCH_LIST, torch builds for the GPUs that it sees. It sees "
-        "none in `docker build`, on a login node, or if the driver does not respond.",
+        means="Without TORCH_CUDA_ARCH_LIST, torch builds for the GPUs that it sees. torch sees "
+        "no GPU in `docker build`, on a login node, or if the driver does not respond.",
         text="Set TORCH_CUDA_ARCH_LIST to the architectures of the GPUs that will run the "
         "extension. On the machine with those GPUs, torch.cuda.get_device_capability() prints "
         "the architecture",

@@ -142,10 +142,11 @@ CAUSES = (
         ),
         title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
         plain="FlashAttention supports Ampere GPUs and newer, but this GPU is older",
-        means="Version 2 needs Ampere (8.0), and version 1 needs Turing (7.5).",
+        means="FlashAttention 2 needs an Ampere GPU (compute capability 8.0) or newer, and "
+        "version 1 needs Turing (7.5) or newer.",
         text='Use torch\'s own attention instead: attn_implementation="sdpa" in transformers, '
-        "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. "
-        "Turing GPUs can use version 1 (`flash-attn<2`)",
+        "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. On "
+        "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
         not_when="If FlashAttention supports the GPU but was not built for it, the cause is "
         "extension-arch-mismatch",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
@@ -217,10 +218,10 @@ CAUSES = (
             Message(
                 having={"module": "^flash_?attn"},
                 text="The easiest way is to use torch's own attention, which needs no package "
-                '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). Or '
-                "reinstall flash-attn without its cache: its installer downloads the wheel for "
-                "this torch, CUDA and Python if the project has one "
-                "(https://github.com/Dao-AILab/flash-attention/releases), otherwise it builds "
+                '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). As '
+                "an alternative, reinstall flash-attn without its cache: its installer downloads "
+                "the wheel for this torch, CUDA and Python if the project has one "
+                "(https://github.com/Dao-AILab/flash-attention/releases), and otherwise builds "
                 "from source, which may take hours",
                 commands=(
                     "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "

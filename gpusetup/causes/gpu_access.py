@@ -75,8 +75,8 @@ CAUSES = (
         title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
         plain="A GPU's device node is missing: nothing can use it",
         means="No program can open that GPU: NVML lists one GPU fewer, or CUDA skips it.",
-        text="Create the device node. A reboot removes it, so also enable the driver's udev rules "
-        "or nvidia-persistenced",
+        text="Create the device node. A reboot removes the node, so also enable the driver's "
+        "udev rules or nvidia-persistenced",
         proven_by="There are fewer device nodes (/dev/nvidia0, 1, …) than GPUs in the kernel "
         "driver, and this is not a container",
         not_when="A container has only the device nodes of the GPUs that it was given, which is "
@@ -96,10 +96,10 @@ CAUSES = (
         plain="This user has no permission to open the GPU",
         means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
         "block access.",
-        text="Join the group that owns the device nodes (the command shows which), and log in "
-        "again. If the group is root, an administrator or a setting (NVreg_DeviceFileMode) "
-        "restricted access: by default, every user can open the nodes. `sudo chmod a+rw "
-        "/dev/nvidia*` opens them until the next boot",
+        text="Join the group that owns the device nodes (the command below shows the group), and "
+        "log in again. If the group is root, an administrator or a setting "
+        "(NVreg_DeviceFileMode) restricted access: by default, every user can open the nodes. "
+        "`sudo chmod a+rw /dev/nvidia*` opens them until the next boot",
         proven_by="This user cannot read and write a device node",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
@@ -146,8 +146,8 @@ CAUSES = (
         means="NVML counts GPUs but CUDA counts MIG instances, so torch's index is too large. If "
         "you do not select an instance, CUDA uses only the first one, and no GPU without MIG.",
         text="Set CUDA_VISIBLE_DEVICES to one instance (`nvidia-smi -L` lists them), or to the "
-        "UUIDs of GPUs without MIG. Or turn MIG off as administrator while no program uses the "
-        "GPUs: `sudo nvidia-smi -mig 0`",
+        "UUIDs of GPUs without MIG. As an alternative, turn MIG off as administrator while no "
+        "program uses the GPUs: `sudo nvidia-smi -mig 0`",
         proven_by="MIG is on without an instance, or with several instances and none of them in "
         "CUDA_VISIBLE_DEVICES",
         # Source: NVIDIA, "MIG User Guide".
@@ -209,7 +209,8 @@ CAUSES = (
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
         plain="This virtual GPU (vGPU) does not support CUDA",
-        means="vGPU profiles A and B do not support compute. Without a licence, no profile does.",
+        means="vGPU profiles A and B do not support compute. Without a licence, no vGPU profile "
+        "supports compute.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
         "for it, or enable compute on the host",
         proven_by="CUDA returns error 801 or 102, or a vGPU is in compute mode Prohibited",
@@ -234,7 +235,7 @@ CAUSES = (
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",
         plain="A vGPU has no licence",
-        means="The driver reduces performance step by step.",
+        means="Without a licence, the driver reduces the vGPU's performance step by step.",
         text="Install the licence server's token (and gridd.conf) and restart the licence client. "
         "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",

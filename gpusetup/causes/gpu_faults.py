@@ -88,7 +88,7 @@ CAUSES = (
     Cause(
         "gsp-timeout",
         title="The system processor (GSP) of {who} does not respond",
-        plain="The GPU's system processor does not respond",
+        plain="The GPU's system processor (GSP) does not respond",
         means="The GPU's firmware or hardware stopped working.",
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
         "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
@@ -107,10 +107,10 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
         plain="Memory errors that ECC cannot correct",
-        means="A row of the GPU's memory is bad. A reset replaces it with a spare row, if one is "
-        "left.",
-        text="Reset the GPU or reboot, so that spare rows replace bad ones. If that failed, the "
-        "GPU must be replaced",
+        means="A row of the GPU's memory is bad. A reset replaces the bad row with a spare row, "
+        "if the GPU has one left.",
+        text="Reset the GPU or reboot, so that spare rows replace bad ones. If a reset does not "
+        "help, the GPU must be replaced",
         proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages "
         "are retired, SRAM errors passed the threshold, CUDA returns error 214, or the kernel "
         "logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
@@ -173,8 +173,8 @@ CAUSES = (
         "be reset). Update the driver. If other programs hang too, remove overclocking, check "
         "power and cooling, and have the GPU examined",
         proven_by="The kernel logs Xid 8, 38, 44, 46 or 109",
-        not_when="If gpu-fell-off-bus, gsp-timeout, hardware-fault or ecc-error was found too, "
-        "that is the cause",
+        not_when="If doctor also finds gpu-fell-off-bus, gsp-timeout, hardware-fault or "
+        "ecc-error, that finding is the cause",
         # Source: NVIDIA, "Xid Errors", catalog.
         kind_of="hardware-fault",
         look=BUG_REPORT,
@@ -185,10 +185,10 @@ CAUSES = (
         "hardware-fault",
         title="{who} reported a fault: {what}",
         plain="The GPU reported a hardware fault",
-        means="A part of the GPU failed: a controller, a link or a power connector.",
+        means="A part of the GPU failed, for example a controller, a link or a power connector.",
         text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If the "
-        "fault comes back, install another branch of the driver. If it comes back again, check "
-        "heat and power and run NVIDIA's field diagnostic",
+        "fault comes back, install another branch of the driver. If the fault comes back again, "
+        "check heat and power and run NVIDIA's field diagnostic",
         proven_by="The driver recommends a reset or a reboot (NVML, Xid 154), or the kernel logs one of the Xids 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, 158, 167 to 169, or an SXid that is fatal",
         not_when="Xid 13, 31, 43 and 45 come from a program's own fault. For Xid 8 and 109 the "
         "cause is gpu-hang",
@@ -250,8 +250,8 @@ CAUSES = (
         severity=Severity.NOTE,
         title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
         plain="The kernel log has GPU errors (Xids) that a program's own fault causes",
-        means="A bad address, an illegal instruction or a killed program causes these Xids. The GPU "
-        "still works.",
+        means="A bad address, an illegal instruction or a killed program causes these Xids. The "
+        "GPU itself still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
         "with this setting, the traceback shows it. `compute-sanitizer` finds it too, but slowly",
         proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68 or 69, or an Xid of the copy "
@@ -270,9 +270,10 @@ CAUSES = (
         means="The GPU lowers its clocks to protect itself.",
         text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
-        "designed; if the card and the power supply allow more, raise the limit: `sudo "
+        "designed. If the card and the power supply allow more power, raise the limit: `sudo "
         "nvidia-smi -pl WATTS`",
-        proven_by="The GPU reports a slowdown because of heat or power, or has 90 °C or more",
+        proven_by="The GPU reports a slowdown because of heat or power, or has a temperature of "
+        "90 °C or more",
         not_when="If the reason is sw_power_cap, the slowdown is normal under load",
         # Source: nvidia-smi's manual page.
         by_check=True,
@@ -283,12 +284,12 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
         plain="The GPU's PCIe link is slow, or reports errors",
-        means="A few corrected "
-        "errors are harmless, but a log full of them means a slower link. After uncorrected "
-        "errors, the GPU may fall off the bus.",
+        means="A few corrected PCIe errors are harmless, but a log full of them means a slower "
+        "link. After uncorrected PCIe errors, the GPU may fall off the bus.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "
-        "setting in the firmware. If there are errors, set the slot one generation lower. If "
-        "they fill the log, the kernel option `pcie_aspm=off` often helps",
+        "setting in the firmware. If the kernel log shows PCIe errors, set the slot one PCIe "
+        "generation lower. If the errors fill the log, the kernel option `pcie_aspm=off` often "
+        "helps",
         proven_by="The link uses half of its lanes or fewer (and fewer than 8)",
         not_when="An idle GPU lowers the generation of its link to save power, which is normal",
         # Source: nvidia-smi's manual page.
@@ -309,7 +310,7 @@ CAUSES = (
         severity=Severity.WARNING,
         title="Other programs already use most of the memory of {who}",
         plain="Another process uses most of the GPU's memory",
-        means="There may be too little free memory for your program.",
+        means="The GPU may have too little free memory for your program.",
         text="End the process that uses the memory",
         proven_by="More than 85 % of the memory is used",
         # Source: nvidia-smi's manual page.
@@ -321,8 +322,8 @@ CAUSES = (
         plain="NVLinks are inactive",
         means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
-        "first). If they stay inactive, check the bridge between the cards, their seating and "
-        "the board",
+        "first). If the links stay inactive, check the bridge between the cards, their seating "
+        "and the board",
         proven_by="Fewer links are active than on another GPU of the same kind",
         not_when="A bridge between two cards uses only some of their links, which is normal",
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
@@ -333,10 +334,10 @@ CAUSES = (
         "fabric-unhealthy",
         title="The NVSwitch fabric is not healthy on {who}",
         plain="The NVSwitch fabric works, but with faults",
-        means="A connection in the fabric fails, is slow, or is configured wrongly.",
+        means="A connection in the NVSwitch fabric fails, is slow, or is configured wrongly.",
         text="Read Fabric Manager's log, and restart Fabric Manager while no program uses the "
-        "GPUs. If the fault comes back, reset all GPUs of the board or reboot. Then have the "
-        "board examined",
+        "GPUs. If the fault comes back, reset all GPUs of the board or reboot. If the fault "
+        "remains after a reset or a reboot, have the board examined",
         proven_by="NVML reports a fault of the fabric, or the GPU's registration with the fabric "
         "failed",
         not_when="If the fabric is not set up at all, the cause is system-not-ready-fabric-manager",

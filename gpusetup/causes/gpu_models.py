@@ -109,7 +109,8 @@ CAUSES = (
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
         plain="The GPU does not support bfloat16, which needs compute capability 8.0",
-        text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
+        text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
+        "train one",
         proven_by="The GPU's compute capability is below 8.0",
         # Source: CUDA C++ Programming Guide, compute capabilities.
         stage="first-kernel",
@@ -230,8 +231,8 @@ CAUSES = (
         means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
         text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",
         proven_by="There is no NVIDIA device on the PCI bus, and no driver lists a GPU",
-        not_when="If a container hides its host's GPU, or only the driver is missing, there is a "
-        "GPU",
+        not_when="If a container hides the host's GPU, or if only the driver is missing, the "
+        "machine does have a GPU, and this is not your problem",
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
         impossible=(gpu_is_listed,),

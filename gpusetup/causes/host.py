@@ -76,10 +76,10 @@ CAUSES = (
                 where=(no(IN_A_CONTAINER),),
                 title="Bus error: /dev/shm is too small, or a file that a worker reads is "
                 "incomplete",
-                text="First check how large /dev/shm is. If it is small, start the container "
-                "with `--shm-size=8g`, or use num_workers=0. If it is large, shared memory is "
-                "not the reason: look for a full disk, or for a dataset that is damaged or on a "
-                "network disk",
+                text="First check how large /dev/shm is. If /dev/shm is small, start the "
+                "container with `--shm-size=8g`, or use num_workers=0. If /dev/shm is large, "
+                "shared memory is not the reason. In that case, look for a full disk, or for a "
+                "dataset that is damaged or on a network disk",
                 look=("df -h /dev/shm",),
             ),
             Message(
@@ -109,9 +109,9 @@ CAUSES = (
     Cause(
         "rdma-memlock",
         title="The limit of locked memory is too low, so NCCL over InfiniBand fails",
-        means="InfiniBand (RDMA) needs memory that stays in place.",
-        text="Raise the hard limit and log in again. For a service (also slurmd), set "
-        "LimitMEMLOCK=infinity in its unit",
+        means="InfiniBand (RDMA) needs locked memory, which the system never moves or swaps out.",
+        text="Raise the hard limit and log in again. For a service such as slurmd, set "
+        "LimitMEMLOCK=infinity in the service's unit file",
         proven_by="RLIMIT_MEMLOCK is below 64 MiB on a machine with eight GPUs",
         # Source: NCCL documentation, troubleshooting.
         stage="distributed",
@@ -142,8 +142,8 @@ CAUSES = (
     Cause(
         "pip-cache-disk-full",
         certain_if=proofs.message_states_it,
-        title="There is little disk space to install torch",
-        means="torch's wheels need 3 GiB, and 5 GiB more when they are unpacked.",
+        title="There is too little disk space to install torch",
+        means="torch's wheels need 3 GiB of disk space, and another 5 GiB once they are unpacked.",
         text="Clear the installers' caches, or move TMPDIR and the cache to a larger disk. An "
         "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for "
         "temporary files",
@@ -172,20 +172,21 @@ CAUSES = (
         "cuda-launch-blocking",
         severity=Severity.WARNING,
         title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
-        means="With this variable, the CPU waits for every kernel.",
-        text="Unset the variable",
+        means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel.",
+        text="Unset CUDA_LAUNCH_BLOCKING",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
-        proven_by="The variable is set to 1",
+        proven_by="CUDA_LAUNCH_BLOCKING is set to 1",
         # Source: CUDA C++ Programming Guide, environment variables.
     ),
     Cause(
         "memory-caching-off",
         severity=Severity.WARNING,
         title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
-        means="With this variable, the driver allocates every tensor separately.",
-        text="Unset the variable",
+        means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
+        "separately.",
+        text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
         commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        proven_by="The variable is set to 1",
+        proven_by="PYTORCH_NO_CUDA_MEMORY_CACHING is set to 1",
         # Source: torch documentation, CUDA semantics.
     ),
     Cause(
@@ -199,8 +200,8 @@ CAUSES = (
             prints="False True",
         ),
         no_command=(
-            "you change it in your own program, and for most training runs you want to keep TF32 "
-            "because it is faster."
+            "the precision is set in your own program, and for most training runs you want to "
+            "keep TF32 because it is faster."
         ),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
         means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it by default for "
@@ -225,7 +226,7 @@ CAUSES = (
         title="A DataLoader worker was killed because the host's memory ran out",
         means="When memory runs out, the system (or a cgroup, or the batch system) ends the "
         "largest process. Every worker has its own copy of the dataset's data.",
-        text="Use fewer workers (num_workers=0 shows the real error), a smaller "
+        text="Use fewer workers (num_workers=0 shows the real error) or a smaller "
         "prefetch_factor, or give the job more memory",
         cases=(
             Message(
@@ -261,9 +262,10 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host's memory ran out",
-        means="The computer's memory (or the container's limit) is full, not the GPU's.",
-        text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the "
-        "job or the container more memory",
+        means="The computer's memory is full, or the container's memory limit is reached. The "
+        "GPU's memory is not the reason.",
+        text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
+        "the job or the container more memory",
         proven_by="The kernel log or torch says that the process was killed for lack of memory, or the exit code is 137",
         not_when="If the GPU's memory is full, the cause is out-of-memory",
         # Source: Linux documentation, OOM killer.
@@ -340,7 +342,7 @@ CAUSES = (
         "open-files-limit",
         certain_if=proofs.message_states_it,
         title="Too many open files: DataLoader workers share tensors through file descriptors",
-        text="Raise the limit, or share through files: "
+        text="Raise the limit of open files, or share tensors through files: "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         # Source: torch documentation, multiprocessing.
         commands=("ulimit -n 65535",),
@@ -358,7 +360,7 @@ CAUSES = (
         means="Usually another training run uses the port, because torchrun always starts with "
         "port 29500 by default.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
-        "that listens there",
+        "that listens on that port",
         # Source: torch documentation, torchrun.
         stage="distributed",
         commands=("export MASTER_PORT=29501",),

@@ -54,8 +54,9 @@ CAUSES = (
         "library-not-mapped",
         title="The system cannot map {library} into memory",
         plain="The system cannot map a library into memory",
-        means="The library's folder is mounted noexec (/tmp, a home on a server). Or the process "
-        "has too little memory or address space (shared hosting, ulimit -v, a small container).",
+        means="The library's folder is mounted noexec (/tmp, a home on a server). Another "
+        "possible cause is too little memory or address space for the process (shared hosting, "
+        "ulimit -v, a small container).",
         text="Move the environment and pip's TMPDIR to a file system without noexec. Raise the "
         "memory and address space limits",
         not_when="If the file does not exist, the cause is cuda-lib-missing or library-missing",
@@ -102,8 +103,8 @@ CAUSES = (
         text="Install the system package that contains it (libGL: libgl1, mesa-libGL; "
         "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
         "numactl-libs)",
-        not_when="If the library belongs to CUDA, the cause is cuda-lib-missing. For libcuda, it "
-        "is driver-missing",
+        not_when="If the library belongs to CUDA, the cause is cuda-lib-missing. If libcuda is "
+        "missing, the cause is driver-missing",
         # Source: manual page of ld.so.
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
@@ -121,13 +122,14 @@ CAUSES = (
     Cause(
         "ld-library-path-conflict",
         title="The loader finds other CUDA libraries before torch's own",
-        means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. If an older copy loads "
-        "first, it fails or lacks symbols.",
-        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If the variable is "
-        "not set, check which file was loaded: it may come from a system package or from a "
-        "second torch",
-        proven_by="The variable contains a folder with such a library. It is an error if a "
-        "library did not load, otherwise a warning",
+        means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. If an older copy of one "
+        "of these libraries loads first, torch fails or lacks symbols.",
+        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If LD_LIBRARY_PATH "
+        "is not set, check which file was loaded: the file may come from a system package or "
+        "from a second torch",
+        proven_by="LD_LIBRARY_PATH (on Windows, PATH) contains a folder with another copy of a "
+        "CUDA library. The finding is an error if a library did not load, and otherwise only a "
+        "warning",
         not_when="If the library does not exist anywhere, the cause is cuda-lib-missing",
         # Source: ld.so's manual page.
         explains=("library-missing",),
@@ -284,8 +286,9 @@ CAUSES = (
             "the change is one line of your program: `import torch` before every other import."
         ),
         title="{library} cannot be loaded: no room in the static TLS block",
-        plain="A library cannot be loaded: no room in the static TLS block",
-        means="Libraries that load earlier have used up this memory (mostly libgomp on aarch64).",
+        plain="A library cannot be loaded because the static TLS block has no room",
+        means="Libraries that loaded earlier have used up the memory of the static TLS block "
+        "(mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
         # Source: glibc's sources, dl-tls.c.

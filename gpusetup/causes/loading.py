@@ -45,13 +45,13 @@ CAUSES = (
         ),
         title="The program does not load the driver's own libcuda: {fact}",
         plain="The program does not load the driver's own libcuda",
-        means="libcuda itself reports which CUDA version it supports. If the loader finds a "
-        "toolkit's stub or a cuda-compat library first, that library reports a lower version "
-        "than the driver's own.",
+        means="libcuda itself tells the program which CUDA version it supports. If the loader "
+        "finds a toolkit's stub or a cuda-compat library first, that library reports a lower "
+        "version than the driver's own.",
         text="Keep the driver and torch. Check which libcuda is loaded, and remove folders "
         "called `stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If "
         "the machine has not been restarted since a driver update, restart it. If another "
-        "library was built for a newer CUDA version, the traceback names it",
+        "library was built for a newer CUDA version, the traceback names that library",
         proven_by="A message calls the driver too old, although its version is new enough",
         not_when="If the driver is older than the program's CUDA needs, the cause is driver-too-old",
         # Source: CUDA Compatibility guide; ld.so(8).
@@ -61,15 +61,16 @@ CAUSES = (
     Cause(
         "library-not-on-path",
         no_command=(
-            "the folder to add is different on each machine; `python -m pip show -f"
-            " PACKAGE` lists the files of a package."
+            "the folder to add is different on each machine. To list the files of a package, run "
+            "`python -m pip show -f PACKAGE`."
         ),
         title="The loader does not search the folder of {library}",
         plain="A library is installed, but the loader does not search its folder",
         means="A wheel's libraries are in folders of site-packages that only torch searches. A "
-        "program that loads one of them itself needs the folder on its path.",
+        "program that loads one of these libraries itself needs the library's folder on its path.",
         text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
-        "starts. Or import torch first in the program, because torch loads its own CUDA libraries",
+        "starts. As an alternative, import torch first in the program, because torch loads its "
+        "own CUDA libraries",
         proven_by="A program cannot find a library, although a listing shows the file",
         not_when="If the file does not exist, the cause is cuda-lib-missing",
         # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
@@ -85,11 +86,13 @@ CAUSES = (
         title="Older DLLs are loaded before torch: {fact}",
         plain="Another package loads older DLLs before torch",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
-        "their own C++ runtime. If it is older than torch's and loads first, torch's DLLs do not "
-        "start.",
+        "their own C++ runtime. If that runtime is older than torch's and loads first, torch's "
+        "DLLs do not start.",
         text="Keep the installed torch. Import torch first: make `import torch` the first line "
-        "of the program, before the package with the older DLLs. Or update that package",
-        proven_by="torch's DLLs do not start (error 1114), and they do if nothing else is loaded",
+        "of the program, before the package with the older DLLs. As an alternative, update that "
+        "package",
+        proven_by="torch's DLLs do not start (error 1114), but they start if no other package is "
+        "loaded first",
         not_when="If `import torch` alone fails, the cause is windows-dll-missing",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
         stage="import",
@@ -143,7 +146,7 @@ CAUSES = (
             ),
             prints="/home/me/vllm/vllm/__init__.py",
         ),
-        no_command=("just start your program from another folder, for example after `cd ~`."),
+        no_command="you only need to start your program from another folder, for example after `cd ~`.",
         title="{fact}",
         plain="Python imports a package from its source folder, not the installed one",
         means="Python looks in the working folder first. A project's source folder lacks the "
@@ -198,8 +201,8 @@ CAUSES = (
         plain="The program does not run on the GPU that is named",
         means="A machine may have a second, older GPU, and CUDA may number it first.",
         text="See which GPUs torch lists, and in which order (`torch.cuda.get_device_name(0)` is "
-        "the first). Choose the right one with CUDA_VISIBLE_DEVICES, and set CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match "
-        "those of nvidia-smi",
+        "the first). Choose the right GPU with CUDA_VISIBLE_DEVICES, and set "
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match those of nvidia-smi",
         proven_by="A message calls the GPU too old, although the named GPU is new enough",
         # Source: CUDA C++ Programming Guide, environment variables.
         stage="first-kernel",

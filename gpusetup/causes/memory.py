@@ -18,9 +18,10 @@ def _on_a_jetson(context: RuleContext) -> bool:
 
 
 WITHOUT_CUDA = (
-    "To train, take these steps until it fits: a smaller batch with gradient accumulation, a lower "
-    "precision (bfloat16, float16), gradient checkpointing, LoRA, and last a smaller model. To "
-    "infer, use smaller inputs or a quantized model. End other programs on the GPU"
+    "For training, take these steps in order until the training fits: a smaller batch with "
+    "gradient accumulation, a lower precision (bfloat16, float16), gradient checkpointing, LoRA, "
+    "and last a smaller model. For inference, use smaller inputs or a quantized model. End other "
+    "programs on the GPU"
 )
 """The steps for GPUs from other makers and for Macs, which leave out everything that needs CUDA."""
 
@@ -51,13 +52,13 @@ that follows it."""
 CAUSES = (
     Cause(
         "gpu-gives-no-memory",
-        title="The GPU provides no memory, although hardly any is used: it cannot be used here",
+        title="The GPU provides no memory although hardly any is used, so it cannot be used here",
         means="The numbers in the message show that there is enough memory. The GPU, or the part "
         "of it that a virtual machine gets, cannot compute: for example, macOS in a virtual "
         "machine (a hosted CI job) reports Metal but has no GPU that torch can use.",
         text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On your "
         "own machine, look for a limit on the process's memory, then restart the machine",
-        proven_by="An out-of-memory message whose numbers show that most of the memory is free",
+        proven_by="The numbers in an out-of-memory message show that most of the memory is free",
         not_when="If most of the GPU is used, the cause is out-of-memory",
         no_command="the limit may be in your program, in the batch system or in the container, "
         "and only you know which of them you use.",
@@ -91,8 +92,8 @@ CAUSES = (
         "share the GPU's memory, and together they need more than it has.",
         text=training_memory.STEPS,
         proven_by="A message says CUDA out of memory, or CUDA returns error 2 after it has started",
-        not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the computer's "
-        "memory ran out, it is host-out-of-memory",
+        not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the "
+        "computer's memory ran out, the cause is host-out-of-memory",
         # Source: torch documentation, memory management.
         explains=(
             "gpu-check-failed",
@@ -109,7 +110,7 @@ CAUSES = (
                 "other programs (`sudo init 3`), use a smaller or quantized model or a shorter "
                 "context, and add swap. If the same program worked before, reboot, because the "
                 "free memory may be fragmented. Jetson Linux 36.4.7 itself limits such "
-                "allocations: update it",
+                "allocations, so update it",
                 look=("free -h", "sudo tegrastats"),
             ),
             Message(
@@ -146,16 +147,16 @@ CAUSES = (
                 "its KV cache",
                 text="Lower the context length or the number of requests (vLLM: "
                 "`--max-model-len`, `--max-num-seqs`; SGLang: `--context-length`, "
-                "`--max-running-requests`). If no other program uses the GPU, raise the share "
-                "instead (vLLM: `--gpu-memory-utilization`; SGLang: `--mem-fraction-static`). "
-                "Otherwise use a quantized model or more GPUs",
+                "`--max-running-requests`). If no other program uses the GPU, let the server use "
+                "a larger share of its memory instead (vLLM: `--gpu-memory-utilization`; SGLang: "
+                "`--mem-fraction-static`). Otherwise use a quantized model or more GPUs",
                 look=("nvidia-smi",),
             ),
             Message(
                 having={"engine": "vLLM"},
-                text="vLLM reserves its share of the whole GPU when it starts, but that much "
-                "memory is not free. End the other programs on the GPU, or lower "
-                "`--gpu-memory-utilization`",
+                text="When vLLM starts, it reserves a fixed share of the GPU's total memory "
+                "(`--gpu-memory-utilization`), but that much memory is not free. End the other "
+                "programs on the GPU, or lower `--gpu-memory-utilization`",
                 look=("nvidia-smi",),
             ),
             Message(

@@ -34,8 +34,9 @@ CAUSES = (
         "local-rank-argument",
         certain_if=proofs.message_states_it,
         title="The script does not accept --local-rank, which the old launcher passes to it",
-        means="torch.distributed.launch is deprecated. It passes the rank as an argument (since "
-        "torch 2.0 with a hyphen); torchrun sets the variable LOCAL_RANK instead.",
+        means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
+        "argument (since torch 2.0 with a hyphen), but torchrun sets the variable LOCAL_RANK "
+        "instead.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         proven_by="The script's argument parser rejects --local-rank or --local_rank",
         not_when="If the launcher only prints a warning that it is deprecated, the finding is "
@@ -62,7 +63,7 @@ CAUSES = (
     Cause(
         "launcher-deprecated",
         severity=Severity.WARNING,
-        title="torch.distributed.launch is deprecated: use torchrun",
+        title="torch.distributed.launch is deprecated, so use torchrun instead",
         means="The old launcher still starts the processes, but later releases of torch remove it.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         proven_by="torch prints a warning that the launcher is deprecated",
@@ -105,8 +106,8 @@ CAUSES = (
         "access.",
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
-        proven_by="CUDA returns error 217, the program reports it, or a model on several GPUs "
-        "hangs",
+        proven_by="CUDA returns error 217, the program reports missing peer access, or a model "
+        "on several GPUs hangs",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
@@ -176,8 +177,8 @@ CAUSES = (
             "the backend is an argument in your own program, or an option of your trainer."
         ),
         title="This build of torch has no NCCL",
-        means="NCCL runs on Linux only, so wheels for Windows do not include it. CPU builds do "
-        "not include it either.",
+        means="NCCL runs on Linux only, so torch's wheels for Windows do not include NCCL. CPU "
+        "builds do not include NCCL either.",
         text='Use the backend "gloo" (init_process_group("gloo")), or train on one GPU, or use '
         "Linux or WSL 2",
         # Source: torch documentation, distributed.
@@ -275,7 +276,8 @@ CAUSES = (
         means="One rank (process) waits for another that died, hangs or does other work. If a "
         "rank has a different error, that error shows why.",
         text="Look for the first error in every rank's log, and turn on NCCL's own log",
-        not_when="If doctor also finds another cause about NCCL or memory, that is the real cause",
+        not_when="If doctor also finds a more specific cause related to NCCL or memory, that "
+        "finding is the real cause",
         # Source: torch documentation, distributed.
         symptom=True,
         stage="distributed",
@@ -332,11 +334,11 @@ CAUSES = (
         "nccl-error",
         title="NCCL failed: {name}",
         plain="NCCL failed",
-        means="Every rank prints this message, but only the lines that NCCL itself prints show "
-        "the reason.",
+        means="Every rank of the job prints this message, but only the lines that NCCL itself "
+        "prints show the reason.",
         text="Run the program again with NCCL's own log turned on, and read the first line with "
         "WARN",
-        not_when="If doctor also finds another cause about NCCL, that is the real cause",
+        not_when="If doctor also finds a more specific NCCL cause, that finding is the real cause",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         stage="distributed",

@@ -24,7 +24,8 @@ from gpusetup.model.shell import lines
 def programs_own(context: RuleContext, text: str) -> Fix:
     """How this program gets its GPU support."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
-    way = "Install the program's build for the CUDA of this torch, or its newest release"
+    way = "Install the program's build for the CUDA version of this torch, or the program's "
+    "newest release"
     if program and program.way:
         way = program.way
     sentence = f"{text}. {way}" if text else way
@@ -96,7 +97,8 @@ CAUSES = (
         means="The program's build, libraries or settings prevent it from using the GPU.",
         text="Install the program's build for CUDA",
         proven_by="The program reports that it finds no GPU, although a driver responds",
-        not_when="If the driver, the container or a variable hides the GPU, then that is the cause",
+        not_when="If the driver, the container or a variable hides the GPU from all programs, "
+        "the driver, the container or the variable is the cause",
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
@@ -164,12 +166,13 @@ CAUSES = (
         title="The GPU is not used",
         plain="A program does not use the GPU",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
-        "installs one, and installing another package may do so too. Or torch finds no driver.",
+        "installs a CPU build, and installing another package may do so too. In other cases, "
+        "torch finds no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
         "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
-        "toolkit for that. If the program prints an error message, post it as text",
-        proven_by="The text describes it in words, and no message shows more",
+        "toolkit. If the program prints an error message, post the message as text",
+        proven_by="The text describes the problem in words, and no message shows more",
         not_when="If torch reports that it is a CPU build, the cause is torch-cpu-build",
         symptom=True,
         stage="start",
@@ -223,7 +226,8 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
         plain="A program is installed without GPU support",
-        means="The installed package computes on the CPU only. The GPU and the driver may be fine.",
+        means="The installed build of the program computes on the CPU only. The GPU and the "
+        "driver may be fine.",
         text="Install the program's own build for CUDA",
         not_when="If the program's GPU part is installed but a library is missing, the cause is "
         "cuda-lib-missing",

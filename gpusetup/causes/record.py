@@ -123,7 +123,7 @@ class Cause(Message, kw_only=False):
     """How to check for the cause without gpusetup; None if only `gpusetup doctor` shows it."""
     no_command: str = ""
     """Why no command fixes it. The finding's page prints this after "There is no command to paste
-    here:"."""
+    here, because"."""
     explains: Words = ()
     """The findings that are consequences of this cause if both are found, in addition to those of
     its layer."""

@@ -34,10 +34,9 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The process started CUDA before it forked, so the forked child cannot use CUDA",
         means="A forked child process cannot use its parent's CUDA context.",
-        text='Start the processes with "spawn": '
-        'torch.multiprocessing.set_start_method("spawn"), '
-        'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. Or '
-        "use CUDA only in the child processes",
+        text='Start the processes with "spawn": torch.multiprocessing.set_start_method("spawn"), '
+        'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. As '
+        "an alternative, use CUDA only in the child processes",
         # Source: torch documentation, multiprocessing.
         explains=(
             "cuda-init-failed",
@@ -70,12 +69,12 @@ CAUSES = (
         plain="A CUDA library failed with a status that does not show the reason",
         means="Usually the GPU's memory is full, or an out-of-range index made an earlier kernel "
         "fail. Otherwise, the loader finds another cuBLAS or cuDNN before torch's own.",
-        text="Check whether the GPU's memory is full. Run once with CUDA_LAUNCH_BLOCKING=1 to "
-        "see which call failed first. Remove the folders of other CUDA versions from "
-        "LD_LIBRARY_PATH",
+        text="Check whether the GPU's memory is full. Run the program once with "
+        "CUDA_LAUNCH_BLOCKING=1 to see which call failed first. Remove the folders of other CUDA "
+        "versions from LD_LIBRARY_PATH",
         proven_by="The message contains CUBLAS_STATUS_… or CUDNN_STATUS_…",
-        not_when="If out-of-memory, ld-library-path-conflict or bf16-unsupported was found too, "
-        "that is the cause",
+        not_when="If doctor also finds out-of-memory, ld-library-path-conflict or "
+        "bf16-unsupported, that finding is the cause",
         # Source: cuBLAS and cuDNN API references, status codes.
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -104,11 +103,12 @@ CAUSES = (
         "cuda-call-not-supported",
         severity=Severity.WARNING,
         title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-        means="Virtual GPUs and WSL do not support some calls: unified memory, peer access, "
-        "memory shared between processes. For a virtual GPU, the hypervisor can turn unified "
-        "memory on (enable_uvm).",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call. Then turn off the program's "
-        "feature that needs this call, or enable the call for the virtual machine",
+        means="Virtual GPUs and WSL do not support some calls, for example those for unified "
+        "memory, peer access, or memory shared between processes. For a virtual GPU, the "
+        "hypervisor can turn unified memory on (enable_uvm).",
+        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails. Then "
+        "turn off the program's feature that needs this call, or enable the call for the virtual "
+        "machine",
         proven_by="A running program gets CUDA error 801",
         not_when="If CUDA does not start at all, the cause is vgpu-no-compute",
         # Source: CUDA Runtime API reference, cudaError.
@@ -118,7 +118,7 @@ CAUSES = (
     ),
     Cause(
         "report-cut",
-        no_command="just pass a shorter text.",
+        no_command="a shorter text is all that doctor needs.",
         severity=Severity.NOTE,
         title="The text has {size}; gpusetup only read its first and last {read}",
         plain="gpusetup read only part of the text",
@@ -129,7 +129,7 @@ CAUSES = (
     ),
     Cause(
         "report-empty",
-        no_command="just pass a text that is not empty.",
+        no_command="the text to pass is the output of your own program.",
         severity=Severity.NOTE,
         title="The text is empty",
         means="The file, the pasted text or the pipe is empty. Perhaps the program printed "
@@ -141,10 +141,11 @@ CAUSES = (
     Cause(
         "ptx-unsupported-toolchain",
         certain_if=proofs.message_states_it,
-        title="A CUDA kernel is PTX that this driver cannot compile: its CUDA toolkit is too new",
+        title="The driver cannot compile a kernel's PTX, because the PTX comes from a CUDA "
+        "toolkit that is too new",
         means="A driver can run compiled kernels of a newer minor CUDA version, but not newer "
-        "PTX, because the driver compiles PTX itself. PTX needs a driver for the same CUDA "
-        "version as the toolkit that made it, or newer.",
+        "PTX, because the driver compiles PTX itself. The driver must support the CUDA version "
+        "of the toolkit that made the PTX, or a newer one.",
         text="Install a build of the failing package for an older CUDA, or update the driver",
         proven_by="CUDA returns error 222",
         not_when="If torch itself does not start, the cause is driver-too-old",
@@ -178,7 +179,7 @@ CAUSES = (
         "torch requires",
         proven_by="CUDA returns error 200",
         not_when="If there is no kernel for the GPU, the cause is no-kernel-image. If the PTX is "
-        "too new, it is ptx-unsupported-toolchain",
+        "too new, the cause is ptx-unsupported-toolchain",
         # Source: CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE.
         symptom=True,
         stage="first-kernel",
@@ -207,11 +208,10 @@ CAUSES = (
         title="A kernel failed: {name} (error {code})",
         plain="An error in the program made a CUDA kernel fail",
         means="Usually an index or a label in the program is out of range, for example a token "
-        "id beyond the model's vocabulary. In rare cases the hardware fails; then there is an "
-        "Xid in the kernel log. Errors of cuBLAS or the allocator that follow are only "
-        "consequences.",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to see which line fails. On the CPU, the same "
-        "line gives a clear error",
+        "id beyond the model's vocabulary. In rare cases the hardware fails, and then the kernel "
+        "log contains an Xid. Later errors from cuBLAS or the allocator are only consequences.",
+        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to see which line fails. If you "
+        "run the same line on the CPU, you get a clear error message",
         proven_by="CUDA returns an error from 700 to 719",
         not_when="If the same text contains a hardware Xid, the hardware is the cause",
         # Source: CUDA Runtime API reference, cudaError.

@@ -155,8 +155,8 @@ CAUSES = (
                 "before Turing, it must be older than 13.0. An extension needs a toolkit that "
                 "supports the GPU and has torch's CUDA major version.",
                 text="Build with a toolkit that supports the GPU and has torch's CUDA version: "
-                "set CUDA_HOME to it, and put its nvcc first on PATH. Or build only for this GPU "
-                "(TORCH_CUDA_ARCH_LIST)",
+                "set CUDA_HOME to it, and put its nvcc first on PATH. As an alternative, build "
+                "only for this GPU (set TORCH_CUDA_ARCH_LIST)",
                 way=one_cuda,
             ),
         ),
@@ -317,7 +317,7 @@ CAUSES = (
         means="torch.utils.cpp_extension.load looks for the program ninja on PATH.",
         text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
-        not_when="If the build continues without ninja, it works but takes longer",
+        not_when="If the build continues without ninja, the build works but takes longer",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         commands=("pip install ninja",),

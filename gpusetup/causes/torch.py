@@ -135,16 +135,16 @@ CAUSES = (
         title="An installation into {prefix} was interrupted",
         plain="An installation into this environment was interrupted",
         means="An installation with gpusetup was interrupted, so the environment is incomplete.",
-        text="Run `gpusetup install`. It first restores the previous environment or completes "
-        "the new one",
+        text="Run `gpusetup install`. The command first restores the previous environment or "
+        "completes the new one",
         proven_by="The installation's journal, which gpusetup deletes at the end, is still there",
         commands=_recover,
     ),
     Cause(
         "torch-missing",
         certain_if=proofs.no_torch_is_listed,
-        means="The Python that runs the program has no torch. Often torch was installed into another "
-        "environment.",
+        means="The Python that runs the program has no torch. Often the reason is that torch was "
+        "installed into another environment.",
         check=CheckCommand(
             command='python -c "import sys, torch; print(sys.executable)"',
             prints="ModuleNotFoundError: No module named 'torch'",
@@ -199,10 +199,11 @@ CAUSES = (
         "two-torch-installs",
         title="torch is installed {times} times: {versions}",
         plain="torch is installed more than once",
-        means="Their files are mixed, or Python uses the one that comes first on its path.",
+        means="The files of the two packages are mixed, or Python uses the package that comes "
+        "first on its path.",
         text="Remove all of them, then install torch once",
         proven_by="Two installed packages are named torch and have different versions",
-        not_when="If conda installed one of them, the cause is mixed-conda-pip",
+        not_when="If conda installed one of the two packages, the cause is mixed-conda-pip",
         explains=(
             "torch-half-installed",
             "mixed-conda-pip",
@@ -296,9 +297,8 @@ CAUSES = (
             prints="2.9.1+cu128 12.8 False",
         ),
         title="torch.cuda.is_available() is False",
-        means="This is only a symptom: PyTorch asked CUDA for a GPU and got none. Usually another "
-        "finding is the cause, for example a CPU build, an old driver, or a container without a"
-        " GPU.",
+        means="PyTorch asked CUDA for a GPU and got none. Usually another finding is the cause, "
+        "for example a CPU build, an old driver, or a container without a GPU.",
         text="What to do depends on the reason. If the build has no CUDA "
         "(`torch.version.cuda` is `None`), run `gpusetup install`. If the driver is missing or too "
         "old, install or update it. If torch says `No CUDA GPUs are available`, either "
@@ -378,7 +378,7 @@ CAUSES = (
         title="torch fails on this machine's GPU: {name}",
         plain="torch computes wrong results on the GPU, or none at all",
         means="The GPU computed a wrong result, or an operation of torch failed on it.",
-        text="Look at the result of each check",
+        text="Run `gpusetup verify` and read the result of each check",
         proven_by="A check of `gpusetup verify` failed or crashed on this machine",
         symptom=True,
         look=("gpusetup verify -v",),
@@ -386,7 +386,7 @@ CAUSES = (
     Cause(
         "smi-banner-misread",
         title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
-        plain="A tool misreads the output of a newer nvidia-smi; the driver is fine",
+        plain="A tool misreads the output of a newer nvidia-smi, but the driver is fine",
         means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
         "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
         text="Set the build that you want in the tool's options, or update the tool",

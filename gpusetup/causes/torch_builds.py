@@ -70,10 +70,11 @@ CAUSES = (
         "torch-release-regressed",
         title="torch {good} works here but torch {bad} does not: the build is at fault",
         plain="One release of torch works on this machine, but another does not",
-        means="The GPU and the driver work with one release, so neither of them is the cause.",
+        means="The GPU and the driver work with one release of torch, so neither of them is the "
+        "cause.",
         text="Keep the driver, and report the release that fails to PyTorch. ",
         proven_by="A text shows two releases of torch on one machine, and only one of them works",
-        not_when="If both fail, check the GPU and its driver",
+        not_when="If both releases of torch fail, check the GPU and its driver",
         # Source: pytorch/pytorch, issues of regressed nightlies.
         events=("release-regressed",),
         explains=("torch-sees-no-gpu", "gpu-check-failed", "torch-import-failed"),

@@ -43,8 +43,8 @@ NO_NEWER = (
     "The installed torch is the right build for this GPU and driver, but a newer one may support "
     "more (`gpusetup install --upgrade`). Until then, let Triton use the ptxas of a CUDA toolkit "
     "that supports the GPU: `export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (since Triton "
-    "3.6, for Blackwell: TRITON_PTXAS_BLACKWELL_PATH). Or run without torch.compile "
-    "(TORCHDYNAMO_DISABLE=1)"
+    "3.6, for Blackwell: TRITON_PTXAS_BLACKWELL_PATH). As an alternative, run without "
+    "torch.compile (TORCHDYNAMO_DISABLE=1)"
 )
 
 OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)
@@ -146,13 +146,14 @@ CAUSES = (
         ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
-        means="A build has kernels only for the GPU generations that existed when it was made. "
-        "This one has none for yours, and no PTX (portable code) that the driver could "
-        "compile instead.",
+        means="A torch build has kernels only for the GPU generations that existed when it was "
+        "made. The installed build has no kernels for your GPU, and no PTX (portable code) that "
+        "the driver could compile instead.",
         text="Install a newer torch",
-        proven_by="No architecture in the build matches the GPU's compute capability",
-        not_when="If the build has a kernel for the GPU's major version, it runs, and torch's "
-        "warning is harmless",
+        proven_by="None of the architectures in the torch build matches the GPU's compute "
+        "capability",
+        not_when="If the torch build has a kernel for the GPU's major version, the program runs, "
+        "and torch's warning is harmless",
         # Source: CUDA C++ Programming Guide, application compatibility.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -180,7 +181,8 @@ CAUSES = (
         means="Newer PyTorch builds drop old GPU generations to stay small. For example, the "
         "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
-        proven_by="No architecture in the build matches the GPU's compute capability",
+        proven_by="None of the architectures in the torch build matches the GPU's compute "
+        "capability",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -193,7 +195,7 @@ CAUSES = (
     ),
     Cause(
         "builds-for-gpu",
-        no_command="this is only information about your GPU, and nothing is wrong so far.",
+        no_command="this finding is only information about your GPU, and nothing is wrong so far.",
         severity=Severity.NOTE,
         title="{gpu} needs a build of torch from {builds}: most others have no kernels for it",
         plain="The GPU needs certain builds of torch",
@@ -225,8 +227,9 @@ CAUSES = (
         ),
         title="torch, or an extension, has no kernel for {gpu}",
         plain="A kernel for the GPU is missing, in torch or an extension",
-        means="PyTorch and its extensions contain kernels only for the GPU generations that they were"
-        " built for. The message names neither the GPU nor the package that lacks the kernel.",
+        means="PyTorch and its extensions contain kernels only for the GPU generations that they "
+        "were built for. This message names neither the GPU nor the package that lacks the "
+        "kernel.",
         text="Install a torch that supports this GPU. If torch itself works (the second command "
         "prints 18.0), rebuild the package that fails instead",
         proven_by="CUDA returns error 209 (48, 8 or 98 in an older runtime)",

@@ -73,7 +73,7 @@ CAUSES = (
     Cause(
         "gpu-works-little",
         no_command=(
-            "first you need to know what the GPU waits for. To see it, run "
+            "you first need to know what the GPU waits for. To see what it waits for, run "
             "`gpusetup monitor` next to your training."
         ),
         severity=Severity.NOTE,
@@ -81,7 +81,7 @@ CAUSES = (
         plain="A GPU with a running program is busy less than half of the time",
         means="A single reading does not show why: the data may arrive too slowly, or the batch "
         "or the model is too small to fill the GPU.",
-        text="Let gpusetup watch the training for a minute: it then names the cause",
+        text="Let gpusetup watch the training for a minute to find the cause",
         proven_by="nvidia-smi shows a program that computes and a utilisation below 50 %",
         not_when="If no program computes, the GPU is idle, which is normal",
         # Source: the limits in readings/gpu_use.py.
@@ -98,7 +98,8 @@ CAUSES = (
         "number format. Your GPU, driver and torch are not the cause.",
         text=STABLE,
         proven_by="A log or a description shows that the loss is NaN or infinite, or explodes",
-        not_when="If a GPU computes wrongly (an Xid, an ECC error), that is the cause",
+        not_when="If a GPU computes wrongly (the kernel log shows an Xid or an ECC error), the "
+        "GPU is the cause",
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
         stage="running",
@@ -176,7 +177,8 @@ CAUSES = (
         "GPU.",
         text=FASTER,
         proven_by="The text says that mixed precision did not make the training faster",
-        not_when="If it fails or computes NaN, the cause is loss-diverges or another error",
+        not_when="If the training fails or computes NaN, the cause is loss-diverges or another "
+        "error",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         stage="running",
         commands=("gpusetup monitor -- python train.py",),

@@ -91,8 +91,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The downloaded file does not match its hash: {file}",
         plain="The downloaded file does not match its hash",
-        means="A proxy, a full disk or a mirror cut off or changed the download. Or a lock file "
-        "contains the hash of another build.",
+        means="A proxy, a full disk or a mirror cut off or changed the download. Another "
+        "possible cause is a lock file that contains the hash of a different build.",
         text="Clear the installer's cache, then run the same installation again. If you use a "
         "proxy or mirror, try another network. Do not switch off the hash check",
         not_when="If a full disk cut the file, the cause is pip-cache-disk-full",
@@ -207,13 +207,14 @@ CAUSES = (
     Cause(
         "resolver-conflict",
         certain_if=proofs.message_states_it,
-        title="The requirements contradict each other: no set of versions satisfies all of them",
+        title="The requirements contradict each other, so no set of versions satisfies all of them",
         means="Two requirements need different versions of one package.",
         text="Relax the version pin that the message names last. Install torch, torchvision, "
         "torchaudio and triton from one index, and let torch choose the versions of its "
-        "dependencies, as this command does",
+        "dependencies, as the command below does",
         proven_by="The solver reports that there is no solution",
-        not_when="If conda-cuda-virtual-missing or python-no-wheel was found too, that is the cause",
+        not_when="If doctor also finds conda-cuda-virtual-missing or python-no-wheel, that "
+        "finding is the cause",
         # Source: messages of uv, pip, conda and pixi.
         way=_as_chosen,
         says=(
@@ -239,9 +240,10 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{package} requires {needs}, but {have} is installed",
         plain="An installed package requires another version of a second package",
-        means="pip prints a warning but installs the package anyway. The warning matters only if "
-        "you use that package.",
-        text="If you use that package, install versions that fit each other",
+        means="pip prints a warning about the conflict but installs the package anyway. The "
+        "warning matters only if you use the package that has the requirement.",
+        text="If you use the package that has the requirement, install versions that fit each "
+        "other",
         not_when="torchvision and torchaudio have their own findings: torchvision-mismatch and "
         "torchaudio-mismatch",
         # Source: pip documentation; messages of pip's sources.
@@ -268,10 +270,10 @@ CAUSES = (
     Cause(
         "python-32bit",
         certain_if=proofs.message_states_it,
-        title="This Python is a 32-bit build: torch has no wheels for it",
+        title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
         text="Make an environment with a 64-bit Python",
         proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders "
-        "show it",
+        "show a 32-bit Python",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_create_64_bit_environment,
     ),
@@ -287,7 +289,7 @@ CAUSES = (
         means="This Python is too new, too old, or free-threaded.",
         text="Make an environment with another Python",
         proven_by="No build for this system supports this Python version, or an installer finds "
-        "no file although there are some",
+        "no torch file although the index has some",
         not_when="If there is no wheel for this system for any Python version, the cause is "
         "no-wheel-for-platform",
         # Source: the wheels and indexes of torch, read for the catalog.
@@ -381,8 +383,8 @@ CAUSES = (
     Cause(
         "wrong-index",
         title="{asked} does not exist where the installer looked",
-        means="Versions with a label such as +cu128 are only in PyTorch's index, and it does not "
-        "have them for every CUDA version.",
+        means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
+        "does not have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
         proven_by="The index has no torch or no such label, returns 403 or 404, or lacks this "
         "release",

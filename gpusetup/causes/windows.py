@@ -139,11 +139,11 @@ CAUSES = (
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. "
         "torch 2.4.0 also needs libomp140.x86_64.dll.",
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
-        "keep the installed torch. If that does not help, reinstall the same release of torch; "
-        "only torch 2.4.0 needs a newer one (2.4.1)",
+        "keep the installed torch. If the new runtime does not help, reinstall the same release "
+        "of torch. Only torch 2.4.0 must be replaced with a newer release (2.4.1)",
         proven_by="Windows returns error 126, 127, 182, 193 or 1114",
-        not_when="With error 1455 the cause is windows-pagefile-too-small. If an extension's DLL "
-        "is missing, it is extension-abi-mismatch",
+        not_when="With error 1455, the cause is windows-pagefile-too-small. If an extension's "
+        "DLL is missing, the cause is extension-abi-mismatch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
@@ -248,7 +248,7 @@ CAUSES = (
         means="Windows reserves memory for the CUDA DLLs in every process, and each DataLoader "
         "worker is a process.",
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
-        "Windows. Or use fewer workers",
+        "Windows. As an alternative, use fewer workers",
         proven_by="Windows returns error 1455",
         not_when="With an error other than 1455, the cause is windows-dll-missing",
         # Source: Microsoft, System Error Codes.
@@ -270,9 +270,10 @@ CAUSES = (
         title="A path is longer than the 260 characters that Windows allows",
         means="The caches of torch.compile and Triton, and the build folders of pip and ninja, "
         "often have long paths.",
-        text="Allow long paths in Windows (as administrator, then restart the program). Or move "
-        "the caches and the environment to a folder with a short path",
-        proven_by="Windows returns error 206, ninja reports it, or a file in a cache is not found",
+        text="Allow long paths in Windows (as administrator, then restart the program). As an "
+        "alternative, move the caches and the environment to a folder with a short path",
+        proven_by="Windows returns error 206, ninja reports a path that is too long, or a file "
+        "in a cache is not found",
         # Source: Microsoft, Maximum Path Length Limitation.
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
@@ -324,8 +325,8 @@ CAUSES = (
             Message(
                 where=(_has_a_linux_driver,),
                 title="A Linux driver was installed inside WSL and hides the Windows driver",
-                means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only that library can reach the "
-                "driver on Windows.",
+                means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda there can "
+                "reach the driver on Windows.",
                 text="Remove the Linux driver's packages from WSL, then start WSL again",
                 way=lambda context, text: Fix(
                     text=text,
@@ -362,8 +363,8 @@ CAUSES = (
         "wsl-linux-driver",
         title="A Linux driver library is installed inside WSL: {path}",
         plain="A Linux driver is installed inside WSL",
-        means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only that library can reach the driver on "
-        "Windows.",
+        means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
+        "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
         proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
         # Source: NVIDIA, "CUDA on WSL User Guide".

@@ -41,7 +41,7 @@ class Doubt(Frozen):
 NOT_READ = (
     Doubt(
         reason="said-in-words",
-        sentence="somebody describes it, but no program's output shows it",
+        sentence="the text describes this problem, but no line of it looks like a program's output",
         holds=ask.only_a_person_says_it,
     ),
     Doubt(

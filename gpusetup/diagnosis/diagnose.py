@@ -331,7 +331,7 @@ CHANGES_SOMETHING = re.compile(
     r"(?:un|re)?install\b|\buv (?:add|sync)\b|\bpacman -S"
 )
 """A pattern for commands that install or remove something."""
-CHANGE_NOTHING_YET = "Change nothing yet: the output above tells which cause it is"
+CHANGE_NOTHING_YET = "Change nothing yet: the output of the command above shows which cause it is"
 
 
 def without_changes(finding: Finding) -> Finding:

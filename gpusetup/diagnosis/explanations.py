@@ -25,13 +25,13 @@ VERDICTS = (
         means="The driver, the GPU and torch work together. If a program still fails, the cause "
         "lies elsewhere.",
         proven_by=(
-            "There is a GPU, a driver that responds, and a torch with kernels for the GPU. Or "
-            "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi. If a text "
-            "shows a program that works with its GPU, or asks a plain question, it is ok unless "
-            "something in it fails"
+            "There is a GPU, a driver that responds, and a torch with kernels for the GPU. Other "
+            "proofs are a torch that reports a GPU, or a text that shows a healthy nvidia-smi. "
+            "If a text shows a program that works with its GPU, or asks a plain question, it is "
+            "ok unless something in it fails"
         ),
-        not_when="If doctor finds an error, the answer is that error. A warning alone changes "
-        "nothing",
+        not_when="If doctor finds an error, its result is that error instead of ok, but a "
+        "warning alone does not change the result",
         text="Nothing to do",
     ),
     Cause(

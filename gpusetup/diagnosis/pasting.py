@@ -123,14 +123,14 @@ def _gpus_left_out(context: RuleContext, fix: Fix) -> str:
         for kernel in row.kernels
     }
     lacking = [
-        f"a card of the series {cards} needs {elsewhere}"
+        f"{cards} cards need {elsewhere}"
         for kernel, cards, elsewhere in GENERATIONS
         if kernels and kernel not in kernels
     ]
     # Nothing shows an NVIDIA GPU either.
     if not gpus(context) and not driver_answers(context):
         lacking.append("a GPU of AMD or Intel needs a build for ROCm or XPU")
-    return f". The text does not name the GPU: {', '.join(lacking)}" if lacking else ""
+    return f". The text does not name the GPU, but {' and '.join(lacking)}" if lacking else ""
 
 
 ON_THE_HOST = "on the host, not in this container"
@@ -188,10 +188,10 @@ def _is_posix_only(line: Line) -> bool:
 
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
-    r"|MASTER_PORT|CC|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
+    r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
 )
 """Variables that nobody keeps."""
-IN_WINDOWS = "under System, Environment Variables"
+IN_WINDOWS = "the Windows settings (System, Environment Variables)"
 PROFILES = {"macos": "~/.zshrc", "linux": "~/.bashrc", None: "~/.bashrc"}
 """A system -> the file with the settings of its usual shell."""
 
@@ -233,19 +233,22 @@ def _for_every_shell(context: RuleContext, fix: Fix) -> tuple[Alternative, ...]:
     profile = PROFILES.get(family, PROFILES["linux"])
     verb = "remove" if removes else "set"
     if family == "windows":
-        title = f"{verb} {names} permanently {IN_WINDOWS}: the command holds only for this shell"
+        title = (
+            f"to {verb} {names} permanently, use {IN_WINDOWS}, because the command above "
+            "holds only for this shell"
+        )
     elif removes:
         # A variable that must be removed was usually set in such a file.
         title = (
-            f"remove {names} permanently where the variable is set, for example in {profile}: "
-            "`unset` holds only for this shell"
+            f"to remove {names} permanently, delete the line that sets {names}, for example in "
+            f"{profile}, because `unset` holds only for this shell"
         )
     elif family is None:
-        title = f"set {names} permanently: in {profile}, or on Windows {IN_WINDOWS}"
+        title = f"to set {names} permanently, add the line to {profile}, or use {IN_WINDOWS}"
     else:
         line = "line" if len(variables) == 1 else "lines"
         title = (
-            f"set {names} permanently: add the {line} to {profile}, because `export` holds only "
+            f"to set {names} permanently, add the {line} to {profile}, because `export` holds only "
             "for this shell"
         )
     return (Alternative(title=title, commands=()),)

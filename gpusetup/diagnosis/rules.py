@@ -46,11 +46,12 @@ def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
 RULE_BROKEN = Cause(
     id="rule-broken",
     no_command=(
-        "it is a bug in gpusetup, so please open an issue with the output of `gpusetup snapshot`."
+        "the error is a bug in gpusetup. Please open an issue with the output of `gpusetup "
+        "snapshot`."
     ),
     severity=Severity.NOTE,
     title="a rule of gpusetup broke",
-    means="This is a bug in gpusetup. The other findings are still valid; please report it.",
-    proven_by="An exception in a rule",
+    means="This is a bug in gpusetup. The other findings are still valid. Please report this bug.",
+    proven_by="A rule raised an exception",
     text="Report it",
 )

@@ -101,8 +101,8 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
         )
     if unread := needs.unread_torch(context):
         text = (
-            f"Keep the torch that is there, and install the release of {name} that belongs to it. "
-            f"`gpusetup resolve {name}` names it; each release of torch has one"
+            f"Keep the installed torch, and install the release of {name} that belongs to it. "
+            f"`gpusetup resolve {name}` names the release, because each torch release has one"
         )
         return Fix(text=text, needs=unread)
     which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
@@ -134,7 +134,7 @@ def pairs(context: RuleContext) -> Findings:
             # Without --no-deps pip might replace torch.
             commands.append(paste.pip(context, "install", "--no-deps", requirement))
         fix = Fix(
-            text="Install the release for this torch, if there is one. Otherwise: "
+            text="Install the release for this torch, if there is one. Otherwise, "
             f"{project.alternative}",
             commands=tuple(commands),
         )

@@ -43,8 +43,8 @@ def jetson_fix(context: RuleContext) -> Fix:
     if python is None and is_report(context):
         return Fix(
             text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python} only. First "
-            "check which Python runs the program. If it is another one, create an environment "
-            f"with the system's python3. The wheels are at {jetpack.wheels}",
+            "check which Python runs the program. If that Python is a different version, create an "
+            f"environment with the system's python3. The wheels are at {jetpack.wheels}",
             commands=lines("python -V"),
         )
     from_nvidia = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)

@@ -11,11 +11,11 @@ from gpusetup.model.units import GIB
 from gpusetup.readings.sources import UNNAMED
 
 STEPS = (
-    "To train, take these steps until it fits: 1. a smaller batch with gradient accumulation (32 "
-    "= 8 x 4 trains in the same way), 2. mixed precision (bf16, or fp16), 3. gradient "
-    "checkpointing, 4. an 8-bit optimizer (`bitsandbytes.optim.AdamW8bit`), 5. LoRA, which "
-    "trains only small adapters, and finally 6. a smaller model. To infer, use smaller inputs or "
-    "a quantized model. End other programs on the GPU"
+    "For training, take these steps in order until the training fits: 1. a smaller batch with "
+    "gradient accumulation (32 = 8 x 4 trains in the same way), 2. mixed precision (bf16, or "
+    "fp16), 3. gradient checkpointing, 4. an 8-bit optimizer (`bitsandbytes.optim.AdamW8bit`), "
+    "5. LoRA, which trains only small adapters, and finally 6. a smaller model. For inference, "
+    "use smaller inputs or a quantized model. End other programs on the GPU"
 )
 """The steps in the order of the guide on acceleration (batch, precision, model), with the steps
 that save more memory in between."""

@@ -191,7 +191,9 @@ def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
         return ""
     for need in root.fix.needs:
         if need.state == "unread":
-            return f"Which {need.what} is there decides what to do, and is not shown. "
+            return (
+                f"What to do depends on the installed {need.what}, which the text does not show. "
+            )
     return ""
 
 
@@ -296,7 +298,7 @@ def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
 
 def titled_alternatives(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
     """The alternatives of a fix with their commands. A title begins with "Or", unless it is the
-    first one and the fix has no commands.
+    first one and the fix has no commands, or names a purpose ("to ...").
 
     >>> from gpusetup.model.finding import Alternative
     >>> here = Alternative(title="on the host", commands=())
@@ -305,7 +307,9 @@ def titled_alternatives(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
     """
     for number, alternative in enumerate(fix.alternatives):
         is_first_way = number == 0 and not fix.commands
-        title = sentence(alternative.title) if is_first_way else f"Or {alternative.title}"
+        names_a_purpose = alternative.title.startswith("to ")
+        begins_anew = is_first_way or names_a_purpose
+        title = sentence(alternative.title) if begins_anew else f"Or {alternative.title}"
         if alternative.commands:
             title += ":"
         yield title, alternative.commands

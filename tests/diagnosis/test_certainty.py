@@ -53,7 +53,7 @@ def test_a_persons_word_is_likely_and_a_programs_line_certain(
 ) -> None:
     told, printed = read_report(words), read_report(f"{words}\n{line}")
     assert (told.cause, told.certainty) == (cause, "likely")
-    assert "somebody describes it" in told.doubts[0]
+    assert "the text describes this problem" in told.doubts[0]
     assert (printed.cause, printed.certainty) == (cause, "certain")
 
 
@@ -61,7 +61,7 @@ def test_a_line_with_nccls_prefix_is_a_programs_line() -> None:
     line = "misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed"
     answer = read_report(f"NCCL stops on our cluster: {line}, how do I fix this?")
     assert answer.cause == "rdma-memlock"
-    assert not any("somebody describes it" in doubt for doubt in answer.doubts)
+    assert not any("the text describes this problem" in doubt for doubt in answer.doubts)
 
 
 def test_a_version_behind_its_label_is_a_programs_line() -> None:
@@ -72,7 +72,7 @@ def test_a_version_behind_its_label_is_a_programs_line() -> None:
         "Nvidia driver version: 470.256.02\n"
     )
     assert answer.cause == "driver-too-old"
-    assert not any("somebody describes it" in doubt for doubt in answer.doubts)
+    assert not any("the text describes this problem" in doubt for doubt in answer.doubts)
 
 
 def test_another_failure_at_the_end_makes_it_likely() -> None:

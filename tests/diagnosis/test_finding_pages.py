@@ -27,7 +27,7 @@ from gpusetup.report.read import read_bytes
 ROOT = Path(__file__).resolve().parents[2]
 FINDINGS = ROOT / "docs" / "findings"
 SEARCHED = json.loads((ROOT / "web" / "messages.json").read_text(encoding="utf-8"))
-WITHOUT_COMMAND = "There is no command to paste here: "
+WITHOUT_COMMAND = "There is no command to paste here, because "
 
 
 @cache

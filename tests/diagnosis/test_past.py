@@ -149,7 +149,10 @@ def test_a_programs_sentence_in_a_fenced_block_is_no_persons_word() -> None:
     )
     answer = read_report(f"PyTorch doesn't find my RX 7900 XT\n```\n{output}```\nUbuntu 24.04")
     assert answer.cause == "maker-device-permission", answer.cause
-    assert "somebody describes it, but no program's output shows it" not in answer.doubts
+    assert (
+        "the text describes this problem, but no line of it looks like a program's output"
+        not in answer.doubts
+    )
 
 
 TOLD_AS_PAST = (

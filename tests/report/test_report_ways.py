@@ -333,8 +333,8 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
         (f"{TRACED}\n{LIBRARY}", "\nAnother package, not torch", "gpusetup install"),
         (LIBRARY, "Otherwise install torch", "mmcv"),
-        (NO_DRIVER, "\nNo NVIDIA driver was found\n", ""),
-        (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\nNo NVIDIA driver was found\n"),
+        (NO_DRIVER, "\ngpusetup found no NVIDIA driver\n", ""),
+        (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\ngpusetup found no NVIDIA driver\n"),
         ("my Mac M1\nTypeError: BFloat16 is not supported on MPS", "float16", "cuda"),
         # --- torch moves with the program that requires it ---
         (f"$ vllm serve Qwen/Qwen3-8B\n{TOO_NEW}", "\ngpusetup install vllm\n", ""),
@@ -369,9 +369,9 @@ DELETED = "Runtime, Disconnect and delete runtime"
         ("PyTorch version: 2.7.1+rocm6.3\nRuntimeError: HIP error: invalid device function\n"
          "GPU: AMD Radeon RX 6600 XT (gfx1032)",
          "RX 6600 XT (gfx1032)|\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0"
-         "|set HSA_OVERRIDE_GFX_VERSION permanently: add the line to ~/.bashrc", "GPU; HIP error"),
+         "|to set HSA_OVERRIDE_GFX_VERSION permanently, add the line to ~/.bashrc", "GPU; HIP error"),
         (f"Windows 11\n{LIBUV}",
-         "\n$env:USE_LIBUV|set USE_LIBUV permanently under System, Environment Variables",
+         "\n$env:USE_LIBUV|to set USE_LIBUV permanently, use the Windows settings (System, Environment Variables)",
          "bashrc|until you close"),
         (f"ncclSystemError: {UNREACHED.format('172.17.0.1')}",
          "\nexport NCCL_SOCKET_IFNAME='^docker0,lo'|Docker's default bridge", "=NAME"),
@@ -402,15 +402,15 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"Python 3.10.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "python-no-wheel", ""),
         ("× Getting requirements to build wheel did not run successfully.\nModuleNotFoundError: No "
          "module named 'torch'\ntorch 2.8.0", "build-isolation-no-torch", "Start the program with"),
-        *((text, "leaves too little for its KV cache|raise the share", "End the other") for text in (
+        *((text, "leaves too little for its KV cache|a larger share of its memory", "End the other") for text in (
             "ValueError: No available memory for the cache blocks.",
             "Not enough memory. Please try to increase --mem-fraction-static.")),
         # --- whose torch it is ---
         (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),
          "pip uninstall -y torchaudio\n", "whl/|torch=="),
         (SYSTEMS_TORCH.format("/home/me/.local/lib/python3.8/site-packages"),
-         "Keep the torch that is there", "torch=="),
-        (NMS + PRINTED + "$ pip list\ntorch                    2.8.0", "Keep the torch that is there",
+         "Keep the installed torch", "torch=="),
+        (NMS + PRINTED + "$ pip list\ntorch                    2.8.0", "Keep the installed torch",
          "pip install"),
         (NMS + "PyTorch version: 2.6.0+cu124\n" + GONE, "torch==2.6.0+cu124", "torch==2.8"),
         (NMS + PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0", ""),
