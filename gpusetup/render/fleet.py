@@ -287,8 +287,8 @@ def _differences(answer: CompareAnswer) -> list[ScreenLine]:
     rows = []
     for difference in answer.differences:
         mark = MARKS[difference.severity]
-        first = difference.first or "not told"
-        second = difference.second or "not told"
+        first = difference.first or "not recorded"
+        second = difference.second or "not recorded"
         rows.append((mark, words_of(difference.field), first, second))
     if not rows:
         return []
@@ -304,5 +304,5 @@ def _compared(answer: CompareAnswer) -> ScreenLine:
     texts = []
     if answer.only_second:
         new_findings = plural(len(answer.only_second), "finding")
-        texts.append(f"{new_findings} more than before")
+        texts.append(f"{new_findings} only in {answer.second}")
     return marked(STATUS_MARKS[status], f"different: {facts_that_differ}", *texts)
