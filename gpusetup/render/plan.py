@@ -258,8 +258,8 @@ def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
         times = f"about {high}" if low == high else f"{low} to {high}"
         computing = f" and computes for {_seconds(speed.computing_seconds)} (an estimate)"
     sentence = (
-        f"  Each GPU computes different samples, so a step does {speed.gpus} times the work. In each "
-        f"step, a GPU sends {speed.exchanged_gib:.2f} GiB over {speed.link} in "
+        f"  Each GPU computes different samples, so a step does {speed.gpus} times the work. In "
+        f"each step, a GPU sends {speed.exchanged_gib:.2f} GiB over {speed.link} in "
         f"{_seconds(speed.sending_seconds)}{computing}."
     )
     # A single GPU has to split a batch that all GPUs share into several micro-batches.
