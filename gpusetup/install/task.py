@@ -96,7 +96,8 @@ class Task(Frozen):
             is_mirror = self.request.root != INDEX_ROOT
             condition = " if your index has it" if is_mirror else ""
             notes.append(
-                f"torch {offer.torch} from {offer.backend} also fits{condition}; to install it, add `{way}`"
+                f"torch {offer.torch} from {offer.backend} also fits{condition}; to install it, "
+                f"add `{way}`"
             )
         return tuple(notes)
 

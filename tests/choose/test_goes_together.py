@@ -239,7 +239,7 @@ def test_a_newer_torch_is_offered_from_a_mirror_with_its_condition(run: Run) -> 
     machine = ("install", "--dry-run", "--from", "healthy")
     usual, mirror = run(*machine), run(*machine, "--index", "https://mirror.example/whl")
     assert "also fits; to install it, add `--upgrade`" in usual.out
-    assert "fits if your index has it: add `--upgrade`" in mirror.out
+    assert "also fits if your index has it; to install it, add `--upgrade`" in mirror.out
 
 
 @needs_linux
