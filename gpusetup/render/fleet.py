@@ -301,8 +301,8 @@ def _compared(answer: CompareAnswer) -> ScreenLine:
         return marked(OK, "ok", "the two are alike")
     status = "differs" if answer.matters else "ok"
     facts_that_differ = plural(len(answer.differences), "fact")
-    texts = []
+    counts = facts_that_differ
     if answer.only_second:
         new_findings = plural(len(answer.only_second), "finding")
-        texts.append(f"{new_findings} only in {answer.second}")
-    return marked(STATUS_MARKS[status], f"different: {facts_that_differ}", *texts)
+        counts += f", and {new_findings} only in {answer.second}"
+    return marked(STATUS_MARKS[status], "different", counts)
