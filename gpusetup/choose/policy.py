@@ -263,8 +263,8 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     without_gpu = build.cuda is None and question.host.presence == "none"
     if choice.action == "first" and without_gpu:
         return (
-            f"{build.backend}, because no NVIDIA GPU was found here; for an image for another host "
-            "name it: `--gpu NAME --driver VERSION`, or `--backend cu...`"
+            f"{build.backend}, because no NVIDIA GPU was found here. To build an image for another "
+            "host, describe that host with `--gpu NAME --driver VERSION`, or use `--backend cu...`"
         )
     if installed is None:
         return "the newest that fits"

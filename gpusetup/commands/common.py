@@ -62,19 +62,23 @@ DRIVER: Option = option(
     metavar="VERSION",
 )
 TORCH: Option = option(
-    "the torch version that you want: 2.5.1, or '>=2.6,<2.9'", "--torch", metavar="SPEC"
+    "the torch version that you want, e.g. 2.5.1 or '>=2.6,<2.9'", "--torch", metavar="SPEC"
 )
 BACKEND: Option = option(
-    "the backend of torch: auto, cpu, cu124 or 12.4, ... (default: auto)",
+    "torch's backend, e.g. auto, cpu, or cu124 (also written 12.4); default: auto",
     "--backend",
     default="auto",
     metavar="NAME",
     parse=_backend,
 )
 INDEX: Option = option(
-    "a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)", "--index", metavar="URL"
+    "use this mirror of https://download.pytorch.org/whl (or set GPUSETUP_INDEX)",
+    "--index",
+    metavar="URL",
 )
-REQUIREMENTS: Option = options("a requirements.txt", "-r", "--requirements", metavar="FILE")
+REQUIREMENTS: Option = options(
+    "read the packages from this requirements.txt", "-r", "--requirements", metavar="FILE"
+)
 TIMEOUT: Option = option(
     "how long to wait for the driver (default: 30)",
     "--timeout",

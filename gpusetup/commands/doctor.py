@@ -54,7 +54,9 @@ class DoctorQuestion(CommandQuestion):
     torch: str | None = shared(TORCH)
     gpu: tuple[str, ...] = shared(GPU)
     driver: str | None = shared(DRIVER)
-    explain: str | None = option("explain a finding", metavar="ID")
+    explain: str | None = option(
+        "explain the finding with this id, e.g. torch-cpu-build", metavar="ID"
+    )
     strict: bool = switch("also exit with 1 if there are only warnings")
     format: str = option(
         "markdown prints a text for sharing, without private data",

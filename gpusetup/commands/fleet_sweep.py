@@ -28,7 +28,7 @@ LAUNCHERS = (
 
 SUMMARY = """Finds slow links between GPUs. Start it with a launcher, once for each rank. The ranks
 exchange data in pairs, and the output names each rank, node or path that is slow, broken or does
-not respond. Exit code 1: the output names at least one."""
+not respond. Exit code 1: at least one rank, node or path has such a problem."""
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
     "torchrun --nproc-per-node=8 --no-python gpusetup fleet sweep",

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from gpusetup.monitor.summary import Story
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
-end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
-memory-bound, memory-tight, throttled, bursty, idle, uneven, cpu-bound or faulty), its evidence and
-the next step. If you give a command after `--`, monitor runs it in this terminal, also watches its
-CPU, memory and DataLoader workers, and exits with its exit code. If the command prints its epochs,
-you also get the time per epoch. Without a GPU, monitor watches only the command and the machine.
-With `--json`, the command's output goes to stderr."""
+end it prints the figures, a verdict with its evidence, and the next step. The verdict is good,
+input-starved, launch-bound, communication-bound, memory-bound, memory-tight, throttled, bursty,
+idle, uneven, cpu-bound or faulty. If you give a command after `--`, monitor runs the
+command in this terminal, also watches its CPU, memory and DataLoader workers, and exits with its
+exit code. If the command prints its epochs, you also get the time per epoch. Without a GPU, monitor
+watches only the command and the machine. With `--json`, the command's output goes to stderr."""
 JSON = "print JSON: one line for each sample, then a line with the summary"
 
 EXAMPLES = (
@@ -104,7 +104,8 @@ class MonitorQuestion(CommandQuestion):
     )
     replay: str | None = option(
         "judge a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, -q, "
-        "dmon, a log of --query-gpu); a command after `--` is not run, but tells gpusetup what ran",
+        "dmon, a log of --query-gpu); monitor does not run a command after `--`, but learns from "
+        "it what was recorded",
         metavar="FILE",
         one_of="how",
     )
@@ -315,7 +316,9 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     with Recording(out) as recording, ExitStack() as screen:
         recorded: Summary | None = None
         if question.demo:
-            out.talk("This is a recording of another machine; nothing is watched on this one.")
+            out.talk(
+                "This is a recording of another machine. monitor watches nothing on this machine."
+            )
             screen.enter_context(recording.live())
         run = read_recording(file, question.interval)
         for document in run.documents:

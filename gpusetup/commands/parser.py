@@ -99,7 +99,7 @@ class CommandParser(argparse.ArgumentParser):
             for name, action in known_options.items():
                 if action.metavar in ("MACHINE", "FILE"):
                     takers.append(name)
-            self.complain(f"`{self.prog}` takes no {' '.join(unknown)!r}", takers[:2])
+            self.complain(f"`{self.prog}` does not accept {' '.join(unknown)!r}", takers[:2])
         name = options[0].partition("=")[0]
         names_a_command = " " in self.prog
         if name in known_options or not names_a_command:
@@ -150,7 +150,8 @@ def build_parser(*with_options: str) -> CommandParser:
     others need not be imported."""
     parser = CommandParser(
         prog="gpusetup",
-        description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
+        description="Finds out why PyTorch does not see your GPU, installs the build that fits, "
+        "and tests it.",
         formatter_class=HelpFormat,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
         parents=[of_the_screen()],

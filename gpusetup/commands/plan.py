@@ -128,36 +128,40 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     method: str | None = option(
-        "training method: sft (default), or one for preferences or rewards: dpo, kto, grpo, "
-        "ppo, ...",
+        "training method: sft (default), or a method for preferences or rewards, such as dpo, kto, "
+        "grpo or ppo",
         metavar="NAME",
         parse=method_named,
         group=JOB,
     )
     optimizer: str | None = option(
-        "adamw8bit, adafactor, ...", metavar="NAME", parse=optimizer_named, group=JOB
+        "the optimizer, e.g. adamw8bit or adafactor",
+        metavar="NAME",
+        parse=optimizer_named,
+        group=JOB,
     )
     dtype: str | None = option(
-        "type of the weights: fp32, bf16, fp16",
+        "type of the weights: fp32, bf16 or fp16",
         metavar="TYPE",
         choices=("fp32", "bf16", "fp16"),
         group=JOB,
     )
     amp: Literal["bf16", "fp16", "none"] | None = option(
-        "mixed precision: bf16, fp16, none",
+        "mixed precision: bf16, fp16 or none",
         metavar="TYPE",
         choices=("bf16", "fp16", "none"),
         group=JOB,
     )
     attention: str | None = option(
-        "flash, sdpa or eager (which keeps all attention scores in memory)",
+        "attention implementation: flash, sdpa, or eager, which keeps all attention scores in "
+        "memory",
         metavar="TYPE",
         choices=get_args(Attention),
         group=JOB,
     )
     loss: str | None = option(
-        "how the loss is computed: fused (keeps no logits; Liger, Unsloth), chunked, hf, "
-        "eager, ...",
+        "how the loss is computed: fused (as in Liger and Unsloth, which keep no logits), "
+        "chunked, hf, eager, ...",
         metavar="NAME",
         group=JOB,
     )
@@ -178,34 +182,40 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     offload: tuple[str, ...] = options(
-        "keep in RAM: optimizer, checkpoints", choices=OFFLOADED, metavar="WHAT", group=JOB
+        "what to keep in RAM: optimizer or checkpoints",
+        choices=OFFLOADED,
+        metavar="WHAT",
+        group=JOB,
     )
 
     gpu: str | None = option(
-        'a GPU by name: "A100 80GB"', metavar="NAME", group=GPUS, one_of=ONE_GPU
+        'the name of the GPU, e.g. "A100 80GB"', metavar="NAME", group=GPUS, one_of=ONE_GPU
     )
     gpu_mem: str | None = option(
-        "a GPU by its memory: 24GiB", metavar="SIZE", group=GPUS, one_of=ONE_GPU
+        "the memory of the GPU instead of its name, e.g. 24GiB",
+        metavar="SIZE",
+        group=GPUS,
+        one_of=ONE_GPU,
     )
     machine: Machine | None = shared(FROM, group=GPUS, one_of=ONE_GPU)
     gpus: int | None = option(
-        "number of GPUs that train (not those of inference servers)",
+        "number of GPUs that train, without the GPUs of inference servers",
         metavar="N",
         parse=int,
         group=GPUS,
     )
     strategy: str | None = option(
-        "ddp, fsdp, zero2, dp (DataParallel), ...",
+        "how the GPUs share the training: ddp, fsdp, zero2, dp (DataParallel), ...",
         metavar="NAME",
         parse=strategy_named,
         choices=SHARDED,
         group=GPUS,
     )
-    sp: int | None = option("sequence parallelism", metavar="N", parse=int, group=GPUS)
-    tp: int | None = option("tensor parallelism", metavar="N", parse=int, group=GPUS)
-    pp: int | None = option("pipeline parallelism", metavar="N", parse=int, group=GPUS)
-    cp: int | None = option("context parallelism", metavar="N", parse=int, group=GPUS)
-    ep: int | None = option("expert parallelism", metavar="N", parse=int, group=GPUS)
+    sp: int | None = option("degree of sequence parallelism", metavar="N", parse=int, group=GPUS)
+    tp: int | None = option("degree of tensor parallelism", metavar="N", parse=int, group=GPUS)
+    pp: int | None = option("degree of pipeline parallelism", metavar="N", parse=int, group=GPUS)
+    cp: int | None = option("degree of context parallelism", metavar="N", parse=int, group=GPUS)
+    ep: int | None = option("degree of expert parallelism", metavar="N", parse=int, group=GPUS)
 
     max_context: bool = switch(
         "find the longest context that fits", group=ANSWER, one_of=ONE_UNKNOWN
@@ -222,21 +232,21 @@ class PlanQuestion(CommandQuestion):
     predict: bool = switch("always predict, even if a measurement of this job exists", group=ANSWER)
 
     serve: str | None = option(
-        "plan an inference server: vllm (default), sglang, llama.cpp; for an older version: "
-        "vllm==0.6.3",
+        "plan an inference server: vllm (default), sglang or llama.cpp; write an older version "
+        "as vllm==0.6.3",
         const="vllm",
         metavar="ENGINE",
         group=SERVING,
     )
     weights: str | None = option(
-        "type of the weights: bf16, fp8, int4, q4_k_m", metavar="TYPE", group=SERVING
+        "type of the weights, e.g. bf16, fp8, int4 or q4_k_m", metavar="TYPE", group=SERVING
     )
     cache: str | None = option(
-        "type of the KV cache: bf16, fp8, q8_0", metavar="TYPE", group=SERVING
+        "type of the KV cache, e.g. bf16, fp8 or q8_0", metavar="TYPE", group=SERVING
     )
     gpu_memory_utilization: float | None = option(
-        "the share of the GPU that the server may use: 0.95 (vLLM's option; SGLang's is "
-        "--mem-fraction-static)",
+        "the share of the GPU's memory that the server may use, e.g. 0.95 (SGLang calls this "
+        "option --mem-fraction-static)",
         metavar="SHARE",
         parse=float,
         group=SERVING,
@@ -480,5 +490,5 @@ def check_modes(options: PlanQuestion) -> None:
     for mode, options_of_mode in TAKES.items():
         unused = typed - {mode, *options_of_mode}
         if mode in typed and unused:
-            hint = f"it takes `{'`, `'.join(options_of_mode)}`"
-            raise UsageError(f"`{min(unused)}` says nothing to `{mode}`", hint=hint)
+            hint = f"`{mode}` works with `{'`, `'.join(options_of_mode)}`"
+            raise UsageError(f"`{min(unused)}` has no effect with `{mode}`", hint=hint)

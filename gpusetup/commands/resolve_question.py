@@ -27,8 +27,8 @@ class ResolveQuestion(CommandQuestion):
     """The packages, the machine and the request for which to choose a build."""
 
     packages: tuple[str, ...] = arguments(
-        "packages that use torch, such as `vllm` or 'jax[cuda13]'; gpusetup chooses a torch "
-        "that works with them, and asks your package index",
+        "packages to install together with torch, such as `vllm` or 'jax[cuda13]'; gpusetup "
+        "asks your package index, and chooses a torch that works with them",
         metavar="PACKAGE",
     )
     machine: Machine | None = shared(FROM, group=ANOTHER_MACHINE)

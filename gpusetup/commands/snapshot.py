@@ -22,8 +22,8 @@ from gpusetup.render.console import Console
 SUMMARY = """Prints a record of this machine that the other commands can read (`--from FILE`). It
 contains no user or host names, serial numbers, tokens, passwords or GPU UUIDs; the home folder
 becomes `~`. `snapshot diff A B` compares two records (from `snapshot`, or the JSON of doctor,
-verify or `fleet check`). Exit code 1: B has a finding that A does not have, or they differ in
-something that programs depend on."""
+verify or `fleet check`). Exit code 1: B has a finding that A does not have, or the records
+differ in something that programs depend on."""
 
 EXAMPLES = (
     "gpusetup snapshot --output machine.json",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SUMMARY = """Proposes changes to a training config for this machine: it prints a diff, and a reason
 and a source for every changed line. It does not change the model, loss, data or effective batch
-size, but mixed precision changes the rounding. With --batch-size it measures which batch size
+size, but mixed precision rounds results differently. With --batch-size it measures which batch size
 fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
@@ -110,7 +110,9 @@ class TuneQuestion(CommandQuestion):
     amp: Literal["bf16", "fp16"] | None = option(
         "train with mixed precision", choices=("bf16", "fp16"), group=MEASURING
     )
-    device: str = shared(DEVICE, help="auto, cpu, cuda, cuda:1", group=MEASURING)
+    device: str = shared(
+        DEVICE, help="the device to measure on: auto, cpu, cuda or cuda:1", group=MEASURING
+    )
 
     @property
     def measures(self) -> bool:

@@ -34,7 +34,10 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
     hint = ""
     if trouble.fix:
         commands = "".join(f"\n  {line}" for line in trouble.fix.commands)
-        hint = f"{trouble.fix.text}{':' if commands else ''}{commands}\n"
+        # A text of several sentences ends before the commands, so that a colon does not join them
+        # to the last one only.
+        end = ". Run:" if ". " in trouble.fix.text else ":"
+        hint = f"{trouble.fix.text}{end if commands else ''}{commands}\n"
     hint += "`gpusetup doctor` shows the details"
     if not RECORDS[trouble.id].before_torch:
         hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch anyway"

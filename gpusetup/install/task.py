@@ -94,8 +94,11 @@ class Task(Frozen):
             # A mirror often lacks the newest release. It is not asked about that here, so the note
             # says "if your index has it".
             is_mirror = self.request.root != INDEX_ROOT
-            condition = " if your index has it" if is_mirror else " too"
-            notes.append(f"torch {offer.torch} from {offer.backend} fits{condition}: add `{way}`")
+            condition = " if your index has it" if is_mirror else ""
+            notes.append(
+                f"torch {offer.torch} from {offer.backend} also fits{condition}; to install it, "
+                f"add `{way}`"
+            )
         return tuple(notes)
 
     @property

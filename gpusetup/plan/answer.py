@@ -58,7 +58,7 @@ SET_BEFORE_START = (
     "keeps its allocator"
 )
 SOURCES = {
-    "measured": "measured: Trinity-RFT's GPU configuration guide",
+    "measured": "measured, from Trinity-RFT's GPU configuration guide",
     "fitted": "predicted by the memory model, which was fitted to measured jobs of this kind",
     "model": "predicted by the memory model",
 }

@@ -130,8 +130,7 @@ def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
         return
     if question.context is None and question.solve != "context":
         length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
-        verb = "is" if job.context == 1 else "are"
-        yield f"`--context` not given: {length} of text {verb} assumed"
+        yield f"plan assumes {length} of text, because `--context` is not given"
     native = shape.native_context
     if native is None or job.context <= native:
         return
@@ -151,7 +150,7 @@ def assumed_batch(decision: RecipeDecision) -> str:
     larger = ""
     if largest.fits:
         larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)"
-    return f"`--batch` not given: one {sample} per GPU is assumed{larger}"
+    return f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
 
 
 def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
@@ -164,18 +163,18 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
     trains_adapters = job.lora is not None
     if trains_adapters and job.checkpointing and not names_checkpointing:
         yield (
-            "planned with checkpointing, as trainers use it for adapters; `--checkpointing none` "
-            "changes that"
+            "plan assumes checkpointing, because trainers use it for adapters; `--checkpointing "
+            "none` turns it off"
         )
     names_precision = {"amp", "dtype"} & named_fields
     if job.compute_bytes == 4 and not names_precision:
-        yield "planned in 32 bits, as in a plain training loop; `--amp bf16` changes that"
+        yield "plan assumes 32 bits, as in a plain training loop; `--amp bf16` changes that"
     # With one token per sample the kept activations are too small to mention.
     keeps_activations = not job.checkpointing and job.context > 1
     if keeps_activations and "checkpointing" not in named_fields:
         yield (
-            "planned without checkpointing, as in a plain training loop; `--checkpointing` changes "
-            "that"
+            "plan assumes no checkpointing, as in a plain training loop; `--checkpointing` turns "
+            "it on"
         )
 
 
@@ -195,11 +194,11 @@ def number_notes(decision: RecipeDecision) -> Iterator[str]:
     if fewest is None or fewest.job.gpus >= job.gpus:
         return
     gpus = fewest.job.gpus
-    counted = "1 GPU would do" if gpus == 1 else f"{gpus} GPUs would do"
+    counted = "1 GPU would be enough" if gpus == 1 else f"{gpus} GPUs would be enough"
     host_gib = fewest.shown.memory.host / GIB
     yield (
-        f"{counted} with offload ({fewest.shown.recipe}), many times slower, and with "
-        f"{host_gib:,.0f} GiB of RAM"
+        f"{counted} with offload ({fewest.shown.recipe}) and {host_gib:,.0f} GiB of RAM, but the "
+        "training would be many times slower"
     )
 
 

@@ -287,8 +287,8 @@ def _differences(answer: CompareAnswer) -> list[ScreenLine]:
     rows = []
     for difference in answer.differences:
         mark = MARKS[difference.severity]
-        first = difference.first or "not told"
-        second = difference.second or "not told"
+        first = difference.first or "not recorded"
+        second = difference.second or "not recorded"
         rows.append((mark, words_of(difference.field), first, second))
     if not rows:
         return []
@@ -301,8 +301,8 @@ def _compared(answer: CompareAnswer) -> ScreenLine:
         return marked(OK, "ok", "the two are alike")
     status = "differs" if answer.matters else "ok"
     facts_that_differ = plural(len(answer.differences), "fact")
-    texts = []
+    counts = facts_that_differ
     if answer.only_second:
         new_findings = plural(len(answer.only_second), "finding")
-        texts.append(f"{new_findings} more than before")
-    return marked(STATUS_MARKS[status], f"different: {facts_that_differ}", *texts)
+        counts += f", and {new_findings} only in {answer.second}"
+    return marked(STATUS_MARKS[status], "different", counts)

@@ -137,7 +137,7 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
         yield verdict(OK, "fits", f": {recipe}")
-    lines = {"confidence": _confidence(plan), "from": plan.source}
+    lines = {"confidence": _confidence(plan), "source": plan.source}
     if plan.smallest_gpu is not None:
         lines["smallest"] = _smallest_gpu(plan, plan.smallest_gpu)
     yield from facts(lines)
@@ -253,18 +253,18 @@ def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
     if speed.computing_seconds is None:
         times = f"up to {high}"
-        computing = "the longer a step computes, the less that counts"
+        computing = ", which matters less the longer a step computes"
     else:
         times = f"about {high}" if low == high else f"{low} to {high}"
-        computing = f"its computing takes {_seconds(speed.computing_seconds)} (an estimate)"
+        computing = f" and computes for {_seconds(speed.computing_seconds)} (an estimate)"
     sentence = (
-        f"  Each computes its own samples, so a step does {speed.gpus} times the work. For that "
-        f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
-        f"{_seconds(speed.sending_seconds)}; {computing}."
+        f"  Each GPU computes different samples, so a step does {speed.gpus} times the work. In "
+        f"each step, a GPU sends {speed.exchanged_gib:.2f} GiB over {speed.link} in "
+        f"{_seconds(speed.sending_seconds)}{computing}."
     )
     # A single GPU has to split a batch that all GPUs share into several micro-batches.
     how = ", by accumulating" if plan.batch else ""
-    title = f"One GPU would do{how}; {speed.gpus} are {times} times as fast"
+    title = f"One GPU would be enough{how}; {speed.gpus} are {times} times as fast"
     return section(title, [ScreenLine(sentence, hang=2)])
 
 

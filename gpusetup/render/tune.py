@@ -107,7 +107,9 @@ def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
         yield ScreenLine(text, hang=2)
     elif answer.changes:
         yield ""
-        yield ScreenLine("Nothing is written; `--in-place` or `-o FILE` writes it", hang=2)
+        yield ScreenLine(
+            "Nothing was written. To write the changes, use `--in-place` or `-o FILE`", hang=2
+        )
 
 
 def why(change: TuneChange) -> Iterator[ScreenLine]:

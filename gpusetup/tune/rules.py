@@ -59,8 +59,8 @@ that fails, Windows reports error 1455 (the paging file is too small)."""
 LEAST_PREFETCH = 2
 """The minimum number of batches that each worker should prefetch, which is also torch's default."""
 WORKERS_SOURCE = (
-    "acceleration guide, corrected (it takes half of the cores): a worker for each usable core "
-    f"(affinity, cgroup), {MOST_WORKERS} at most"
+    "acceleration guide, corrected from half of the cores to one worker per usable core "
+    f"(affinity, cgroup), at most {MOST_WORKERS}"
 )
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
@@ -200,7 +200,7 @@ HALF_PRECISION = re.compile(r"(?i)\b(?:bf16|fp16|bfloat16|float16|half|16)\b|^pu
 bits."""
 DTYPE_NAMES = ("torch_dtype", "dtype", "model_dtype", "amp_dtype", "pure_bf16")
 AMP_WHY = Why(
-    reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
+    reason="uses tensor cores; measured memory savings are 1 to 49 %, depending on the model",
     source="acceleration guide, with its correction",
 )
 

@@ -73,8 +73,9 @@ def cannot_fit(case: ConfigCase) -> str | None:
         if verdict.verdict != "too much" or verdict.may_fit_because:
             return None
         return (
-            "This model with these settings does not fit on this card: a single sample needs "
-            f"{verdict.total_gib:.1f} of {verdict.capacity_gib:.1f} GiB. {how_to_fit(config, card)}"
+            "With these settings, the model does not fit on this card: a single sample needs "
+            f"{verdict.total_gib:.1f} GiB, and the card has {verdict.capacity_gib:.1f} GiB. "
+            f"{how_to_fit(config, card)}"
         )
     except GpuSetupError:
         return None
@@ -90,4 +91,4 @@ def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
         return f"{BY_PLAN} says what saves most"
     # The ways that save the most come first.
     first_ways = "; ".join(ways[:MOST_WAYS])
-    return f"What makes it fit: {first_ways}"
+    return f"The model fits with one of these: {first_ways}"

@@ -66,7 +66,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " that has the checks in --only",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
-    add("--seed", type=seed, metavar="N", help="use other random numbers than usual")
+    add(
+        "--seed",
+        type=seed,
+        metavar="N",
+        help="use this seed, to compute with different random numbers",
+    )
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
     only = (
         "run only these checks and the checks that they need; CHECK/CASE repeats one case of "

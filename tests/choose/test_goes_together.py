@@ -238,8 +238,8 @@ def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
 def test_a_newer_torch_is_offered_from_a_mirror_with_its_condition(run: Run) -> None:
     machine = ("install", "--dry-run", "--from", "healthy")
     usual, mirror = run(*machine), run(*machine, "--index", "https://mirror.example/whl")
-    assert "fits too: add `--upgrade`" in usual.out
-    assert "fits if your index has it: add `--upgrade`" in mirror.out
+    assert "also fits; to install it, add `--upgrade`" in usual.out
+    assert "also fits if your index has it; to install it, add `--upgrade`" in mirror.out
 
 
 @needs_linux

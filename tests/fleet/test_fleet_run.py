@@ -203,7 +203,7 @@ def test_the_plan_is_shown_and_nothing_asked(
     ("words", "said"),
     [
         (("run",), "one of the arguments --slurm"),
-        (("run", "--slurm", "records"), "takes no 'records'"),
+        (("run", "--slurm", "records"), "does not accept 'records'"),
         (("show",), "required: DIR"),
         (("show", "x", "--slurm"), "has no option `--slurm`"),
         (("sweep", "--strict"), "has no option `--strict`"),

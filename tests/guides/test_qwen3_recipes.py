@@ -320,7 +320,7 @@ def test_several_gpus_are_told_with_what_they_bring(capsys: pytest.CaptureFixtur
     """000-13: one would do; four are nearly four times as fast, less what they send."""
     screen = text(capsys, "--model", "qwen3-0.6b", "--context", "4096", "--gpu", "A100 SXM4 80GB",
                   "--gpus", "4")  # fmt: skip
-    assert "One GPU would do; 4 are 3.9 to 4 times as fast" in screen
+    assert "One GPU would be enough; 4 are 3.9 to 4 times as fast" in screen
     speed = plan(capsys, *SMALL)["speed"]
     assert 2 < speed["times_low"] < speed["times_high"] <= 4
     assert speed["exchanged_gib"] == pytest.approx(0.75 * 8 * 596e6 / 2**30, rel=0.02)
@@ -332,7 +332,7 @@ def test_the_gpus_needed_need_no_offload(capsys: pytest.CaptureFixture[str]) -> 
     """A model of 70 billion parameters needs more than one GPU; what offload could is a note."""
     answer = plan(capsys, "--model", "llama-3.1-70b", "--gpu", "H100 SXM", "--gpus-needed")
     assert answer["gpus"] > 8 and "Offload" not in answer["recipe"]
-    assert any(line.startswith("1 GPU would do with offload") for line in answer["advice"])
+    assert any(line.startswith("1 GPU would be enough with offload") for line in answer["advice"])
 
 
 OUT_OF_MEMORY = (

@@ -155,11 +155,14 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
         ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
         (("--params", "7x", *H20), "is no number of parameters"),
-        (("--cells", str(CELLS), "--optimizer", "sgd"), "`--optimizer` says nothing to `--cells`"),
+        (
+            ("--cells", str(CELLS), "--optimizer", "sgd"),
+            "`--optimizer` has no effect with `--cells`",
+        ),
         (("--cells", "/nowhere.csv"), "/nowhere.csv cannot be read"),
         ((*MODEL, "--from", "no-such-machine"), "no-such-machine"),
         ((*MODEL, *H20, "--weights", "fp8"), "needs a server"),
-        ((*MODEL, *H20, "--serve", "--lora", "8"), "`--lora` says nothing to `--serve`"),
+        ((*MODEL, *H20, "--serve", "--lora", "8"), "`--lora` has no effect with `--serve`"),
     ],
 )
 def test_a_wrong_question_is_answered_in_words(

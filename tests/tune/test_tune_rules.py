@@ -75,7 +75,7 @@ def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps
 def test_a_model_that_cannot_fit_says_so_first_with_what_would() -> None:
     text = HF.format(size=8, steps=1).replace("Qwen3-0.6B", "Qwen3-8B")
     new, proposal = tuned(text, CARDS[24])
-    assert "What makes it fit: LoRA" in (proposal.cannot_fit or "")
+    assert "The model fits with one of these: LoRA" in (proposal.cannot_fit or "")
     assert values(new)[("per_device_train_batch_size",)] == "8"
     assert tuned(HF.format(size=8, steps=1), CARDS[24])[1].cannot_fit is None
     lora = (
