@@ -32,8 +32,8 @@ KNOWN: Tuple[Check, ...] = (
     of(
         "norms",
         "known.norms:norms",
-        "layer, group, batch and RMS norms are right, even with small variances and large means, and "
-        "include eps correctly",
+        "layer, group, batch and RMS norms are right, even with small variances and large means, "
+        "and include eps correctly",
         NUMBERS,
     ),
     of(
