@@ -61,8 +61,8 @@ class ResolveAnswer(Frozen):
     """Sentences that the user should read in addition."""
     newest: Offer | None = None
     """The newest build that fits, offered next to the build that the fields above describe. Null if
-    nothing fits or if a PACKAGE was given. Also null in doctor's answer, which has its own field
-    `newest`."""
+    nothing fits or if a PACKAGE was given. Also null in doctor's answer, which has a separate
+    field `newest`."""
     packages: tuple[JointPackage, ...] = ()
     """If a PACKAGE was given: the set of packages that work together, with their versions."""
     held_back: tuple[HeldBack, ...] = ()
