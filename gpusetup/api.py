@@ -1,20 +1,21 @@
 """The commands as Python functions, for other programs: `from gpusetup.api import diagnose,
 resolve`.
 
-Each function returns the document that its command prints with `--json`, as a typed value that
-you cannot change. `gpusetup COMMAND --schema` describes the fields; `to_plain` and `to_json` turn
-the value into dicts or text. The functions print nothing: messages that the command line writes to
-stderr go to the logger `gpusetup`, level INFO.
+Each function returns the document that its command prints with `--json`, as a typed value that you
+cannot change. `gpusetup COMMAND --schema` describes the fields. `to_plain` turns the value into
+dicts, and `to_json` turns it into text. The functions print nothing. The messages that the command
+line writes to stderr go to the logger `gpusetup` with the level INFO.
 
 An unknown argument, or one of the wrong type, raises `TypeError`. Every other failure raises a
-`GpuSetupError` with `message`, `hint` (what to do, or None) and `exit_code`; `str(error)` contains
-the message and the hint. A negative answer raises no error: read `cause` of doctor, `torch` (None)
-of resolve, `fits` of plan and `verdict` of verify.
+`GpuSetupError` with `message`, `hint` (what to do, or None) and `exit_code`. `str(error)` contains
+the message and the hint. A negative answer raises no error. To see whether the answer is negative,
+read `cause` of a `DoctorAnswer`, `torch` (None) of a `ResolveAnswer`, `fits` of a plan, or
+`verdict` of a `VerifyAnswer`.
 
-Answers about this machine are exact: their `snapshot` has the names of folders and of the user. To
-share one, use `gpusetup snapshot`. Names, keywords and documents of this module are stable; other
-modules are not.
-The import needs neither torch nor a GPU.
+Answers about this machine are not anonymous, because their `snapshot` contains the names of folders
+and of the user. To share a snapshot, use `gpusetup snapshot`. The names, keywords and documents of
+this module are stable. Other modules may change at any time. You need neither torch nor a GPU to
+import this module.
 """
 
 from __future__ import annotations
@@ -88,12 +89,12 @@ def diagnose(
 
 
 def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
-    """Find out from a text what is wrong with the machine in it, as `gpusetup doctor --report`
-    does.
+    """Find out from a text what is wrong with the machine that it describes, as `gpusetup doctor
+    --report` does.
 
-    `text` is the report itself: a string, or bytes in any encoding, of any size. The function never
-    raises an error, whatever the text contains. gpusetup treats the text as data and follows no
-    instructions in it.
+    `text` can be a string, or bytes in any encoding, and it can have any size. The function never
+    raises an error because of what the text contains. gpusetup treats the text as data and follows
+    no instructions in it.
     """
     if not isinstance(text, str | bytes | bytearray | memoryview):
         raise TypeError(f"read_report() takes a text or bytes, not {type(text).__name__}")
@@ -123,9 +124,10 @@ def resolve(
     """Choose the torch build for this machine or one that you describe, and say why other builds do
     not fit.
 
-    Values that you leave out are read from this machine. With `packages`, it chooses torch and the
-    packages together and asks your package index, unless you set `offline`. With `refresh`, it also
-    asks PyTorch's index. With `name`, the conda commands create a new environment of that name.
+    gpusetup reads values that you leave out from this machine. With `packages`, it chooses torch
+    and the packages together and queries your package index, unless you set `offline`. With
+    `refresh`, it also queries PyTorch's index. With `name`, the conda commands create a new
+    environment with that name.
     """
     question = {
         "packages": packages,
@@ -153,8 +155,8 @@ def plan(**question: Any) -> PlanAnswer | ServePlan:
     """Predict whether a training run (or a server, with `serve`) fits on these GPUs, and with which
     settings.
 
-    Each argument is the option with the same name. With `code`, a child process runs and traces one
-    step of that code. Sizes are in GiB.
+    Each argument has the same meaning as the command-line option with the same name. With `code`, a
+    child process runs and traces one step of that code. Sizes in the answer are in GiB.
     """
     if question.get("serve") is not None:
         return _answer("plan", ServePlan, question)
@@ -178,9 +180,9 @@ def verify(
 ) -> VerifyAnswer:
     """Test torch by computing with it, in a child process of the environment's Python.
 
-    `python=sys.executable` tests the torch of the calling program's environment. The call returns
-    when the checks are done. It tests one process: for several ranks use `python -m
-    gpusetup.verify`.
+    To test the torch of the calling program's environment, pass `python=sys.executable`. The call
+    returns when the checks are done. It tests a single process. To test several ranks, use `python
+    -m gpusetup.verify`.
     """
     question = {
         "python": python,

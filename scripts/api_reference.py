@@ -107,10 +107,33 @@ def options_of(name: str) -> dict[str, Option]:
 OWN_WORDS = {
     "machine": "instead of this machine: an example machine's name, a snapshot's `Path`, or a "
     "`Snapshot`",
-    "text": "the report itself",
-    "*packages": "packages that use torch: `vllm`, `jax[cuda13]`; the user's own index is asked",
+    "text": "the text to read: a string, or bytes in any encoding",
+    "*packages": "packages to install together with torch, such as `vllm` or `jax[cuda13]`; "
+    "gpusetup looks them up on your package index",
+    "os": "the operating system: `linux`, `windows` or `macos`",
+    "architecture": "the processor architecture: `x86_64` or `aarch64`",
+    "requirements": "requirements files, each with packages that must fit together with torch",
+    "explain": "list all reasons for each build that does not fit",
+    "offline": "choose the versions of the packages from gpusetup's own table, without a network",
+    "name": "print conda commands that create a new environment with this name",
+    "params": "instead of `model`: the number of parameters, such as 7B",
+    "optimizer": "the optimizer, such as adamw, adamw8bit or adafactor",
+    "embedding": "embedding tables to add to the model, such as users=6040x64",
+    "offload": "what to keep in RAM: optimizer, checkpoints",
+    "sp": "the degree of sequence parallelism",
+    "tp": "the degree of tensor parallelism",
+    "pp": "the number of pipeline stages",
+    "cp": "the degree of context parallelism",
+    "ep": "the degree of expert parallelism",
+    "strategy": "how the GPUs share the work: ddp, fsdp, zero2, dp (DataParallel), ...",
+    "only": "run only these checks, and the checks that they need; `CHECK/CASE` repeats a single "
+    "case of `operators`",
+    "seconds": "how many seconds the level `stress` runs (default: 60)",
+    "seed": "the seed of all random numbers",
+    "strict": "also fail if a check is skipped",
+    "junit": "a file to which a JUnit XML report is also written",
 }
-"""What is said differently in Python."""
+"""Descriptions that differ from the help of the command line."""
 
 
 def _help(command_name: str, keyword: str) -> str:
@@ -133,7 +156,7 @@ def _errors() -> str:
 
 
 def _first(kind: type) -> str:
-    return (inspect.getdoc(kind) or "").partition("\n")[0]
+    return _cell((inspect.getdoc(kind) or "").partition("\n\n")[0])
 
 
 def _document(kind: type) -> Iterator[str]:
@@ -144,6 +167,8 @@ def _document(kind: type) -> Iterator[str]:
     told = dict(_told(kind))
     for field in fields(kind):
         kind_of, what = told.get(field.name, ("", ""))
+        if field.name == "schema":
+            what = "The name and the version of the document's format."
         yield f"| `{field.name}` | {_code(kind_of)} | {_cell(what)} |\n"
 
 

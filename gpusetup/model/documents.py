@@ -30,35 +30,51 @@ class ErrorAnswer(Frozen):
 
 
 class ResolveAnswer(Frozen):
-    """The answer of `resolve`, and the `resolution` of doctor. `torch` is null if nothing fits."""
+    """The answer of `resolve`, which is also the `resolution` in doctor's answer."""
 
     schema: Literal["gpusetup.resolve/1"] = "gpusetup.resolve/1"
     torch: Text
+    """The recommended torch version; null if nothing fits."""
     torchvision: Text = None
+    """The torchvision version that matches this torch."""
     torchaudio: Text = None
+    """The torchaudio version that matches this torch."""
     backend: Text = None
+    """The backend of the recommended build, such as `cu124` or `cpu`."""
     index_url: Text = None
+    """The index that has the recommended build."""
     python: Text = None
+    """The Python version that the answer is for."""
     driver_floor: Text = None
+    """The oldest driver that can run this build."""
     served: tuple[Served, ...] = ()
+    """How the build supports each GPU: with a kernel or with PTX."""
     fallbacks: tuple[Fallback, ...] = ()
+    """Other builds of the same torch, if an index lacks the recommended one."""
     rejections: tuple[Rejection, ...] = ()
+    """Builds that gpusetup did not choose, each with the reason."""
     advice: Advice | None = None
+    """If nothing fits: the one change that would help most."""
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
+    """Maps each installer (`uv`, `pip`, `conda`) to the commands that install the build."""
     notes: tuple[str, ...] = ()
+    """Sentences that the user should read in addition."""
     newest: Offer | None = None
     """The newest build that fits, offered next to the build that the fields above describe. Null if
-    nothing fits or if a PACKAGE was given. Also null in doctor's answer, which has its own field
-    `newest`."""
+    nothing fits or if a PACKAGE was given. Also null in doctor's answer, which has a separate
+    field `newest`."""
     packages: tuple[JointPackage, ...] = ()
-    """If a PACKAGE was given: all packages that work together."""
+    """If a PACKAGE was given: the set of packages that work together, with their versions."""
     held_back: tuple[HeldBack, ...] = ()
+    """If a PACKAGE was given: packages that are not at their newest version, and why."""
     live: bool = False
-    """Whether this build was found on the index just now, because the dated table does not contain
-    it."""
+    """Whether gpusetup found this build on the index just now, because its catalog does not contain
+    the build."""
     asked_index: Text = None
-    """The page of torch's index that was read (`--refresh`); null if only the table was used."""
+    """The page of torch's index that gpusetup read (`--refresh`); null if it only used its
+    catalog."""
     catalog_as_of: str = ""
+    """The date of gpusetup's catalog of torch builds."""
 
 
 class DoctorAnswer(Frozen):
@@ -69,32 +85,36 @@ class DoctorAnswer(Frozen):
     """Like `certainty`, but also `likely` if another error remains unexplained; null if there is no
     root cause."""
     proof: Text = None
-    """What was checked for `ok`, in one line; null for any other cause."""
+    """If the cause is `ok`: one line that says what doctor checked. Otherwise null."""
     certainty: Literal["certain", "likely"] | None = None
     """`certain` if the text proves the cause and leaves nothing open, otherwise `likely`; null for
     `ok` and `unknown`."""
     doubts: tuple[str, ...] = ()
-    """Sentences that explain why the cause in a report is only likely; empty if it is certain."""
+    """If the cause in a report is only likely: sentences that explain why; empty if it is certain.
+    """
     other_causes: tuple[str, ...] = ()
     """The ids of other possible causes, the most likely first."""
     ruled_out: tuple[RuledOut, ...] = ()
-    """Causes that a message suggests but that another fact contradicts; that fact is included."""
+    """Causes that a message suggests but that another fact contradicts, each with that fact."""
     next_reading: Text = None
-    """A command whose output would show which of these causes is the right one."""
+    """A command whose output would show which of the possible causes is the right one."""
     symptom: Text = None
-    """The finding that shows what failed in a report, but not why. The reason is `cause`, unless
-    that is `unknown`."""
+    """The id of the finding that shows what failed in a report, but not why. `cause` gives the
+    reason, unless it is `unknown`."""
     program: Text = None
     """The program that a report is about; null if the text shows none."""
     stage: Stage | None = None
     """The stage at which the program failed; null if the text does not show it."""
     findings: tuple[Finding, ...]
+    """Everything that doctor found, including the root cause."""
     resolution: ResolveAnswer | None
     """What `install` would do: the smallest change that fixes the machine."""
     newest: Offer | None = None
     """The newest build that fits, which `install --upgrade` would install; null if none fits."""
     snapshot: Snapshot
+    """The machine that doctor examined."""
     catalog_as_of: str
+    """The date of gpusetup's catalog of torch builds."""
 
 
 class KnownFinding(Frozen):
@@ -164,13 +184,19 @@ class CheckAnswer(Frozen):
 class VerifyAnswer(Frozen):
     schema: Literal["gpusetup.verify/1"] = "gpusetup.verify/1"
     verdict: Literal["passed", "failed"]
+    """`passed` if all checks passed or were skipped; with `--strict`, no check may be skipped."""
     torch: Text
+    """The version of the tested torch."""
     cuda: Text
+    """The CUDA version that the tested torch was built with; null for other builds."""
     python: str
+    """The version of the Python that ran the checks."""
     devices: tuple[Mapping[str, Any], ...]
+    """The tested devices, with their properties."""
     checks: tuple[CheckAnswer, ...]
+    """The results of the checks, in the order in which they ran."""
     seed: Number = None
-    """The seed of all random numbers; the same seed produces the same numbers again."""
+    """The seed of all random numbers. The same seed gives the same numbers again."""
 
 
 class PlanMemory(Frozen):
@@ -316,58 +342,76 @@ class PlanCell(Frozen):
     """One plan: its recipe (or `-`), and everything that belongs to it."""
 
     fits: bool
+    """Whether the job fits with the recipe."""
     recipe: str
+    """The memory settings with which the job fits, such as `Env + SP=2`; `-` if none fits."""
     basis: Literal["measured", "predicted"]
+    """Whether the numbers were measured or predicted by the memory model."""
     confidence: Literal["measured", "clear", "close"]
+    """How far you can rely on the answer."""
     near_percent: int = 3
     """The confidence is `close` if the estimate is within this percentage of the limit."""
     close_because: Text = None
     """Why the confidence is `close`, in words; null for any other confidence."""
     memory_gib: PlanMemory
+    """The memory that each part needs on the GPU that needs the most."""
     margin_percent: float
+    """How much of the GPU's memory stays free; if negative, how much is missing."""
     env: Mapping[str, str] = {}
+    """The environment variables to set before Python starts."""
     settings: Mapping[str, Any] = {}
+    """The settings of the recipe under plan's own names; empty if nothing fits."""
     trainer_settings: TrainerSettings | None = None
-    """The settings for the trainer that the user named, or that the config is for."""
+    """The settings under the names of your trainer, if you named one or if the config shows it."""
     helps: tuple[Help, ...] = ()
     """If the job fits: what to do if memory runs out anyway, with the recipes in the order in which
     to try them. If it does not fit: what would help, starting with changes that are enough on their
     own."""
     better: FewerGpus | None = None
-    """A smaller number of GPUs, if it works better than all of them."""
+    """A smaller number of GPUs, if the job runs better on them than on all GPUs."""
     speed: Speed | None = None
-    """How much faster several GPUs are, if one would be enough."""
+    """How much faster training is on several GPUs, if one would be enough."""
     ways: tuple[Way, ...] = ()
-    """What full training, LoRA and QLoRA need, if the question is about one GPU and names no
-    method."""
+    """What full training, LoRA and QLoRA need, if you ask about one GPU and name no method."""
     uncounted: tuple[str, ...] = ()
-    """What may need memory but is not counted, such as unread keys of the config or models of
-    unknown size. If anything is listed, the confidence of a plan that fits is at most `close`."""
+    """What may need memory but was not counted, such as unknown keys of the config or models of
+    unknown size. If the list is not empty and the job fits, the confidence is at most `close`."""
     advice: tuple[str, ...] = ()
+    """Sentences with more advice about this job."""
     model: str
+    """The name of the model."""
     parameters: int
+    """The number of parameters."""
     active_parameters: int
+    """The number of parameters that process one token (mixture of experts)."""
     gpu: str
+    """The name of the GPU."""
     gpus: int
+    """The number of GPUs that train."""
     context: int
+    """Tokens per sequence."""
     batch: Number = None
+    """Sequences in a batch, over all GPUs; null if batches fill a token budget."""
     strategy: str = "fsdp"
+    """How the GPUs share the work, such as `fsdp` or `ddp`."""
     source: str = ""
     """A sentence that says where the numbers come from."""
     solved: Literal["context", "batch", "gpus"] | None = None
-    """Which of the three values the user asked for."""
+    """The value that plan was asked to find (`--max-context`, `--max-batch`, `--gpus-needed`)."""
     smallest_gpu: SmallestGpu | None = None
-    """The smallest card that is enough without offload, with the same number of GPUs; null if there
-    is none."""
+    """The smallest card on which the job fits without offload, with the same number of GPUs; null
+    if there is no such card."""
     code: CodePlan | None = None
+    """The result of tracing your code (`--code`)."""
     config: ConfigRead | None = None
+    """What plan read in your training config (`--from-config`)."""
     error: Text = None
-    """Why a row of `--cells` could not be planned. If set, the other fields of the cell mean
-    nothing."""
+    """Why plan could not answer a row of `--cells`. If `error` is set, ignore the row's other
+    fields."""
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
-    """A plan as a separate document."""
+    """The answer of `plan` about one job."""
 
 
 class PlanCellsAnswer(Frozen):
@@ -376,32 +420,50 @@ class PlanCellsAnswer(Frozen):
 
 
 class ServePlan(Frozen):
-    """The result of `plan --serve`. Sizes are per GPU."""
+    """The answer of `plan --serve`. Sizes are per GPU."""
 
     schema: Literal["gpusetup.plan-serve/1"] = "gpusetup.plan-serve/1"
     fits: bool
+    """Whether all requests fit at the same time, each with the full context."""
     uncounted: tuple[str, ...] = ()
     """Why a server may fail to start although it fits, for example an unknown shape or an older
     version."""
     model: str
+    """The name of the model."""
     parameters: int
+    """The number of parameters."""
     engine: str
+    """The inference engine."""
     gpu: str
+    """The name of the GPU."""
     gpus: int
     """The number of GPUs over which every layer is split."""
     weights: str
+    """The type of the weights."""
     cache: str
+    """The type of the KV cache."""
     context: int
+    """Tokens per request."""
     sequences: int
+    """The number of simultaneous requests."""
     weights_gib: float
+    """The memory of the weights."""
     cache_gib: float
-    """The cache for this number of requests, each with the full context."""
+    """The KV cache for this number of requests, each with the full context."""
     pass_gib: float
+    """The memory that one forward pass needs."""
     free_gib: float
-    """The memory that remains for more cache; if negative, the memory that is missing."""
+    """The memory that remains for more KV cache; if negative, the memory that is missing."""
     capacity_gib: float
+    """The memory of the GPU that CUDA lets a program use."""
     token_kib: float
+    """The KV cache that one token needs, in KiB."""
     largest_context: int
+    """The longest context that this number of requests can have."""
     largest_sequences: int
+    """The largest number of requests that fit, each with the full context."""
     command: Text = None
+    """The command that starts the server; null if the server does not fit, or if the model does not
+    support the context."""
     notes: tuple[str, ...] = ()
+    """Sentences that the user should read in addition."""

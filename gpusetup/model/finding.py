@@ -101,13 +101,21 @@ class Finding(Frozen):
     """A problem or fact found on a machine, with its values, evidence and fix."""
 
     id: str
+    """The id of the finding, which is also the name of its page in the documentation."""
     severity: Severity
+    """`error`, `warning` or `note`."""
     title: str
+    """What is wrong, in one sentence."""
     detail: str = ""
+    """More about the finding; empty if the title says everything."""
     root: bool = False
+    """Whether this finding is the root cause."""
     explained_by: str | None = None
+    """The id of the finding that this one is a consequence of."""
     evidence: tuple[Evidence, ...] = ()
+    """The texts from which doctor derived the finding, with their sources."""
     fix: Fix | None = None
+    """How to fix the problem; null if there is nothing to do."""
 
 
 class RuledOut(Frozen):

@@ -60,7 +60,7 @@ COMPANIONS = tuple(
         needs=("import",),
         limit_seconds=600.0,
         environment=((VARIABLE, row.name),),
-        proves="it imports",
+        proves=f"programs can import {row.name}",
         means=f"programs that use {row.name} would stop",
         then=f"`gpusetup resolve {row.name}` names the version that goes with a torch",
     )

@@ -112,7 +112,8 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "float32-modes",
         "products:float32_modes",
-        "each setting of float32 products (TF32 or bfloat16 on and off) does what it says",
+        "each setting for the precision of float32 products (TF32 or bfloat16 on and off) has the "
+        "effect that torch documents",
         "switching TF32 on or off would not have the effect that the program expects",
         then="`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*)",
     ),
@@ -146,8 +147,8 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "memory",
         "memory:memory",
-        "most of the free memory returns what was written to it: patterns, inverted patterns and "
-        "copies",
+        "most of the free memory returns the data that was written to it: patterns, their "
+        "inverses and copies",
         "weights and data would change while they lie in memory",
         then=CARD,
     ),
@@ -161,7 +162,8 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "copy-in",
         "transfers:copy_in",
-        "64 MiB from host to device arrive unchanged; shows the bandwidth",
+        "64 MiB that are copied from the host to the device arrive unchanged (the report shows "
+        "the bandwidth)",
         MOVED,
         on=GPU,
         then=CARD,
@@ -169,7 +171,8 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "copy-out",
         "transfers:copy_out",
-        "64 MiB from device to host arrive unchanged; shows the bandwidth",
+        "64 MiB that are copied from the device to the host arrive unchanged (the report shows "
+        "the bandwidth)",
         MOVED,
         on=GPU,
         then=CARD,
@@ -177,7 +180,8 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "copy-within",
         "transfers:copy_within",
-        "64 MiB within the device arrive unchanged; shows the bandwidth",
+        "64 MiB that are copied within the device arrive unchanged (the report shows the "
+        "bandwidth)",
         MOVED,
         then=CARD,
     ),
@@ -200,7 +204,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "graph",
         "transfers:graph",
-        "a CUDA graph computes from its current inputs at each replay",
+        "at each replay, a CUDA graph computes with its current inputs",
         "inference servers and `torch.compile(mode='reduce-overhead')` would be wrong",
         on=GPU,
         then="use no CUDA graphs until the driver is updated",
@@ -208,14 +212,15 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "speed",
         "speed:speed",
-        "float32 products per second",
+        "float32 matrix products are not unusually slow (the report shows the speed)",
         SLOWLY,
         then=SLOW,
     ),
     of(
         "speed-half",
         "speed:speed_half",
-        "float16 products per second, with tensor cores if the GPU has them",
+        "float16 matrix products are not unusually slow, so the GPU uses its tensor cores if it "
+        "has them",
         SLOWLY,
         on=GPU,
         then=SLOW,
@@ -223,8 +228,8 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "speed-over-cpu",
         "speed:speed_over_cpu",
-        "how many times faster the GPU multiplies than this machine's CPU (float32 products on "
-        "both, and float16 on the GPU)",
+        "nothing, but the report shows how many times faster the GPU multiplies than this "
+        "machine's CPU (in float32 on both, and also in float16 on the GPU)",
         "the GPU could not be compared with the CPU",
         on=GPU,
         then=SLOW,
@@ -241,7 +246,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "dataloader",
         "programs:dataloader",
-        "a DataLoader with workers returns every item once and complete",
+        "a DataLoader with workers returns every item exactly once and unchanged",
         "training would stop, hang or miss data in its loader",
         then="`num_workers=0` works without worker processes",
         scratch=True,
@@ -249,7 +254,8 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "save-load",
         "programs:save_and_load",
-        "saved tensors, and parts of tensors, load unchanged, in eight number formats",
+        "tensors and parts of tensors in eight number formats are unchanged after saving and "
+        "loading",
         "saved checkpoints would be wrong",
         scratch=True,
     ),
@@ -258,13 +264,14 @@ PROGRAMS: Tuple[Check, ...] = (
     of(
         "chance",
         "chance:chance",
-        "random numbers and dropout follow their distribution and seed, and repeat no part",
+        "random numbers and dropout follow their distribution, depend on the seed as documented, "
+        "and never repeat a sequence",
         "initial weights, dropout and sampling would be skewed, or repeat themselves",
     ),
     of(
         "language-model",
         "training:language_model",
-        "a small language model trains as it does in float64 on the CPU",
+        "a small language model trains on the device as it does on the CPU in float64",
         TRAINED,
         scratch=True,
         on=EVERY,
@@ -275,7 +282,8 @@ PROGRAMS: Tuple[Check, ...] = (
     of(
         "determinism",
         "training:determinism",
-        "the same seed gives the same bits twice, if torch promises it",
+        "two runs with the same seed give the same bits, for operations that torch documents as "
+        "deterministic",
         "runs cannot be reproduced here",
         scratch=True,
         environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
@@ -314,8 +322,8 @@ DISTRIBUTED: Tuple[Check, ...] = (
         on=("host:auto", "host:cuda"),
         needs=("gpu",),
         least_gpus=2,
-        proves="for every pair of GPUs, a copy from one to the other arrives, directly or through "
-        "the host",
+        proves="for every pair of GPUs, data copied from one to the other arrives unchanged, "
+        "directly or through the host",
         means="model or data parallel training would work on other numbers than were sent",
         then="`nvidia-smi topo -p2p r` shows the links; NCCL_P2P_DISABLE=1 avoids a bad link",
     ),
@@ -329,7 +337,7 @@ RANKS: Tuple[Check, ...] = (
         module="meeting",
         seconds=MEETING_SECONDS,
     ),
-    among_ranks("all_reduce", "sums and other reductions over ranks are exact", "meet"),
+    among_ranks("all_reduce", "sums and other reductions over all ranks are exact", "meet"),
     among_ranks("reduce", "the result of a reduction arrives at the right rank", "meet"),
     among_ranks("broadcast", "one rank's values reach every rank", "meet"),
     among_ranks("all_gather", "every rank's part arrives in order", "meet"),
@@ -337,7 +345,7 @@ RANKS: Tuple[Check, ...] = (
     among_ranks("scatter", "the parts of one rank reach the right ranks", "meet"),
     among_ranks("reduce_scatter", "each rank gets its part of the sum", "meet"),
     among_ranks("all_to_all", "every rank's parts reach the right ranks", "meet"),
-    among_ranks("send_recv", "data that one rank sends to another arrives there", "meet"),
+    among_ranks("send_recv", "data that one rank sends to another rank arrives unchanged", "meet"),
     among_ranks("barrier", "no rank leaves a barrier before all ranks have reached it", "meet"),
     among_ranks(
         "ddp_step",
@@ -364,7 +372,7 @@ STRESS: Tuple[Check, ...] = (
         on=("cuda", "cpu"),
         needs=("properties", "arch"),
         lasts=True,
-        proves="under sustained load every result has the same bits, at a steady speed",
+        proves="under sustained load, every result has the same bits and the speed stays the same",
         means="long training runs on this device would slow down or go wrong",
         then="watch it: `gpusetup monitor 60`",
     ),
@@ -389,14 +397,14 @@ def in_turns(name: str, proves: str, means: str) -> Check:
 RATION: Tuple[Check, ...] = (
     in_turns(
         "operators",
-        "torch's operators agree with float64, forward and backward, with many lengths, numbers, "
-        "layouts, formats and options",
+        "the results and gradients of torch's operators agree with float64, for many lengths, "
+        "values, memory layouts, number formats and options",
         "models would compute wrong numbers",
     ),
     in_turns(
         "optimizers",
-        "each form of each of torch's optimizers gives the same parameters as its plain form in "
-        "float64",
+        "each form of each torch optimizer gives the same parameters as the optimizer's plain "
+        "form in float64",
         "training would take wrong steps",
     ),
 )
