@@ -389,7 +389,7 @@ CAUSES = (
                 where=(lambda context: bool(gpu_facts.intels_extension_fails(context)),),
                 title="Intel's extension for PyTorch does not work here: torch's own XPU build "
                 "replaces it",
-                means="The extension has libraries of its own and loads only with the torch that it "
+                means="The extension has separate libraries and loads only with the torch that it "
                 "was built for. torch's XPU builds do not need it, and Intel ended it in March 2026.",
             ),
             Message(

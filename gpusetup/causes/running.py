@@ -129,7 +129,7 @@ CAUSES = (
     ),
     Cause(
         "report-empty",
-        no_command="the text to pass is the output of your own program.",
+        no_command="the text to pass is the output of your program.",
         severity=Severity.NOTE,
         title="The text is empty",
         means="The file, the pasted text or the pipe is empty. Perhaps the program printed "

@@ -160,8 +160,7 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     loss: str | None = option(
-        "how the loss is computed: fused (as in Liger and Unsloth, which keep no logits), "
-        "chunked, hf, eager, ...",
+        "how the loss is computed: fused (Liger and Unsloth, without logits), chunked, hf, eager, ...",
         metavar="NAME",
         group=JOB,
     )
@@ -199,7 +198,7 @@ class PlanQuestion(CommandQuestion):
     )
     machine: Machine | None = shared(FROM, group=GPUS, one_of=ONE_GPU)
     gpus: int | None = option(
-        "number of GPUs that train, without the GPUs of inference servers",
+        "number of GPUs that train (not for inference)",
         metavar="N",
         parse=int,
         group=GPUS,
@@ -222,14 +221,14 @@ class PlanQuestion(CommandQuestion):
     )
     max_batch: bool = switch("find the largest batch that fits", group=ANSWER, one_of=ONE_UNKNOWN)
     gpus_needed: bool = switch(
-        "find the smallest number of GPUs on which the job fits without offloading",
+        "find the smallest number of GPUs without offload",
         group=ANSWER,
         one_of=ONE_UNKNOWN,
     )
     cells: str | None = option(
         "plan every row of a CSV file, and print JSON", metavar="CSV", group=ANSWER
     )
-    predict: bool = switch("always predict, even if a measurement of this job exists", group=ANSWER)
+    predict: bool = switch("always predict, even if the job was measured", group=ANSWER)
 
     serve: str | None = option(
         "plan an inference server: vllm (default), sglang or llama.cpp; write an older version "
