@@ -129,7 +129,7 @@ LAYER_MEANS = {
     "PyTorch rarely helps.",
     Layer.INSTALL: "The installation fails before the GPU matters, so you don't need another "
     "driver.",
-    Layer.WHEEL: "The GPU itself is fine, but the installed PyTorch does not fit this machine.",
+    Layer.WHEEL: "The GPU itself is fine, but the installed PyTorch does not work on this machine.",
     Layer.LIBRARIES: "The program fails on a library or a kernel that it loads, so the GPU and the "
     "driver are usually fine.",
     Layer.RUNNING: "The program fails while it runs, so PyTorch and the driver are usually fine.",

@@ -193,7 +193,7 @@ def is_called_from(*names: str) -> bool:
     return False
 
 
-# --- torch without values ------------------------------------------------------------------------
+# --- torch functions replaced for fake tensors ---------------------------------------------------
 
 compiled: List[Any] = []
 """Calls to `torch.compile`, which a trace skips."""

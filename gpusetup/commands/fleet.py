@@ -1,8 +1,9 @@
 """`gpusetup fleet`: checks one node or many, and finds the one that differs from the others."""
 
 SUMMARY = (
-    "Checks one node (`check`), a folder of records (`show`), all nodes of a cluster (`run`), or "
-    "the exchange between them (`sweep`); `slurm` sets up the programs that Slurm calls on a node."
+    "Checks one node (`check`) or all nodes of a cluster (`run`), compares the records in a folder "
+    "(`show`), or measures the communication between ranks (`sweep`). `slurm` sets up the programs "
+    "that Slurm calls on a node."
 )
 EXAMPLES = (
     "gpusetup fleet check",

@@ -104,7 +104,7 @@ class PlanQuestion(CommandQuestion):
     )
     embedding: tuple[EmbeddingTable, ...] = options(
         "add an embedding table to the model, e.g. users=6040x64; repeatable",
-        metavar="ROWSxWIDTH",
+        metavar="NAME=ROWSxWIDTH",
         parse=table_named,
         group=MODEL,
     )

@@ -90,7 +90,8 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     if build is not None and any(map(paste.INSTALL_LINE.search, lines)):
         backends.append(build.backend)
     family = driver_family(machine)
-    # The sentence names a minimum, so a GPU that the present driver lists counts as well.
+    # The sentence names the oldest driver that is enough, so that driver must also support the GPUs
+    # that the installed driver already lists.
     gpus_present = gpus_to_serve(machine, context.catalog)
     by_gpu = (context.catalog.first_driver(gpu, family) for gpu in gpus_present)
     first_of_gpus = [first for first in by_gpu if first]

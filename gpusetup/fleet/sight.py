@@ -1,4 +1,4 @@
-"""What a record could have seen of its node. Only a record that looked for a fault can show that
+"""Which faults a record would contain if its node had them. Only a record that looked for a fault can show that
 the fault is gone."""
 
 from __future__ import annotations

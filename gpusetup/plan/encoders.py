@@ -17,7 +17,7 @@ USUAL_CLASSES = 1000
 def text_encoder(config: ModelConfig) -> Shape:
     """The shape of a text encoder with a classifier of two classes, as in fine-tuning."""
     hidden = config.hidden
-    # ModernBERT has gated MLPs. It rotates queries and keys, so it has no table of positions.
+    # ModernBERT has gated MLPs. It uses rotary embeddings, so it has no position table.
     is_modern = config.kind == "modernbert"
     layer = encoder_layer(config, matrices=3 if is_modern else 2)
     rows = config.need("vocab_size") + config.get("type_vocab_size") + 2

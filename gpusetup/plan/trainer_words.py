@@ -141,8 +141,8 @@ def hf_optimizer(job: TrainingJob) -> str | None:
 
 
 def deepspeed_file(job: TrainingJob) -> str | None:
-    """The file name of the DeepSpeed config for the job's ZeRO stage, which the user must create;
-    None without ZeRO."""
+    """The name of the DeepSpeed config for the job's ZeRO stage; None without ZeRO. The user must
+    create this file."""
     if not job.strategy.startswith("zero"):
         return None
     return f"ds_{job.strategy}.json"

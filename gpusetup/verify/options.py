@@ -105,8 +105,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--expect",
         **many,
-        help="fail unless this is true: 'gpus>=2' 'torch==2.5.*' 'cuda==12.4' 'memory_gib>=3.5' "
-        "'capability>=8.0' 'arch>=8.6' (the build has a kernel for it)",
+        help="fail unless all of these conditions are true, e.g. 'gpus>=2' 'torch==2.5.*' "
+        "'cuda==12.4' 'memory_gib>=3.5' 'capability>=8.0' 'arch>=8.6' (the build has a kernel for "
+        "it)",
     )
     add("--strict", action="store_true", help="count a skipped check as failed")
     add("--junit", metavar="FILE", help="also write a JUnit XML report")

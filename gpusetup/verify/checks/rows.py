@@ -276,9 +276,9 @@ PROGRAMS: Tuple[Check, ...] = (
         scratch=True,
         on=EVERY,
     ),
-    # This check comes last, next to the ration, because both need the same environment variable. On
-    # a GPU each change of variables costs a new process, with `import torch` and a context (4 s on
-    # an H100's host).
+    # This check comes last, just before `operators` and `optimizers`, because they need the same
+    # environment variable. On a GPU, a check with other variables needs a new process, which has to
+    # import torch and create a CUDA context (4 s on an H100's host).
     of(
         "determinism",
         "training:determinism",
