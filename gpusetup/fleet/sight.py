@@ -1,5 +1,7 @@
-"""Which faults a record would contain if its node had them. Only a record that looked for a fault can show that
-the fault is gone."""
+"""Which faults a record would contain if its node had them.
+
+Only a record that looked for a fault can show that the fault is gone.
+"""
 
 from __future__ import annotations
 
