@@ -183,8 +183,8 @@ def on_jetson(question: BuildQuestion) -> Iterator[str]:
         releases = (jetpack,) if jetpack else JETPACKS
         # If two rows are for the same JetPack, the later one has the newer wheels.
         addresses = {row.name: row.wheels for row in releases if row.wheels}
-        places = [f"{address} (for {name})" for name, address in addresses.items()]
-        wheels = ": " + " and ".join(places) if places else ""
+        places = [f"for {name}: {address}" for name, address in addresses.items()]
+        wheels = f" ({', '.join(places)})" if places else ""
         yield (
             f"torch's own aarch64 wheels need {UNIFIED.name} (CUDA {UNIFIED.cuda}) or newer on a "
             f"Jetson, or {FIRST_OF_THOR.name} on a Thor. For an older JetPack, use the wheels that "

@@ -311,7 +311,7 @@ def test_a_chip_of_apple_gets_the_wheel_for_macos(name: str, capsys: Capture) ->
         (("--gpu", "RX 7900 XTX", "--backend", "cu130"), 1, "is AMD's"),
         (("--gpu", "RX 7900 XTX", "--gpu", "RTX 3090"), 1, "two makers"),
         (("--gpu", "RX 580"), 1, "ROCm no longer supports Polaris"),
-        (("--gpu", "RX 5700 XT"), 1, "no ROCm build of torch has kernels"),
+        (("--gpu", "gfx1013"), 1, "no ROCm build of torch has kernels"),
         (("--gpu", "UHD 770"), 1, "not among the GPUs of torch's XPU builds"),
         (("--gpu", "Instinct MI210", "--os", "windows"), 1, "AMD's own index lists none"),
         (("--gpu", "RTX 3090", "--backend", "rocm7.2"), 1, "no build for NVIDIA GPUs"),

@@ -224,7 +224,7 @@ def test_the_translated_command_keeps_variables_and_quotes_and_drops_what_torchr
     cause, screen = doctor_reads(tmp_path, capsys, text)
     assert cause == "launcher-deprecated"
     assert "export CUDA_VISIBLE_DEVICES=0,1" in screen
-    assert "torchrun --nproc_per_node=2 train.py --name 'my run' This machine" in screen
+    assert "torchrun --nproc_per_node=2 train.py --name 'my run' To set" in screen
 
 
 def test_a_command_whose_words_a_shell_would_change_is_not_translated(

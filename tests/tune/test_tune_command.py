@@ -202,7 +202,7 @@ def test_a_model_that_cannot_fit_is_said_before_anything_else(
     config.write_text(text)
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop")
     assert code == 1
-    assert out.lstrip().startswith("✗ This model with these settings does not fit on this card")
+    assert out.lstrip().startswith("✗ With these settings, the model does not fit on this card")
     assert not {"-num_workers: 0", "+num_workers: 5"} & set(out.split("\n"))
     assert "workers" not in out and "nothing to change" not in out
     assert "a single sample needs" in out.replace("\n", " ")
