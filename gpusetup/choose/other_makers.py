@@ -211,8 +211,8 @@ def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuil
 def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
     """The builds on AMD's own index with kernels for all of these GPUs, newest torch first.
 
-    They come after PyTorch's builds: on Linux they support the targets that PyTorch's wheels lack,
-    and on Windows they are the only ones.
+    On Linux they support the targets that PyTorch's wheels lack, or support only with
+    HSA_OVERRIDE_GFX_VERSION. On Windows they are the only ROCm builds on an index.
     """
     targets = [gpu.target for gpu in gpus]
     # On a machine without a GPU, such as a build server, the GPU that will run torch is unknown, so
@@ -220,8 +220,8 @@ def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple
     extras = device_extras(targets) if targets else (ALL_DEVICES,)
     family, _, machine = platform.partition("-")
     # For Windows, AMD only publishes wheels for Radeon and Ryzen, not for Instinct.
-    is_elsewhere = family == "windows" and not {*targets} <= {*WINDOWS_TARGETS}
-    if not extras or is_elsewhere:
+    is_linux_only = family == "windows" and not {*targets} <= {*WINDOWS_TARGETS}
+    if not extras or is_linux_only:
         return ()
     builds = []
     for release in catalog.amd_index:
@@ -289,7 +289,7 @@ def notes_of(
         yield (
             f"torch {build.torch} comes from AMD's own index, which also has ROCm as packages. "
             f"`{build.project('torch')}` brings the kernels for "
-            f"{'this GPU' if gpus else 'every target, about 10 GB: name yours with `--gpu`'}"
+            f"{'your GPU' if gpus else 'every target, about 10 GB: name yours with `--gpu`'}"
         )
         if build.os == "windows":
             yield "it needs AMD's current Adrenalin driver"

@@ -229,27 +229,22 @@ def _for_every_shell(context: RuleContext, fix: Fix) -> tuple[Alternative, ...]:
     if not variables or fix.needs_reboot or lender_of(context):
         return ()
     names = " and ".join(variables)
-    removes = all(variables.values())
     family = context.os.family
     profile = PROFILES.get(family, PROFILES["linux"])
-    verb = "remove" if removes else "set"
+    removes = all(variables.values())
+    # A variable that must be removed was usually set in such a file.
+    lines = f"the line that sets {names}" if len(variables) == 1 else f"the lines that set {names}"
     if family == "windows":
-        title = (
-            f"to {verb} {names} permanently, use {IN_WINDOWS}, because the command above "
-            "holds only for this shell"
-        )
+        where = f"use {IN_WINDOWS}"
     elif removes:
-        # A variable that must be removed was usually set in such a file.
-        title = (
-            f"to remove {names} permanently, delete the line that sets {names}, for example in "
-            f"{profile}, because `unset` holds only for this shell"
-        )
+        where = f"delete {lines}, for example in {profile}"
     elif family is None:
-        title = f"to set {names} permanently, add the line to {profile}, or use {IN_WINDOWS}"
+        where = f"add {lines} to {profile}, or use {IN_WINDOWS}"
     else:
-        line = "line" if len(variables) == 1 else "lines"
-        title = (
-            f"to set {names} permanently, add the {line} to {profile}, because `export` holds only "
-            "for this shell"
-        )
+        where = f"add {lines} to {profile}"
+    verb = "remove" if removes else "set"
+    title = (
+        f"to {verb} {names} permanently, {where}; then open a new shell, because a command changes "
+        "only the shell that it runs in"
+    )
     return (Alternative(title=title, commands=()),)

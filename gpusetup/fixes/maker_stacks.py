@@ -457,10 +457,9 @@ def reach_metal(context: RuleContext) -> Fix:
             looks=looks,
         )
     oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
-    is_new_enough = macos_version(context) is not None
-    condition = (
-        "This macOS is new enough, so" if is_new_enough else f"If macOS is {oldest} or newer,"
-    )
+    # An old macOS has another cause (macos-too-old-for-mps), so a known one is new enough here.
+    knows_macos = macos_version(context) is not None
+    condition = "This macOS is new enough, so" if knows_macos else f"If macOS is {oldest} or newer,"
     return Fix(
         text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
         "the user who is logged in at the screen: a sandbox (an agent's, an editor's or an App "

@@ -330,12 +330,20 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
     uses_relative = bool(related_target) and on(context, "linux")
     rocm_build = (_install_from(context, str(AMD.index)),) if has_other_build else ()
+    amds_wheels = maker_stacks.from_amds_index(context, target or None)
+    # No variable makes the installed wheel run on this target, but AMD has wheels for it.
+    if amds_wheels.commands and not uses_relative:
+        why = f"PyTorch's ROCm wheels have no kernels for {target}"
+        return replace(amds_wheels, text=f"{why}. {amds_wheels.text}")
     return Fix(
         text=f"torch's ROCm builds have kernels for {', '.join(BUILT_FOR)}, but not for "
         f"{target or 'this GPU'}: {relative}install a build for it from AMD or your distribution. "
         "Otherwise the CPU build works. If the processor's integrated graphics come first in the "
         "list, set HIP_VISIBLE_DEVICES to the card's number",
         commands=(*rocm_build, override) if uses_relative else (),
+        alternatives=paste.other(f"AMD's own wheels for {target}", *amds_wheels.commands)
+        if amds_wheels.commands
+        else (),
     )
 
 

@@ -65,10 +65,11 @@ def has_other_makers_build(torch: str, backend: str, platform: str, catalog: Cat
     for row in catalog.other_makers:
         if row.torch == torch and backend in row.seen.get(platform, "").split():
             return True
-    return any(
-        (release.torch, f"rocm{release.rocm}") == (torch, backend) and platform in release.on
-        for release in catalog.amd_index
-    )
+    for release in catalog.amd_index:
+        is_this_build = release.torch == torch and f"rocm{release.rocm}" == backend
+        if is_this_build and platform in release.on.split():
+            return True
+    return False
 
 
 def marker_of(torch: str, backend: str, catalog: Catalog) -> str:

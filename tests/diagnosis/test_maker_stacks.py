@@ -180,7 +180,7 @@ MAKERS_IN_TEXTS = (
     (
         "RuntimeError: HIP error: invalid device function\nRadeon 5700XT\nI get results for "
         "gfx1030, gfx1100, gfx942 but not for gfx1010.",
-        "amd-gpu", "but not for gfx1010", "which has kernels for gfx1030",
+        "amd-gpu", "the kernels for gfx1010", "which has kernels for gfx1030",
     ),
     (
         "GPU is a 7800 XT.\nrocBLAS error: Cannot read /home/u/venv/lib/python3.10/site-packages/"

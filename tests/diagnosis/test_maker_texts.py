@@ -388,3 +388,18 @@ def test_an_arc_in_capitals_is_no_gpu_of_nvidia() -> None:
     )
     answer = read_report(text)
     assert "torch.xpu" in (answer.next_reading or "")
+
+
+@each(
+    "gpu, command",
+    [
+        ("RX 5700 XT (gfx1010)", "torch[device-gfx1010]"),
+        ("Radeon 860M (gfx1152)", "torch[device-gfx1152]"),
+        ("RX 6700 XT (gfx1031)", "export HSA_OVERRIDE_GFX_VERSION=10.3.0"),
+        ("RX 6700 XT (gfx1031)", "torch[device-gfx1031]"),
+    ],
+)
+def test_a_target_that_pytorchs_wheels_lack_gets_amds_wheels(gpu: str, command: str) -> None:
+    """As `resolve` names them; a wheel that is there may run by the variable first."""
+    failure = "torch 2.9.1+rocm6.4\nRuntimeError: HIP error: invalid device function"
+    assert command in everything_to_do(read_report(f"{gpu}, Ubuntu 24.04\n{failure}"))

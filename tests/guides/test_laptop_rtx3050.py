@@ -262,6 +262,27 @@ def test_a_build_without_a_toolkit_lacks_the_toolkit(
     assert cause == "cuda-toolkit-missing"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Windows 11, RTX 3050, torch 2.5.1+cu124\nOSError: CUDA_HOME environment variable is not "
+        "set. Please set it to your CUDA install root.\nFailed building wheel for flash-attn\n",
+        "Ubuntu 22.04, RTX 3050, torch 2.5.1+cu124\nOSError: CUDA_HOME environment variable is not "
+        "set. Please set it to your CUDA install root.\nFailed building wheel for flash-attn\n",
+        "torch 2.5.1+cu124\nOSError: CUDA_HOME environment variable is not set. Please set it to "
+        "your CUDA install root.\nFailed building wheel for flash-attn\n",
+    ],
+    ids=["windows", "linux", "unknown"],
+)
+def test_a_changed_variable_needs_a_new_shell(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-8: on every system, the answer says to open a new shell."""
+    _, screen = doctor_reads(tmp_path, capsys, text)
+    assert "To set CUDA_HOME and PATH permanently" in screen
+    assert "open a new shell" in screen
+
+
 ERROR_126 = "[WinError 126] The specified module could not be found. Error loading fbgemm.dll"
 ERROR_1114 = "[WinError 1114] A dynamic link library (DLL) initialization routine failed."
 
