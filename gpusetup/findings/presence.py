@@ -28,7 +28,7 @@ from gpusetup.evidence.gpu_facts import intels_extension_fails
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import gpu_naming, other_makers, paste
+from gpusetup.fixes import apple, gpu_naming, other_makers, paste
 from gpusetup.fixes.lenders import has_a_scheduler, lender_of
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
@@ -365,7 +365,7 @@ IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME
 def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     """The id of the finding for the GPU's maker, and the fix for such a GPU."""
     if _apple(context):
-        return "apple-silicon", other_makers.apple(context)
+        return "apple-silicon", apple.for_mac(context)
     # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
     if on(context, "macos"):
         return _without_a_gpu(context)

@@ -147,7 +147,7 @@ ABSENT = "ImportError: {}: cannot open shared object file: No such file or direc
         # --- other makers ---
         (f"torch 2.7.0+rocm6.3\nAMD Radeon RX 5700 XT\n{NO_HIP}", "amd-gpu|gfx1010", "Install torch"),
         ("AMD Radeon RX 6750 XT\nHIP error: invalid device function",
-         "amd-gpu|gfx1030", "AMD publishes"),
+         "amd-gpu|device-gfx1031", "AMD publishes"),
         ("RX 7900 XTX\nAssertionError: Torch not compiled with CUDA enabled",
          "amd-gpu|gfx1100", "if ROCm"),
         (HIP, "amd-gpu|/dev/kfd", "nstall AMD's ROCm build"),

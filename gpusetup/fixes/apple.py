@@ -1,0 +1,116 @@
+"""Fixes for a Mac: for what the device mps lacks, and for a Python of the wrong processor."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.evidence.context import RuleContext, events
+from gpusetup.fixes import maker_stacks, paste
+from gpusetup.model.finding import Fix
+from gpusetup.model.frozen import replace
+
+
+def for_mac(context: RuleContext) -> Fix:
+    """The fix on a Mac: for what mps lacks if the program already uses it, otherwise how to select
+    the device."""
+    for mismatch in events(context, "built-for-another-processor"):
+        return _for_its_processor(context, needs_arm=mismatch.values["needed"] == "arm64")
+    lacks = events(context, "mps-lacks")
+    if "metal" in {event.values.get("why") for event in lacks}:
+        return maker_stacks.reach_metal(context)
+    if lacks:
+        compiles = events(context, "torch-not-compiled-with-cuda")
+        message = " ".join(event.text or "" for event in (*lacks, *compiles))
+        text = next((way for words, way in ON_MPS if re.search(words, message)), None)
+        fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
+        library = _library_that_computes(context)
+        if library:
+            newer = paste.pip(context, "install", "--upgrade", library)
+            first = (
+                f"First update {library}: its newer releases handle what mps lacks. If the error "
+                "remains: "
+            )
+            return Fix(text=f"{first}{text or LACKS}", commands=(newer,))
+        return Fix(text=text or LACKS, commands=() if text else fallback)
+    # Install torch only if it is known to be missing, because a text about torch usually comes from
+    # an installed torch.
+    missing = events(context, "torch-missing") or context.torch.installed is False
+    install = paste.pip(context, "install", "torch", "torchvision")
+    return Fix(
+        text='Since torch 1.12, the ordinary wheel uses an Apple GPU as the device "mps". '
+        'Replace "cuda" in your code with "mps" or "cpu"',
+        commands=(install,) if missing else (),
+    )
+
+
+def _for_its_processor(context: RuleContext, *, needs_arm: bool) -> Fix:
+    """A new environment for Apple silicon, if torch's libraries are for Intel processors and Python
+    is not, or the reverse."""
+    fix = maker_stacks.native_python(context)
+    # Only a translated Python loads libraries for Intel processors on an Apple chip.
+    if not needs_arm:
+        return fix
+    why = (
+        "This Python runs as arm64, but torch's files in its environment are for Intel processors "
+        "(x86_64): a translated Python or terminal installed or copied them, so delete the "
+        "environment and work in a terminal without Rosetta (`uname -m` prints arm64)"
+    )
+    return replace(fix, text=f"{why}. {fix.text}")
+
+
+LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
+"""Libraries that compute for a program. Newer releases of them work around operators that mps
+lacks."""
+
+
+def _library_that_computes(context: RuleContext) -> str:
+    """The imported library that needs to learn about operators missing on mps; "" if the text shows
+    none."""
+    libraries = [event.values.get("library", "") for event in events(context, "library-imported")]
+    libraries += [package.name for package in context.snapshot.packages or ()]
+    for library in LIBRARIES_ON_MPS:
+        if library in libraries:
+            return library
+    return ""
+
+
+LACKS = (
+    'The program already uses "mps", which does not support this operation: run the operation '
+    "on the CPU, or update torch"
+)
+ON_MPS = (
+    (
+        "(?i)MPS backend is supported on",
+        "This macOS is new enough; torch says the same where its process does not reach Metal. Run "
+        "it as the user who is logged in at the screen, and not in a virtual machine, a container "
+        "or a sandbox. `system_profiler SPDisplaysDataType` must name Metal there",
+    ),
+    (
+        "BackendCompilerFailed",
+        "torch.compile in this torch writes code for CUDA only. Update torch, whose newer releases "
+        'compile for "mps", or run the model without torch.compile',
+    ),
+    (
+        "(?i)'SparseMPS' backend",
+        '"mps" has no sparse tensors: make these dense (`.to_dense()`), or keep them on "cpu"',
+    ),
+    (
+        "laceholder storage",
+        'The program already uses "mps", but one of its tensors is elsewhere: move the model '
+        'and all inputs to "mps" (`.to("mps")`)',
+    ),
+    (
+        "(?i)bfloat16",
+        'bfloat16 on "mps" needs macOS 14 or newer and a current torch: update both, or let the '
+        "program use float16 or float32",
+    ),
+    (
+        "(?i)float8|fp8",
+        '"mps" does not support float8: use the weights in float16 or bfloat16, or as GGUF',
+    ),
+    (
+        "float64|MPS framework doesn't support",
+        '"mps" does not support float64: make these tensors float32, or keep them on "cpu"',
+    ),
+)
+"""An error of Metal -> what to do."""
