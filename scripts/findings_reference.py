@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 HEAD = """# Error messages
 
 To find your message, search this page for a few of its words, without numbers and paths. Each page
-shows how to check that the problem is yours, the commands that fix it, and what it is easily
-confused with.
+shows how to check that you have this problem, the commands that fix it, and the other problems
+that it is easily confused with.
 
 One message may have several causes. To let gpusetup read your whole log and name the cause, run
 `gpusetup doctor --report error.txt`; on the machine itself, run `gpusetup doctor`.

@@ -83,7 +83,7 @@ QUICK: Tuple[Check, ...] = (
     of(
         "amp",
         "training:amp",
-        "a few steps of mixed-precision training lower the loss and stay finite",
+        "in a few steps of mixed-precision training, the loss falls and stays finite",
         "mixed-precision training cannot be trusted here",
         then="`gpusetup doctor`, then another build of torch",
         on=EVERY,
@@ -134,7 +134,8 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "float8",
         "products:float8",
-        "both 8-bit floating-point formats read, write, round and multiply as defined",
+        "numbers in both 8-bit floating-point formats are read, written, rounded and multiplied as "
+        "defined",
         "models quantized to 8-bit floating point would be wrong",
     ),
     of(
@@ -228,7 +229,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "speed-over-cpu",
         "speed:speed_over_cpu",
-        "nothing, but the report shows how many times faster the GPU multiplies than this "
+        "this check proves nothing, but shows how many times faster the GPU multiplies than this "
         "machine's CPU (in float32 on both, and also in float16 on the GPU)",
         "the GPU could not be compared with the CPU",
         on=GPU,
@@ -340,8 +341,8 @@ RANKS: Tuple[Check, ...] = (
     among_ranks("all_reduce", "sums and other reductions over all ranks are exact", "meet"),
     among_ranks("reduce", "the result of a reduction arrives at the right rank", "meet"),
     among_ranks("broadcast", "one rank's values reach every rank", "meet"),
-    among_ranks("all_gather", "every rank's part arrives in order", "meet"),
-    among_ranks("gather", "every rank's part arrives at one rank, in order", "meet"),
+    among_ranks("all_gather", "every rank receives the parts of all ranks, in order", "meet"),
+    among_ranks("gather", "one rank receives the parts of all ranks, in order", "meet"),
     among_ranks("scatter", "the parts of one rank reach the right ranks", "meet"),
     among_ranks("reduce_scatter", "each rank gets its part of the sum", "meet"),
     among_ranks("all_to_all", "every rank's parts reach the right ranks", "meet"),

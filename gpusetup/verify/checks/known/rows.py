@@ -142,8 +142,7 @@ KNOWN: Tuple[Check, ...] = (
     of(
         "dropout",
         "known.dropout:dropout",
-        "dropout reaches every lane and position equally often, and no draw repeats the previous "
-        "one",
+        "dropout drops every lane and position equally often, and no draw repeats the previous one",
         "models would train with units that are never dropped",
     ),
     of(
