@@ -117,8 +117,8 @@ LAYER_MEANS = {
     Layer.NO_GPU: "CUDA needs an NVIDIA GPU, so another PyTorch build for CUDA does not help.",
     Layer.PLATFORM: "Neither another version of pip nor another driver helps, because PyTorch "
     "publishes no wheel for the system.",
-    Layer.PROCESS: "Your GPU and your driver may be fine, because a setting or a file on this "
-    "system gets in the way.",
+    Layer.PROCESS: "A setting or a file on this system gets in the way, so your GPU and your "
+    "driver may be fine.",
     Layer.BOUNDARY: "The problem is between the host and the container, pod or WSL, so "
     "reinstalling PyTorch does not help.",
     Layer.HARDWARE: "The GPU or its connection to the computer fails, so reinstalling PyTorch "
@@ -127,8 +127,8 @@ LAYER_MEANS = {
     "reinstalling PyTorch does not help.",
     Layer.READINESS: "The driver is installed, but CUDA cannot start on it, so reinstalling "
     "PyTorch rarely helps.",
-    Layer.INSTALL: "The installation fails before the GPU matters, so you don't need another "
-    "driver.",
+    Layer.INSTALL: "The installation fails before anything uses the GPU, so you don't need "
+    "another driver.",
     Layer.WHEEL: "The GPU itself is fine, but the installed PyTorch does not work on this machine.",
     Layer.LIBRARIES: "The program fails on a library or a kernel that it loads, so the GPU and the "
     "driver are usually fine.",
@@ -140,8 +140,8 @@ NOT_ABOUT_SPEED = ("conda-missing", "launcher-deprecated")
 """Warnings among the losses of speed that cost none."""
 SYMPTOM_MEANS = "This finding is only a symptom: it shows what failed, but not why."
 SEVERITY_MEANS = {
-    Severity.WARNING: "This is only a warning, so your program may run all the same.",
-    Severity.NOTE: "This alone does not mean that your GPU setup is broken.",
+    Severity.WARNING: "This is only a warning, so your program may still run.",
+    Severity.NOTE: "This finding alone does not mean that your GPU setup is broken.",
 }
 
 

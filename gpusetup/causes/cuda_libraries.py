@@ -150,8 +150,8 @@ CAUSES = (
         "libraries have their own numbers: for example, torch 2.4 and newer includes cuDNN 9, "
         "and older releases included cuDNN 8.",
         text="If an extension needs the library (the traceback names the extension's file), "
-        "install the extension's build for torch's CUDA. Otherwise install torch with its "
-        "libraries. ",
+        "install the extension's build for torch's CUDA. If no extension needs the library, "
+        "install torch with its libraries. ",
         proven_by="Files of an nvidia-* package are missing, or a program reports that a library "
         "is missing",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},

@@ -362,8 +362,8 @@ CAUSES = (
         title="CUDA does not see GPU {gpu}, which the driver lists",
         plain="CUDA does not see a GPU that the driver lists",
         means="NVML can read the GPU, but CUDA could not start it and ignores it.",
-        text="Reboot the machine (for a container, reboot its host). Until then, exclude this "
-        "GPU with CUDA_VISIBLE_DEVICES",
+        text="Reboot the machine (for a container, reboot its host). Before the reboot, you can "
+        "exclude this GPU with CUDA_VISIBLE_DEVICES",
         proven_by="NVML lists the GPU, CUDA does not list it, and CUDA_VISIBLE_DEVICES is not set",
         not_when="If doctor also finds gpu-fell-off-bus or mig-misconfigured, that finding is "
         "the cause",

@@ -230,7 +230,7 @@ CAUSES = (
         "Secure Boot rejects a module whose key is not enrolled. doctor does not load a module "
         "itself, so if your driver loads on demand, run `nvidia-smi` once.",
         text="Load or rebuild the module, block nouveau, or reboot",
-        proven_by="The driver's libraries or module are on the disk, but no module is loaded. Or "
+        proven_by="The driver's libraries or module are on the disk, but no module is loaded; or "
         "NVML returns error 9",
         not_when="If no part of the driver is installed, the cause is driver-missing",
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
@@ -276,11 +276,11 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The kernel module of driver {driver} was not built for kernel {kernel}",
         plain="The NVIDIA driver's kernel module was not built for the running kernel",
-        means="Usually the kernel is newer than the driver: a driver builds only for kernels "
-        "that existed when it was released. Otherwise kernel headers or a compiler (gcc, make) "
+        means="Usually the kernel is newer than the driver: a driver builds only for kernels that "
+        "existed when it was released. In other cases, kernel headers or a compiler (gcc, make) "
         "are missing (see make.log).",
         text="Install the headers for this kernel, and a driver that supports the kernel. If the "
-        "GPU needs an old driver branch, use an older kernel. Until then, boot the previous "
+        "GPU needs an old driver branch, use an older kernel. As a workaround, boot the previous "
         "kernel",
         proven_by="dkms reports that NVIDIA's module was not built, or NVIDIA's installer fails "
         "while it builds the module",

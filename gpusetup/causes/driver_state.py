@@ -65,7 +65,7 @@ CAUSES = (
         "gpu-does-not-answer",
         title="A GPU does not respond properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",
-        text="Reboot. Until then, exclude this GPU with CUDA_VISIBLE_DEVICES",
+        text="Reboot. Before the reboot, you can exclude this GPU with CUDA_VISIBLE_DEVICES",
         proven_by="NVML returns an error for the GPU, its memory, temperature or power, or CUDA "
         "returns an error for its name",
         not_when="If NVML says that the GPU is lost, the cause is gpu-fell-off-bus",

@@ -45,7 +45,7 @@ CAUSES = (
         text="Use a newer release of the extension, or set a newer -std=c++ in its setup.py. "
         "Build with gcc 9 or newer (set CC and CXX) and the nvcc of torch's CUDA (set "
         "CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
-        "Otherwise install the torch release that the extension was written for",
+        "As an alternative, install the torch release that the extension was written for",
         proven_by="The compiler prints the #error of torch's headers, or does not know the -std "
         "option",
         not_when="If nvcc refuses the compiler's version, the cause is compiler-too-new",

@@ -106,7 +106,7 @@ CAUSES = (
         "ecc-error",
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
-        plain="Memory errors that ECC cannot correct",
+        plain="The GPU has memory errors that ECC cannot correct",
         means="A row of the GPU's memory is bad. A reset replaces the bad row with a spare row, "
         "if the GPU has one left.",
         text="Reset the GPU or reboot, so that spare rows replace bad ones. If a reset does not "
@@ -253,7 +253,8 @@ CAUSES = (
         means="A bad address, an illegal instruction or a killed program causes these Xids. The "
         "GPU itself still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
-        "with this setting, the traceback shows it. `compute-sanitizer` finds it too, but slowly",
+        "with this setting, the traceback shows it. `compute-sanitizer` finds the kernel too, but "
+        "slowly",
         proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68 or 69, or an Xid of the copy "
         "and video engines",
         not_when="If the GPU itself is at fault, the cause is hardware-fault",

@@ -297,7 +297,8 @@ CAUSES = (
         ),
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="This is an AMD GPU: torch's ROCm builds can use it, but its CUDA builds cannot",
-        means="PyTorch publishes ROCm builds for Linux. AMD publishes more, also for Windows.",
+        means="PyTorch publishes ROCm builds for Linux. AMD publishes more ROCm builds, also for "
+        "Windows.",
         text="If ROCm supports the GPU, install torch's ROCm build",
         proven_by="All GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
         # Source: torch's index, labels rocm*.

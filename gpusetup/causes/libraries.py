@@ -100,7 +100,7 @@ CAUSES = (
         title="{library} is missing from this system",
         plain="A shared library is missing from this system",
         means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
-        text="Install the system package that contains it (libGL: libgl1, mesa-libGL; "
+        text="Install the system package that contains the library (libGL: libgl1, mesa-libGL; "
         "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
         "numactl-libs)",
         not_when="If the library belongs to CUDA, the cause is cuda-lib-missing. If libcuda is "

@@ -120,8 +120,8 @@ CAUSES = (
         plain="A library uses the driver's libcuda but is not linked to it",
         means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with "
         "the driver. This library is not linked to libcuda, or the loader cannot find libcuda.",
-        text="Keep the driver and CUDA: the package must be linked to libcuda (report it to "
-        "the package's project). Until then, preload the driver's libcuda: set LD_PRELOAD to its "
+        text="Keep the driver and CUDA: the package must be linked to libcuda (report it to the "
+        "package's project). As a workaround, preload the driver's libcuda: set LD_PRELOAD to its "
         "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",
         proven_by="A symbol of the driver's API is undefined",
         not_when="If the symbol is one of torch's, the cause is extension-abi-mismatch",
@@ -151,8 +151,8 @@ CAUSES = (
         plain="Python imports a package from its source folder, not the installed one",
         means="Python looks in the working folder first. A project's source folder lacks the "
         "compiled files that are in its wheel.",
-        text="Start the program from another folder, so that Python imports the installed "
-        "package. Or build the checkout (`pip install -e .`). Reinstalling does not help",
+        text="Start the program from another folder, so that Python imports the installed package. "
+        "As an alternative, build the checkout (`pip install -e .`). Reinstalling does not help",
         proven_by="The file that failed is in a source folder, not in site-packages",
         not_when="If the file is in site-packages, the cause is extension-not-built",
         # Source: Python documentation, sys.path.

@@ -138,8 +138,8 @@ CAUSES = (
         certain_if=proofs.two_values_do_not_fit,
         title="This torch needs ROCm {wanted}, but the machine has ROCm {installed}",
         plain="The machine's ROCm is older than torch needs",
-        means="This torch does not include ROCm. It loads the machine's libraries, whose names "
-        "contain the major version (libamdhip64.so.7).",
+        means="This torch does not include ROCm. The machine's ROCm libraries are loaded instead, "
+        "and their names contain the major version (libamdhip64.so.7).",
         text="Update ROCm, or install PyTorch's own wheels",
         proven_by="torch's HIP has a newer major version than /opt/rocm, and torch does not "
         "include a HIP library",
@@ -170,8 +170,8 @@ CAUSES = (
         certain_if=proofs.two_values_do_not_fit,
         title="This Python was built for Intel processors and runs translated (Rosetta) on an "
         "Apple chip",
-        means="Rosetta hides the difference. A torch for such a Python does not support MPS, and "
-        "its newest wheel is 2.2.2.",
+        means="Rosetta hides the difference. A torch for an x86_64 Python does not support MPS, "
+        "and its newest wheel is 2.2.2.",
         text="Use a Python for Apple silicon",
         proven_by="sysctl reports an Apple processor, but Python runs as x86_64",
         # Source: Apple, "About the Rosetta translation environment"; PyPI's files of torch.
@@ -187,7 +187,8 @@ CAUSES = (
         certain_if=proofs.two_values_do_not_fit,
         title="torch {version} needs macOS {wanted} or newer to use Apple's GPU; you have {macos}",
         plain="This macOS is too old for torch's MPS",
-        means="In this case torch.backends.mps.is_built() is True, but is_available() is False.",
+        means="On a macOS that is too old, torch.backends.mps.is_built() is True, but "
+        "is_available() is False.",
         text="Update macOS",
         proven_by="For MPS, this torch version needs a newer macOS than the installed one",
         # Source: PyTorch's page on the MPS backend; pytorch issues 139425 and 164943.

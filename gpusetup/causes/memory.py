@@ -109,8 +109,8 @@ CAUSES = (
                 text="On a Jetson, the GPU shares the machine's memory. Close the desktop and "
                 "other programs (`sudo init 3`), use a smaller or quantized model or a shorter "
                 "context, and add swap. If the same program worked before, reboot, because the "
-                "free memory may be fragmented. Jetson Linux 36.4.7 itself limits such "
-                "allocations, so update it",
+                "free memory may be fragmented. Jetson Linux 36.4.7 limits the memory that the GPU "
+                "can allocate, so update Jetson Linux",
                 look=("free -h", "sudo tegrastats"),
             ),
             Message(
@@ -145,11 +145,11 @@ CAUSES = (
                 having={"short": "cache"},
                 title="The share of the GPU's memory that {engine} uses leaves too little for "
                 "its KV cache",
-                text="Lower the context length or the number of requests (vLLM: "
-                "`--max-model-len`, `--max-num-seqs`; SGLang: `--context-length`, "
-                "`--max-running-requests`). If no other program uses the GPU, let the server use "
-                "a larger share of its memory instead (vLLM: `--gpu-memory-utilization`; SGLang: "
-                "`--mem-fraction-static`). Otherwise use a quantized model or more GPUs",
+                text="Lower the context length or the number of requests (vLLM: `--max-model-len`, "
+                "`--max-num-seqs`; SGLang: `--context-length`, `--max-running-requests`). If no "
+                "other program uses the GPU, let the server use a larger share of its memory "
+                "instead (vLLM: `--gpu-memory-utilization`; SGLang: `--mem-fraction-static`). If "
+                "the memory is still too small, use a quantized model or more GPUs",
                 look=("nvidia-smi",),
             ),
             Message(

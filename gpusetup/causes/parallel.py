@@ -126,8 +126,8 @@ CAUSES = (
                 means="With ACS (access control services) a PCIe bridge sends the traffic between "
                 "two GPUs through the processor's root complex. NCCL then hangs, or gets slow.",
                 text="Switch ACS off in the firmware's settings (it may be part of IOMMU, VT-d or "
-                "AMD-Vi; a host that passes GPUs to virtual machines needs it). Until then, make "
-                "NCCL use host memory instead",
+                "AMD-Vi; a host that passes GPUs to virtual machines needs it). Before you do so, "
+                "or if you cannot, make NCCL use host memory instead",
                 commands=("export NCCL_P2P_DISABLE=1",),
                 look=("sudo lspci -vvv | grep -E 'PCI bridge|ACSCtl'",),
             ),

@@ -24,8 +24,8 @@ from gpusetup.model.shell import lines
 def programs_own(context: RuleContext, text: str) -> Fix:
     """How this program gets its GPU support."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
-    way = "Install the program's build for the CUDA version of this torch, or the program's "
-    "newest release"
+    build = "build for the CUDA version of this torch, or the program's newest release"
+    way = f"Choose the {build}" if text else f"Install the program's {build}"
     if program and program.way:
         way = program.way
     sentence = f"{text}. {way}" if text else way

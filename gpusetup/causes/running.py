@@ -68,7 +68,7 @@ CAUSES = (
         title="A CUDA library failed with {status}, which does not show the reason",
         plain="A CUDA library failed with a status that does not show the reason",
         means="Usually the GPU's memory is full, or an out-of-range index made an earlier kernel "
-        "fail. Otherwise, the loader finds another cuBLAS or cuDNN before torch's own.",
+        "fail. In other cases, the loader finds another cuBLAS or cuDNN before torch's own.",
         text="Check whether the GPU's memory is full. Run the program once with "
         "CUDA_LAUNCH_BLOCKING=1 to see which call failed first. Remove the folders of other CUDA "
         "versions from LD_LIBRARY_PATH",

@@ -200,7 +200,7 @@ CAUSES = (
         title="The CUDA toolkit is installed, but the build does not find it: {fact}",
         plain="The CUDA toolkit is installed, but CUDA_HOME does not point to it",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
-        text="Do not install another toolkit. Set CUDA_HOME to the installed one, in the shell "
+        text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "
         "in which you build",
         proven_by="A build finds no toolkit, although a listing shows its nvcc",
         not_when="If there is no nvcc, the cause is cuda-toolkit-missing",

@@ -110,7 +110,8 @@ CAUSES = (
         text="Replace the CPU build with a CUDA build. ",
         proven_by="torch has no CUDA version (`torch.version.cuda` is None), although the "
         "machine has an NVIDIA GPU",
-        not_when="If doctor also finds cuda-visible-devices-hidden or driver-missing, fix that first",
+        not_when="If doctor also finds cuda-visible-devices-hidden or driver-missing, fix that "
+        "problem first",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,

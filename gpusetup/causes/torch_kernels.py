@@ -40,11 +40,12 @@ def _other_wheel(context: RuleContext, _text: str) -> Fix:
 
 
 NO_NEWER = (
-    "The installed torch is the right build for this GPU and driver, but a newer one may support "
-    "more (`gpusetup install --upgrade`). Until then, let Triton use the ptxas of a CUDA toolkit "
-    "that supports the GPU: `export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (since Triton "
-    "3.6, for Blackwell: TRITON_PTXAS_BLACKWELL_PATH). As an alternative, run without "
-    "torch.compile (TORCHDYNAMO_DISABLE=1)"
+    "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
+    "GPU. A newer torch may come with a compiler that does (`gpusetup install --upgrade`). As a "
+    "workaround, let Triton use the ptxas of a CUDA toolkit that supports the GPU: `export "
+    "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (since Triton 3.6, for Blackwell: "
+    "TRITON_PTXAS_BLACKWELL_PATH). As an alternative, run without torch.compile "
+    "(TORCHDYNAMO_DISABLE=1)"
 )
 
 OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)

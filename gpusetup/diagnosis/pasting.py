@@ -232,19 +232,21 @@ def _for_every_shell(context: RuleContext, fix: Fix) -> tuple[Alternative, ...]:
     family = context.os.family
     profile = PROFILES.get(family, PROFILES["linux"])
     removes = all(variables.values())
-    # A variable that must be removed was usually set in such a file.
-    lines = f"the line that sets {names}" if len(variables) == 1 else f"the lines that set {names}"
+    several = len(variables) > 1
+    copied = "`export` lines" if several else "`export` line"
     if family == "windows":
         where = f"use {IN_WINDOWS}"
     elif removes:
+        # A variable that must be removed was usually set in such a file.
+        lines = "the lines that set them" if several else "the line that sets it"
         where = f"delete {lines}, for example in {profile}"
     elif family is None:
-        where = f"add {lines} to {profile}, or use {IN_WINDOWS}"
+        where = f"copy the {copied} into {profile} (on Windows, use {IN_WINDOWS})"
     else:
-        where = f"add {lines} to {profile}"
+        where = f"copy the {copied} into {profile}"
     verb = "remove" if removes else "set"
     title = (
-        f"to {verb} {names} permanently, {where}; then open a new shell, because a command changes "
-        "only the shell that it runs in"
+        f"to {verb} {names} permanently, {where}, then open a new shell. A command changes "
+        "variables only in the shell in which you run it"
     )
     return (Alternative(title=title, commands=()),)

@@ -101,8 +101,9 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
         )
     if unread := needs.unread_torch(context):
         text = (
-            f"Keep the installed torch, and install the release of {name} that belongs to it. "
-            f"`gpusetup resolve {name}` names the release, because each torch release has one"
+            f"Keep the installed torch, and install the release of {name} that belongs to it. Each "
+            f"torch release has one matching release of {name}, which `gpusetup resolve {name}` "
+            "prints"
         )
         return Fix(text=text, needs=unread)
     which = paste.command(context, paste.python(context), "-c", WHICH_COPY)

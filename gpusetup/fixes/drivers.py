@@ -166,11 +166,11 @@ def _driver_here(context: RuleContext, text: str, floor: str | None) -> Fix:
             needs_reboot=True,
         )
     if not commands:
-        text = f"{text}. Download it from {DRIVER_SITE}"
+        text = f"{text}. Download the driver from {DRIVER_SITE}"
     reboots = needs_reboot(context, request)
     then = "reboot; afterwards `nvidia-smi` lists the GPU" if reboots else THEN_LOAD
     if on(context, "windows"):
-        then = "restart if the installer asks for it"
+        then = "restart the machine if the installer asks you to"
     elif commands and asks_for_a_key(family, request):
         whose = "of root" if family == "suse" else "that `mokutil` asked for"
         then = (
@@ -213,7 +213,7 @@ def where_driver_lives(context: RuleContext) -> str | None:
     if context.os.jetson:
         return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
     if in_container(context):
-        return "Do this on the host, not in this container, and start the container again"
+        return "Do this on the host, not in this container. Then start the container again"
     return None
 
 

@@ -50,9 +50,9 @@ def load_driver(context: RuleContext, stack: MakerStack) -> Fix:
         )
         return Fix(text=text, looks=kernel_messages(stack), needs_reboot=True)
     return Fix(
-        text=f"Load {driver}. If it does not load or creates no node, the kernel is older than the "
-        "GPU, firmware files are missing, Secure Boot rejects an unsigned module, or a file in "
-        "/etc/modprobe.d blocks it",
+        text=f"Load {driver}. If the driver does not load or creates no device node, the kernel is "
+        "older than the GPU, firmware files are missing, Secure Boot rejects an unsigned module, "
+        "or a file in /etc/modprobe.d blocks it",
         commands=LOAD[stack.maker],
         looks=kernel_messages(stack),
         needs_root=True,
@@ -70,7 +70,7 @@ def kernel_messages(stack: MakerStack) -> tuple[Alternative, ...]:
     pattern = "amdgpu|kfd" if stack.maker == AMD.id else "i915|xe "
     messages = filled("sudo dmesg | grep -iE {names} | tail -n 20", names=pattern)
     commands = (*DRIVERS_OF_CARDS, messages)
-    return paste.look("see the drivers, and what the kernel says", *commands)
+    return paste.look("list the drivers and the kernel's messages", *commands)
 
 
 def compute_driver_missing() -> Fix:
@@ -330,7 +330,7 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         fix = paste.install_torch(context) if is_newer_build(context, rocm) else None
         text = (
             f"torch's wheels have kernels for {target} since {since}, but the installed one "
-            f"is for ROCm {rocm}. Install one for ROCm {BUILT_FOR_ROCM}. You do not need to "
+            f"is for ROCm {rocm}. Install a wheel for ROCm {BUILT_FOR_ROCM}. You do not need to "
             "override the target"
         )
         commands = fix.commands if fix else (pip_from(context, str(AMD.index)),)
@@ -390,7 +390,10 @@ def update_rocm(context: RuleContext, wanted: str, installed: str) -> Fix:
         text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own wheels, "
         f"which include their own ROCm and do not use the installed {installed}",
         commands=(pip_from(context, str(AMD.index)),),
-        looks=paste.look("see the ROCm of the machine", *lines("cat /opt/rocm/.info/version")),
+        looks=paste.look(
+            "check which ROCm version is installed on the machine",
+            *lines("cat /opt/rocm/.info/version"),
+        ),
     )
 
 
@@ -407,7 +410,7 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
         " WSL has no /dev/kfd, so do not install amdgpu there. AMD supports Radeon RX 7000 and "
         "9000 and Ryzen AI Max in WSL, not every GPU that Linux supports",
         looks=paste.look(
-            "see whether ROCm for WSL is there",
+            "check whether ROCm for WSL is installed",
             *lines("ls /opt/rocm/lib/librocdxg.so* /dev/dxg", "rocminfo | grep -i gfx"),
         ),
     )
@@ -432,7 +435,7 @@ def native_python(context: RuleContext) -> Fix:
         ),
         alternatives=paste.other("with conda", conda),
         looks=paste.look(
-            "see what this Python runs as (arm64 is right)",
+            "check the architecture of this Python (it should be arm64)",
             *lines('python -c "import platform; print(platform.machine())"'),
         ),
     )
@@ -473,6 +476,6 @@ def newer_macos(macos: str) -> Fix:
     """Update macOS to a version on which torch has MPS."""
     return Fix(
         text=f"Update macOS to {macos} or newer, or install an older torch that supports MPS on "
-        'this macOS. Until then, use the device "cpu"',
+        'this macOS. As a workaround, use the device "cpu"',
         looks=paste.look("see your macOS", *lines("sw_vers")),
     )

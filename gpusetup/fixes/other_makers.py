@@ -307,8 +307,8 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         source = AMDS_FOR_WINDOWS if windows else AMD.index
         since = f"torch {FIRST_TORCH[target]}" if target in FIRST_TORCH else f"ROCm {first}"
         return Fix(
-            text=f"torch's wheels have kernels for {target} since {since}, but the installed "
-            f"wheel is older. Install one for ROCm 7 ({source}). You do not need to override the "
+            text=f"torch's wheels have kernels for {target} since {since}, but the installed wheel "
+            f"is older. Install a wheel for ROCm 7 ({source}). You do not need to override the "
             "target",
             commands=() if windows else (_install_from(context, str(AMD.index)),),
         )
@@ -338,8 +338,8 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     return Fix(
         text=f"torch's ROCm builds have kernels for {', '.join(BUILT_FOR)}, but not for "
         f"{target or 'this GPU'}: {relative}install a build for it from AMD or your distribution. "
-        "Otherwise the CPU build works. If the processor's integrated graphics come first in the "
-        "list, set HIP_VISIBLE_DEVICES to the card's number",
+        "The CPU build works too, without the GPU. If the processor's integrated graphics come "
+        "first in the list, set HIP_VISIBLE_DEVICES to the card's number",
         commands=(*rocm_build, override) if uses_relative else (),
         alternatives=paste.other(f"AMD's own wheels for {target}", *amds_wheels.commands)
         if amds_wheels.commands

@@ -248,7 +248,7 @@ def chosen_build(context: RuleContext) -> TorchBuild | None:
 
 
 ANOTHER_RUNS = (
-    "The torch that is listed fits this machine, but the program runs a different torch. Check "
+    "The listed torch fits this machine, but the program runs a different torch. Check "
     "which torch the program's Python uses (`python -c \"import sys, torch; "
     'print(sys.executable, torch.__file__)"`). Start the program with the other Python, or '
     "remove the second torch"

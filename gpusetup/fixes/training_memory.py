@@ -52,7 +52,7 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     """
     may_have_gaps = not has_no_segments(context) and unused_may_help(context) is not False
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
-    looks = paste.look("see what holds the memory", *lines("nvidia-smi"))
+    looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
     by_the_numbers = whole_model_on_each_gpu(context) or copies_of_one_process(context)
     trainer = trainer_of(context)
     if trainer:

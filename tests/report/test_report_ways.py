@@ -30,7 +30,7 @@ def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
     kinds: dict[frozenset[str], str] = {}
     for sample in samples():
         kinds.setdefault(sample.kinds, sample.text)
-    touched = re.compile(r"\b(?:reboot|modprobe|dkms|mokutil|Download it from)\b")
+    touched = re.compile(r"\b(?:reboot|modprobe|dkms|mokutil|Download the driver from)\b")
     for text in list(kinds.values())[::3]:
         for found in answered(f"{LENT}\n{text}").findings:
             if found.root and found.fix and not found.id.startswith(("wsl", "container")):
@@ -332,7 +332,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}", "container-no-gpu", ""),
         (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
         (f"{TRACED}\n{LIBRARY}", "\nAnother package, not torch", "gpusetup install"),
-        (LIBRARY, "Otherwise install torch", "mmcv"),
+        (LIBRARY, "If no extension needs the library, install torch", "mmcv"),
         (NO_DRIVER, "\ngpusetup found no NVIDIA driver\n", ""),
         (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\ngpusetup found no NVIDIA driver\n"),
         ("my Mac M1\nTypeError: BFloat16 is not supported on MPS", "float16", "cuda"),
@@ -369,7 +369,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
         ("PyTorch version: 2.7.1+rocm6.3\nRuntimeError: HIP error: invalid device function\n"
          "GPU: AMD Radeon RX 6600 XT (gfx1032)",
          "RX 6600 XT (gfx1032)|\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0"
-         "|to set HSA_OVERRIDE_GFX_VERSION permanently, add the line that sets HSA_OVERRIDE_GFX_VERSION to ~/.bashrc", "GPU; HIP error"),
+         "|to set HSA_OVERRIDE_GFX_VERSION permanently, copy the `export` line into ~/.bashrc", "GPU; HIP error"),
         (f"Windows 11\n{LIBUV}",
          "\n$env:USE_LIBUV|to set USE_LIBUV permanently, use the Windows settings (System, Environment Variables)",
          "bashrc|until you close"),
