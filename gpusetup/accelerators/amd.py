@@ -193,8 +193,8 @@ NAME_WITHOUT_LINE = re.compile(
     r"(?i)^(?=\d{4} ?(?:XT|GRE))|(?<=^AMD )(?=\d{4} ?(?:XT|GRE))|\bRadeon (?=\d{4})"
 )
 """The places in a name where `RX` is missing: `9060 XT`, `Radeon 7900 XTX`."""
-TARGET = re.compile(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b")
-"""`gfx90a`, `gfx1100`."""
+TARGET = re.compile(r"\bgfx(?:[789]|1\d)[0-9a-f]{2}\b")
+"""`gfx803`, `gfx90a`, `gfx1100`."""
 
 
 def gfx_of(name: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
@@ -373,10 +372,8 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
     if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
         return "amd-gpu", other_makers.amd(context)
-    names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
-    names_an_arc = re.search(other_makers.ARC, " ".join(names))
     needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
-    if maker_of_build == "intel" or needs_xpu or names_an_arc:
+    if maker_of_build == "intel" or needs_xpu or other_makers.names_gpu_with_xpu(context):
         return "intel-gpu", other_makers.intel(context)
     return _without_a_gpu(context)
 

@@ -16,6 +16,7 @@ from gpusetup.accelerators.amd import (
     gfx_of,
 )
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
+from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.evidence.gpu_facts import intels_extension_fails, lacks_target_on_windows
@@ -51,7 +52,7 @@ def first_install(context: RuleContext) -> Fix | None:
         return None
     makers = vendors_of(context.snapshot)
     gpu_names = " ".join(event.values.get("name", "") for event in events(context, "foreign-gpu"))
-    if "intel" in makers and re.search(ARC, gpu_names):
+    if names_gpu_with_xpu(context):
         return Fix(
             text="Install torch's XPU build, which uses this GPU as the device xpu. The ordinary "
             "build would only use the CPU",
@@ -65,8 +66,11 @@ def first_install(context: RuleContext) -> Fix | None:
     return None
 
 
-ARC = r"(?i:\bArc\b)|\bIntel GPU\b|(?:A[357]|B5)\d0"
-"""The name of an Intel card, in contrast to the integrated graphics of Intel's processors."""
+def names_gpu_with_xpu(context: RuleContext) -> bool:
+    """Whether a text names an Intel GPU that torch's XPU builds support, in contrast to the older
+    graphics of Intel's processors."""
+    names = [gpu.values.get("name", "") for gpu in events(context, "foreign-gpu")]
+    return any(maker_named(name) is INTEL and has_xpu(name) for name in names)
 
 
 # --- AMD ----------------------------------------------------------------------------------------

@@ -113,6 +113,9 @@ def other_makers_gpus(machine: Snapshot) -> str:
             names[name] = None
         makers[event.values.get("vendor", "")] = None
 
+    # "AMD GPU" tells nothing more where the text also names the model.
+    models = {name: None for name in names if any(letter.isdigit() for letter in name)}
+    names = models or names
     fullest_names = []
     for name in names:
         # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX", so keep only the

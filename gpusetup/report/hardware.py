@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
+from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.messages.row import is_switched_off
-from gpusetup.messages.search import Text
+from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
@@ -93,11 +95,11 @@ class MakersGpu(NamedTuple):
 
 OTHER_MAKERS = (
     # ROCm's name for a GPU's architecture.
-    MakersGpu("amd", ("gfx",), lazy(r"\bgfx(?:9|10|11|12)\d{1,2}[a-f]?\b")),
+    MakersGpu("amd", ("gfx",), lazy(r"\bgfx(?:[78]0\d|(?:9|10|11|12)\d{1,2}[a-f]?)\b")),
     # `Radeon RX 7900 XTX`, `AMD GPU`, errors of ROCm, HIP and MIOpen, `Strix Halo`, `MI300X`.
     MakersGpu(
         "amd",
-        ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "hip", "hsa_"),
+        ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "mi5", "mi6", "hip", "hsa_"),
         lazy(
             r"(?=[AR])(?<![Ww]ith )(?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))(?: \d{3,4}\w?)?(?: ?(?:XTX?|GRE))?"
             r"|(?=[RrHhM])(?<![\w+.])(?<!no )(?:ROCk module is loaded|rocm-smi|rocBLAS error|HIP error(?=: )|hipErrorNoBinaryForGpu|ROCm error(?=: \w)|hipM(?:alloc|emcpy)\w{0,12}|HSA_STATUS_ERROR\w*|HSA_OVERRIDE_GFX_VERSION ?=|MIOpen(?: Error|: [Ee]rror|\(HIP\)))"
@@ -105,7 +107,7 @@ OTHER_MAKERS = (
             rf"|(?=[Aa][Mm][Dd])(?<![\w/]){NOT_IN_A_LIST}(?<![Nn]o )(?<!uses )[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{{3}} ?(?:XTX?|xtx?|GRE))\b"
             r"|(?=[Aa][Mm][Dd])(?<![A-Za-z0-9_/])[Aa][Mm][Dd](?: ?[\w-]{1,12})? ?(?:显卡|顯示卡|グラボ|グラフィックボード|그래픽 ?카드)"
             r"|(?=[RrVvAaSs])(?i:\b(?:radeon |rx ?)?vega ?(?:56|64|frontier)\b|\b(?:amd |radeon )?r9 (?:2[789]0x?|3[89]0x?|fury|nano)\b|\bstrix halo\b)"
-            r"|\b(?:Radeon )?80[56]0S\b|(?<![\w.-])(?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00\b|(?<![\w.-])MI(?:100|210|250X?|300[AX]|325X|35[05]X)(?! or| and|,|/)\b"
+            r"|\b(?:Radeon )?80[56]0S\b|(?<![\w.-])(?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00\b|(?<![\w.-])MI(?:25|50|60|100|210|250X?|300[AX]|325X|35[05]X)(?! or| and|,|/)\b"
         ),
     ),
     # `RX 7900 XTX`, `7900xtx`.
@@ -120,10 +122,11 @@ OTHER_MAKERS = (
     # `Intel Arc A770`, `arc b580`; torch's `dispatch key: XPU`.
     MakersGpu(
         "intel",
-        ("intel arc", "intel(r) arc", "arc(tm)", "arc 1", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
+        ("intel arc", "intel(r) arc", "arc(tm)", "arc 1", "gpu max", "gpu flex", "max 1", "flex 1", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
             rf"(?=[IiAa])(?<!, ){NOT_IN_A_LIST}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
             r"|(?i:Intel(?:\(R\))? Arc(?:\(TM\))? [AB]\d{3}\w?\b|\b(?:Intel(?:\(R\))? )?Arc(?:\(TM\))? 1\d0[VT]\b)|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
+            r"|(?i:\b(?:Data Cent(?:er|re) GPU|Intel(?:\(R\))?) (?:Max (?:1100|1550)|Flex 1[47]0)\b)|(?<=\b[Oo]n |\b[Mm]y |\b[Aa]n )Intel Arc\b"
         ),
     ),
     # `Apple M3 Max`.
@@ -138,7 +141,10 @@ MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
 
 def other_makers_gpu_events(text: Text) -> Facts:
     """The first GPU of each maker other than NVIDIA, found by its name or by messages of its
-    software."""
+    software, or the one that a label of the text names."""
+    labelled = list(_labelled_gpus(text))
+    yield from labelled
+    lines_with_label = {gpu.source for gpu in labelled}
     for vendor, needles, pattern in OTHER_MAKERS:
         # The patterns are slow, and most texts contain none of the needles.
         if not text.has_any(needles):
@@ -152,6 +158,8 @@ def other_makers_gpu_events(text: Text) -> Facts:
             continue
         name = match[match.lastindex or 0]
         source = text.source(start)
+        if source in lines_with_label:
+            continue
         gpu = other_makers_gpu(vendor, name.strip(), source)
         if name.startswith(ERRORS_OF_ROCM):
             # The words show the maker, but only the whole line says what failed.
@@ -195,15 +203,51 @@ def _is_a_choice(match: re.Match[str], flat: str) -> bool:
     first = max(match.start() - CHARACTERS_NEAR, 0)
     last = match.end() + CHARACTERS_NEAR
     for word in NVIDIA_WORD.finditer(flat, first, last):
+        # "Please check that you have an NVIDIA GPU" in torch's error is no card of this machine.
+        is_model = word[0] != "NVIDIA"
+        if not is_model and IN_AN_ERROR.search(flat, 0, word.start()):
+            continue
         # "I switched from an RTX 3060 to ...": the NVIDIA card is no longer there.
         if not is_another_card(flat, *word.span()):
             return True
     return False
 
 
+# `RuntimeError: Found no NVIDIA driver on your system. Please check that you have an `
+IN_AN_ERROR = lazy(r"(?:\b\w*(?:Error|Exception|Warning): |exception ['\"])[^\n]{0,160}$")
+"""The beginning of a message that a program raised, up to a word in it. A program names the maker
+that it was built for, not the GPU of the machine."""
+
+# `GPU: Instinct MI60`, `Graphics card = Intel Data Center GPU Flex 170`.
+LABELLED = lazy(
+    r"(?im)^\W{0,6}(?:gpu|gpus|graphics(?: card)?|video card|graphics adapter|vga|accelerator|显卡|видеокарта)"
+    r"(?: (?:model|name))?\W{0,4}[:=：]\W{0,4}(\S.{1,60})$"
+)
+"""A line that names the GPU after a label, and its value."""
+
+
+def _labelled_gpus(text: Text) -> Iterator[Event]:
+    """The GPUs of other makers that the text's own labels name, read as the option `--gpu` reads
+    them."""
+    if not text.has_any(("gpu", "graphics", "card", "vga", "accelerator", "显卡", "видеокарта")):
+        return
+    for number, line in enumerate(text.lines):
+        label = LABELLED.match(line)
+        if label is None:
+            continue
+        name = label[1].strip(" *`|")
+        # `GPU: NVIDIA RTX 3060 and the processor's Radeon` names a GPU that CUDA can use.
+        if NVIDIA_WORD.search(name):
+            continue
+        maker = maker_named(name)
+        names_a_model = any(character.isdigit() for character in name)
+        if maker is not None and names_a_model:
+            yield other_makers_gpu(maker.id, name, line_source(number + 1))
+
+
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
 # prints on every machine.
-HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[19]\d|rocm(?! used to build)")
+HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
 """Words of a program that runs on an AMD GPU. The name of a Radeon is not enough, because a laptop
 with an NVIDIA GPU may have a Radeon too."""
 

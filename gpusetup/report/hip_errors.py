@@ -13,7 +13,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.patterns import lazy, lowered
 
 SHOWS_HIP = lazy(
-    r"\bfound [1-9]\d? ROCm devices|\bROCm error\b|\bamdhip64|\bhip(?:blas|info|cc)?\b|\brocm[\d-]|\bgfx(?:9|1\d)\w{2}\b",
+    r"\bfound [1-9]\d? ROCm devices|\bROCm error\b|\bamdhip64|\bhip(?:blas|info|cc)?\b|\brocm[\d-]|\bgfx(?:[789]|1\d)\w{2}\b",
     re.I,
 )
 """Words of a program that was compiled for HIP."""
