@@ -188,7 +188,7 @@ SUBSTITUTIONS = (
     # Ubuntu 20.04`.
     Substitution("(e.g.", lazy(r"\(e\.g\.[^()\n]{0,160}\)(?=\W{0,4}: ?\S)"), ""),
     # A build label with spaces, or URL-encoded: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
-    Substitution("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
+    Substitution("", lazy(r"(?:(?<=\d\.\d) \+ |(?<=\d)%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d|xpu\b)"), "+"),
     # A first run of `collect_env` that failed because a module was missing, followed by the report
     # of a second run.
     Substitution("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _blank_lines),
