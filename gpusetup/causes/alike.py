@@ -162,6 +162,8 @@ SETTLES: dict[str, tuple[str, ...]] = {
     "gpusetup monitor": (),
     "conda list torch": (),
     "findmnt -O noexec": ("executable stack",),
+    BITS: ("program", "other maker's index"),
 }
 """A command -> the content of a text that makes the command unnecessary. `program` means that a
-program's own message already states the reason."""
+program's own message already states the reason. `other maker's index`: the catalog knows what the
+searched index of ROCm or XPU builds has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, gpu_facts, lookups, proofs
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
@@ -382,6 +382,7 @@ CAUSES = (
     ),
     Cause(
         "wrong-index",
+        certain_if=lookups.index_lacks_release,
         title="{asked} does not exist where the installer looked",
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
         "does not have every label for every release.",

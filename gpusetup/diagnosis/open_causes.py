@@ -57,6 +57,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
+from gpusetup.evidence.lookups import lookup_of
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.lenders import lender_of
@@ -115,6 +116,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         "bus": machine.pci_devices,
         "build": in_an_image_build(context),
         "program": program_said_it,
+        "other maker's index": lookup_of(context) is not None,
         "executable stack": any(event.values.get("why") == "stack" for event in refusals),
     }
     # A program's own message settles the question if no other reading does, except for a symptom.

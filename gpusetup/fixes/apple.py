@@ -58,6 +58,27 @@ def _for_its_processor(context: RuleContext, *, needs_arm: bool) -> Fix:
     return replace(fix, text=f"{why}. {fix.text}")
 
 
+def ordinary_wheel(context: RuleContext, builds: str) -> Fix:
+    """Install torch's ordinary wheel on a Mac, where an installer looked for ROCm or XPU builds."""
+    by_processor = (
+        'on Apple silicon it uses the GPU as the device "mps". On an Intel Mac, torch 2.2.2 is the '
+        "last release (Python 3.12 or older, numpy<2)"
+    )
+    if context.os.machine == "x86_64":
+        by_processor = (
+            "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2). It "
+            'uses the CPU, and an AMD GPU as the device "mps" from macOS 12.3 on'
+        )
+    elif context.os.machine in ("aarch64", "arm64"):
+        by_processor = 'it uses the GPU as the device "mps"'
+    return Fix(
+        text=f"torch has no {builds} builds for macOS. Install the ordinary wheel, without "
+        f"--index-url: {by_processor}. If a program's installer asks for your GPU, choose Apple "
+        "or the CPU",
+        commands=(paste.pip(context, "install", "torch", "torchvision"),),
+    )
+
+
 LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
 """Libraries that compute for a program. Newer releases of them work around operators that mps
 lacks."""

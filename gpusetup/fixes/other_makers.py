@@ -80,7 +80,7 @@ class Board(NamedTuple):
     """The target that its kernels are compiled for, for example gfx1201."""
 
 
-def _board(context: RuleContext) -> Board:
+def amd_board(context: RuleContext) -> Board:
     """The first AMD GPU whose target is known."""
     events_of_boards = (
         *events(context, "hip-kernel-missing"),
@@ -108,7 +108,7 @@ def note_on_override(context: RuleContext) -> str:
     if events(context, "override-hangs"):
         return f"Remove {variable}: you report that this GPU hangs or crashes with it"
     value = context.snapshot.environment.get(variable, "")
-    target = _board(context).target
+    target = amd_board(context).target
     numbers = value.split(".")
     if target is None or len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
         return ""
@@ -146,12 +146,12 @@ def without_rocms_kernels(context: RuleContext, program: str) -> Fix:
         f"Use the Vulkan build of {program}{by_variable}, which does not depend on ROCm's list of "
         "GPUs, or its build for the CPU"
     )
-    target = _board(context).target
+    target = amd_board(context).target
     if target and program in HIP_OPTIONS:
         own_build = f"`cmake -B build -D{HIP_OPTIONS[program]}=ON -DGPU_TARGETS={target}`"
         vulkan += f". Or compile {program} for this target, with ROCm's SDK: {own_build}"
     note = note_on_override(context)
-    relative, version = RELATIVES.get(_board(context).target or "", ("", ""))
+    relative, version = RELATIVES.get(amd_board(context).target or "", ("", ""))
     if not note and relative and on(context, "linux"):
         note = (
             f"Set HSA_OVERRIDE_GFX_VERSION={version} to use the kernels of the related {relative}"
@@ -166,7 +166,7 @@ def _for_board(context: RuleContext) -> Fix:
         return Fix(text=translation.sentence)
     lacking = events(context, "hip-kernel-missing")
     is_rocm = maker_of(context.torch.backend) == "amd"
-    board, windows = _board(context), on(context, "windows") or bool(context.os.wsl)
+    board, windows = amd_board(context), on(context, "windows") or bool(context.os.wsl)
     is_served = board.target in (None, *BUILT_FOR)
     if is_rocm and context.torch.cuda_available and is_served and not lacking:
         return Fix(
@@ -255,7 +255,7 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
         stack = "XPU"
     else:
         stack = "ROCm"
-    target = _board(context).target or ""
+    target = amd_board(context).target or ""
     first = FIRST_ROCM.get(target)
     this_gpu = f"this GPU, a {target}" if target else "this GPU"
     since = f" (ROCm {first} or newer)" if first and stack == "ROCm" else ""
