@@ -75,6 +75,11 @@ def _crashed_after_collect_env(context: RuleContext) -> bool:
     return is_printed and bool(events(context, "program-crashed", "silent-crash"))
 
 
+def _ran_on_xpu(context: RuleContext) -> bool:
+    """Whether oneDNN failed on an Intel GPU, so that torch had already reached the GPU."""
+    return any("call" in event.values for event in events(context, "no-xpu"))
+
+
 def _import_fails(context: RuleContext) -> bool:
     """Whether torch cannot be imported, so that torch's own tools fail in the same way."""
     return bool(context.torch.import_error)
@@ -93,6 +98,9 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part=alike.AMD_TARGETS, is_shown=_target_is_printed, following=alike.THIS_TORCH),
     Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
     Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
+    Answered(part=alike.TORCHS_XPU, is_shown=_ran_on_xpu, following=alike.INTEL_RUNTIME),
+    Answered(part=alike.TORCHS_XPU, is_shown=_printed("xpu"), following=alike.XPU_SEES),
+    Answered(part=alike.XPU_SEES, is_shown=_printed("sycl"), following=alike.INTEL_RUNTIME),
     Answered(
         part=alike.COLLECT_ENV, is_shown=_printed("collect-env-fails"), following=alike.WHICH_ROCM
     ),

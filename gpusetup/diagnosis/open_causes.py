@@ -19,6 +19,7 @@ from gpusetup.causes.alike import (
     HOST_MEMORY,
     IN_THE_JOB,
     INTEL_RUNTIME,
+    INTELS_NODES,
     KERNEL_LOG,
     KERNEL_OF_MAKER,
     LAST_BOOT,
@@ -37,6 +38,7 @@ from gpusetup.causes.alike import (
     WHICH_LIBCUDA,
     WHICH_STACK,
     WHILE_IT_RUNS,
+    XPU_SEES,
 )
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.answered import beyond_what_was_printed
@@ -175,6 +177,7 @@ ON_WINDOWS = {
     AMD_TARGETS: ROCM_STARTS,
     KERNEL_OF_MAKER: "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30",
     WHICH_STACK: ON_A_PC,
+    XPU_SEES: f"{ON_A_PC}; Get-ChildItem env: | Sort-Object Name",
     INTEL_RUNTIME: "python -m pip list; Get-ChildItem env: | Sort-Object Name",
 }
 """A command -> its form in PowerShell. Event 2004 is Windows' report that virtual memory ran out.
@@ -201,6 +204,7 @@ IN_A_NOTEBOOK = dict.fromkeys(
 IN_A_CONTAINER: dict[str, str] = {
     **{command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)},
     KERNEL_OF_MAKER: f"{KERNEL_OF_MAKER}, on the host",
+    XPU_SEES: INTELS_NODES,
 }
 """Commands that a container's image lacks, or that may not read their files there."""
 

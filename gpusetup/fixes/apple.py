@@ -8,6 +8,7 @@ from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import maker_stacks, paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
 
 
 def for_mac(context: RuleContext) -> Fix:
@@ -18,10 +19,17 @@ def for_mac(context: RuleContext) -> Fix:
     lacks = events(context, "mps-lacks")
     if "metal" in {event.values.get("why") for event in lacks}:
         return maker_stacks.reach_metal(context)
+    for mismatch in lacks:
+        if mismatch.values.get("why") == "types":
+            return _for_types(mismatch)
     if lacks:
         compiles = events(context, "torch-not-compiled-with-cuda")
         message = " ".join(event.text or "" for event in (*lacks, *compiles))
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
+        # With the variable in place, torch would not have failed at an operation that it lacks.
+        is_set = context.snapshot.environment.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1"
+        if is_set and text is None:
+            text = LACKS_DESPITE_FALLBACK
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
         library = _library_that_computes(context)
         if library:
@@ -40,6 +48,25 @@ def for_mac(context: RuleContext) -> Fix:
         text='Since torch 1.12, the ordinary wheel uses an Apple GPU as the device "mps". '
         'Replace "cuda" in your code with "mps" or "cpu"',
         commands=(install,) if missing else (),
+    )
+
+
+def _for_types(mismatch: Event) -> Fix:
+    """What to do if the model's weights and its input have different types, or are on different
+    devices."""
+    kinds = (mismatch.values.get("input", ""), mismatch.values.get("weight", ""))
+    on_mps = ["mps" in kind.lower() for kind in kinds]
+    if all(on_mps):
+        return Fix(
+            text="Both are on the Mac's GPU, but one is in half precision and one is not: run the "
+            "program in float32 (often `--no-half`, `--fp32` or is_half=False), or convert the "
+            "input with `.to(model.dtype)`"
+        )
+    where = "weights are" if on_mps[0] else "input is"
+    return Fix(
+        text=f'The {where} still on the CPU: move the model and every input to "mps" '
+        '(`.to("mps")`). If the program has settings for this, choose one device for all parts '
+        '("cpu" always works) and switch half precision off'
     )
 
 
@@ -99,6 +126,10 @@ LACKS = (
     'The program already uses "mps", which does not support this operation: run the operation '
     "on the CPU, or update torch"
 )
+LACKS_DESPITE_FALLBACK = (
+    'The program already uses "mps" and PYTORCH_ENABLE_MPS_FALLBACK, which does not catch this '
+    'error: update torch (and macOS), or run this part on "cpu"'
+)
 ON_MPS = (
     (
         "(?i)MPS backend is supported on",
@@ -132,6 +163,12 @@ ON_MPS = (
     (
         "float64|MPS framework doesn't support",
         '"mps" does not support float64: make these tensors float32, or keep them on "cpu"',
+    ),
+    (
+        r"failed assertion|\bMPS\w+\.mm:\d+",
+        "Metal's own library aborted in this operation, and PYTORCH_ENABLE_MPS_FALLBACK does not "
+        'catch that. Update torch and macOS. If it still fails, run this part on "cpu" '
+        '(`.to("cpu")`), or with a smaller input',
     ),
 )
 """An error of Metal -> what to do."""

@@ -18,8 +18,9 @@ from gpusetup.accelerators.amd import (
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
-from gpusetup.evidence.gpu_facts import intels_extension_fails, lacks_target_on_windows
-from gpusetup.fixes import maker_stacks, owners, paste
+from gpusetup.evidence.gpu_facts import lacks_target_on_windows
+from gpusetup.evidence.maker_facts import crashes_without_kernels, intels_extension_fails
+from gpusetup.fixes import maker_stacks, owners, paste, xpu
 from gpusetup.fixes.maker_stacks import last_rocm_of, pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
@@ -164,7 +165,7 @@ def _for_board(context: RuleContext) -> Fix:
     otherwise on the GPU."""
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
-    lacking = events(context, "hip-kernel-missing")
+    lacking = events(context, "hip-kernel-missing") or crashes_without_kernels(context)
     is_rocm = maker_of(context.torch.backend) == "amd"
     board, windows = amd_board(context), on(context, "windows") or bool(context.os.wsl)
     is_served = board.target in (None, *BUILT_FOR)
@@ -293,7 +294,8 @@ documentation recommends (ComfyUI's README, the fork's README)."""
 
 def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fix | None:
     """What to do for a target without kernels in the installed wheel or in any wheel."""
-    lacking, target = events(context, "hip-kernel-missing"), board.target or ""
+    target = board.target or ""
+    lacking = events(context, "hip-kernel-missing") or crashes_without_kernels(context)
     if target in DROPPED:
         return Fix(
             text=f"{board.name} is {DROPPED[target]} ({target}), which ROCm and torch's ROCm "
@@ -304,13 +306,20 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         return last_rocm_of(context, target)
     first = FIRST_ROCM.get(target)
     if first and lacking and _is_older_than(context, first):
-        source = AMDS_FOR_WINDOWS if windows else AMD.index
         since = f"torch {FIRST_TORCH[target]}" if target in FIRST_TORCH else f"ROCm {first}"
+        # A person's own build, or a build of AMD's, has no label by which it could be called old.
+        is_known_wheel = (context.torch.backend or "").startswith("rocm")
+        installed = "wheel is older" if is_known_wheel else "build has none"
+        why = (
+            f"torch's wheels have kernels for {target} since {since}, but the installed {installed}"
+        )
+        if windows and not context.os.wsl:
+            amds_wheels = maker_stacks.from_amds_index(context, target)
+            return replace(amds_wheels, text=f"{why}. {amds_wheels.text}")
         return Fix(
-            text=f"torch's wheels have kernels for {target} since {since}, but the installed "
-            f"wheel is older. Install one for ROCm 7 ({source}). You do not need to override the "
+            text=f"{why}. Install one for ROCm 7 ({AMD.index}). You do not need to override the "
             "target",
-            commands=() if windows else (_install_from(context, str(AMD.index)),),
+            commands=(_install_from(context, str(AMD.index)),),
         )
     if target in BUILT_FOR or not (lacking or target):
         return None
@@ -378,6 +387,8 @@ def intel(context: RuleContext) -> Fix:
             else paste.look("see the driver's messages", *XE_LOG),
             needs_root=True,
         )
+    if why == {"count"}:
+        return xpu.shows_no_gpu(context)
     if intels_extension_fails(context):
         return maker_stacks.without_ipex(context)
     if why and "build" not in why:
