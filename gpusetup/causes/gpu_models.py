@@ -75,12 +75,6 @@ def _types_differ_on_mps(context: RuleContext) -> bool:
     return any(event.values.get("why") == "types" for event in events(context, "mps-lacks"))
 
 
-def _xpu_counts_none(context: RuleContext) -> bool:
-    """Whether torch's XPU build runs and counts no GPU."""
-    reasons = {event.values.get("why") for event in events(context, "no-xpu")}
-    return reasons == {"count"}
-
-
 def _xpu_works(context: RuleContext) -> bool:
     """Whether torch's XPU build is installed, so that a program that asks for CUDA is at fault."""
     if events(context, "no-xpu"):
@@ -409,7 +403,7 @@ CAUSES = (
         ),
         cases=(
             Message(
-                where=(_xpu_counts_none,),
+                where=(lambda context: bool(maker_facts.xpu_counts_none(context)),),
                 title="torch's XPU build finds no GPU",
                 means="The build is the right kind, so what counts is Level Zero: the driver's "
                 "libraries, the permissions on the device, and the variables that select it.",

@@ -400,7 +400,7 @@ CAUSES = (
         says=(
             r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
             r"(?P<requirement>torch\w*) was not found in the package registry",
-            r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
+            r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+(?:\.\w+)*)",
             r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
             r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
         ),

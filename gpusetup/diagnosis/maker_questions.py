@@ -19,6 +19,7 @@ from gpusetup.fixes import owners
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
+    from gpusetup.messages.programs import Program
 
 OF_TORCH = (
     *(alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.THIS_TORCH, alike.LIST_GPUS),
@@ -67,8 +68,9 @@ def reading_of_amd(context: RuleContext) -> str | None:
     fails = "collect-env" in shown or events(context, "program-failed")
     if context.torch.cuda_available and fails:
         return alike.ROCM_BLOCKING
-    if events(context, "directml"):
-        return alike.DIRECTMLS_GPUS
+    program = program_of(context)
+    if is_beside_torch(context) and program and not events(context, "no-hip-gpus"):
+        return _first_lines_of(program)
     if _build_is_open(context):
         return alike.WHICH_ROCM
     if context.os.wsl:
@@ -107,9 +109,18 @@ def reading_of_intel(context: RuleContext) -> str:
     return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
 
 
+def _first_lines_of(program: Program) -> str:
+    """What to look at in a program without torch, to see which of its builds runs and which GPUs it
+    lists."""
+    return IN_SETTINGS.get(program.name, FIRST_LINES.format(program.name))
+
+
 def for_the_maker(context: RuleContext, reading: str) -> str:
     """The command to ask in place of one for CUDA or torch, if the GPU is from AMD or Intel."""
-    if reading in (alike.WHICH_ROCM, alike.AMD_TARGETS) and context.os.wsl:
+    asks_rocm = reading in (alike.WHICH_ROCM, alike.AMD_TARGETS)
+    if asks_rocm and events(context, "directml") and not context.torch.backend:
+        return alike.DIRECTMLS_GPUS
+    if asks_rocm and context.os.wsl:
         return alike.AMD_IN_WSL
     if reading == alike.AMD_TARGETS and on(context, "windows"):
         return alike.WHICH_ROCM
@@ -121,7 +132,7 @@ def for_the_maker(context: RuleContext, reading: str) -> str:
     if reading in OF_TORCH and program is not None and is_beside_torch(context):
         # A program without a command of its own has no torch to ask either. The text names the GPU,
         # so the open question is which of the program's builds runs, and whether it lists the GPU.
-        reading = program.reading or FIRST_LINES.format(program.name)
+        reading = program.reading or _first_lines_of(program)
     # The server in a container writes to docker's log, and no journal has it.
     if reading in OLLAMAS and in_container(context) and not on(context, "windows"):
         return alike.OLLAMA_IN_DOCKER
@@ -135,5 +146,10 @@ FIRST_LINES = (
     "lines name?"
 )
 """What to show for a program without torch, whose own start lists the GPUs."""
+IN_SETTINGS = {
+    "LM Studio": "# LM Studio: which GPUs does Settings, Hardware list, and which runtime is "
+    "selected under Settings, Runtime?"
+}
+"""A program with windows only -> where it lists the GPUs."""
 OLLAMAS = (alike.PROGRAMS_LOG, "OLLAMA_DEBUG=1 ollama serve")
 """Commands that show how ollama chose its device, outside of a container."""

@@ -145,6 +145,20 @@ def is_in_the_index(context: RuleContext, lookup: Lookup) -> bool:
     return lookup.label in labels_with(context, lookup.torch, lookup.maker)
 
 
+def is_for_this_python(context: RuleContext, lookup: Lookup) -> bool:
+    """Whether the requested release has wheels for the text's Python; False if it shows none."""
+    python = ".".join((context.snapshot.python.version or "").split(".")[:2])
+    return python in pythons_of(context, lookup)
+
+
+def pythons_of(context: RuleContext, lookup: Lookup) -> tuple[str, ...]:
+    """The Pythons that the requested release has wheels for, which are those of its CPU build."""
+    family, _, machine = platform_of(context).partition("-")
+    cpu_build = context.catalog.row_of(lookup.torch or "", "cpu", family, machine)
+    # "3.13t" is a Python without the GIL, which few packages support.
+    return tuple(tag for tag in cpu_build.pythons if not tag.endswith("t")) if cpu_build else ()
+
+
 def index_lacks_release(context: RuleContext) -> bool:
     """Whether an index of ROCm or XPU builds does not have the requested release, as the catalog's
     list or the installer's own list of releases shows."""

@@ -47,3 +47,10 @@ def crashes_without_kernels(context: RuleContext) -> str:
     if not targets or any(has_kernels(target, rocm[1], version) is not False for target in targets):
         return ""
     return f"torch {version} has no kernels for {' or '.join(sorted(targets))}"
+
+
+def xpu_counts_none(context: RuleContext) -> str:
+    """Returns a sentence if torch's XPU build runs and counts no Intel GPU, else ""."""
+    reasons = {event.values.get("why") for event in events(context, "no-xpu")}
+    # A message without a reason says nothing against the count.
+    return "torch.xpu counts no GPU" if reasons - {None} == {"count"} else ""

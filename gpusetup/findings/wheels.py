@@ -14,6 +14,7 @@ from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.lookups import (
     Lookup,
     index_label,
+    is_for_this_python,
     is_in_the_index,
     lookup_in,
     requirement,
@@ -257,9 +258,10 @@ def _cause_of_lookup(context: RuleContext, lookup: Lookup) -> str:
     is_amds = lookup.maker == "amd"
     if on(context, "macos") or (is_amds and on(context, "windows")):
         return "no-wheel-for-platform"
-    # The index has the release, but not for this Python.
+    # The index has the release, but not for this Python. If it has it for this Python too, the
+    # catalog does not show what the machine lacks.
     if is_in_the_index(context, lookup):
-        return "python-no-wheel"
+        return "wrong-index" if is_for_this_python(context, lookup) else "python-no-wheel"
     # The index offers other releases to this Python, so the release is what it lacks. A label that
     # no release has does not exist at all.
     is_known_label = lookup.label in _labels_of_makers(context)

@@ -27,7 +27,8 @@ def for_mac(context: RuleContext) -> Fix:
         message = " ".join(event.text or "" for event in (*lacks, *compiles))
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         # With the variable in place, torch would not have failed at an operation that it lacks.
-        is_set = context.snapshot.environment.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1"
+        shown_outputs = [event.values.get("what") for event in events(context, "output-shown")]
+        is_set = "mps-fallback" in shown_outputs
         if is_set and text is None:
             text = LACKS_DESPITE_FALLBACK
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
@@ -54,15 +55,17 @@ def for_mac(context: RuleContext) -> Fix:
 def _for_types(mismatch: Event) -> Fix:
     """What to do if the model's weights and its input have different types, or are on different
     devices."""
-    kinds = (mismatch.values.get("input", ""), mismatch.values.get("weight", ""))
-    on_mps = ["mps" in kind.lower() for kind in kinds]
-    if all(on_mps):
+    input_kind, weight_kind = mismatch.values.get("input", ""), mismatch.values.get("weight", "")
+    # `torch.HalfTensor` is on the CPU; `MPSHalfType` and, in newer releases, `c10::Half` are not.
+    input_on_cpu = input_kind.startswith("torch.") and "mps" not in input_kind
+    weight_on_cpu = weight_kind.startswith("torch.") and "mps" not in weight_kind
+    if not (input_on_cpu or weight_on_cpu):
         return Fix(
             text="Both are on the Mac's GPU, but one is in half precision and one is not: run the "
             "program in float32 (often `--no-half`, `--fp32` or is_half=False), or convert the "
             "input with `.to(model.dtype)`"
         )
-    where = "weights are" if on_mps[0] else "input is"
+    where = "weights are" if weight_on_cpu else "input is"
     return Fix(
         text=f'The {where} still on the CPU: move the model and every input to "mps" '
         '(`.to("mps")`). If the program has settings for this, choose one device for all parts '

@@ -13,7 +13,7 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.choose.installed import vendors_of
 from gpusetup.choose.other_makers import NAME_OF_BUILDS
 from gpusetup.evidence.context import RuleContext, has_nvidia, on
-from gpusetup.evidence.lookups import Lookup, labels_with, platform_of
+from gpusetup.evidence.lookups import Lookup, labels_with, platform_of, pythons_of
 from gpusetup.fixes import apple, maker_stacks, other_makers, paste
 from gpusetup.fixes.maker_stacks import pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
@@ -38,7 +38,8 @@ def for_lookup(context: RuleContext, lookup: Lookup, cause: str) -> Fix:
     if cause == "python-no-wheel":
         return _with_another_python(context, lookup)
     labels = labels_with(context, lookup.torch, lookup.maker) if lookup.torch else ()
-    if not labels:
+    # The catalog lists the release in the index that did not have it: another release is the way.
+    if not labels or lookup.label in labels:
         return _another_release(context, lookup)
     fitting_label = _label_for_board(context, lookup, labels)
     names = listed(labels)
@@ -47,13 +48,12 @@ def for_lookup(context: RuleContext, lookup: Lookup, cause: str) -> Fix:
     text = f"{_what_is_offered(lookup)}. {whose}"
     if fitting_label is None:
         board = other_makers.amd_board(context)
+        index = pytorchs_index(board.target)
         text += (
-            f", but without kernels for {board.target}: install the newest torch, whose wheels "
-            "have them"
+            f", but without kernels for {board.target}. Install the newest torch from "
+            f"{index.rpartition('/')[2]}, whose wheels have them"
         )
-        newest = paste.pip(
-            context, "install", "torch", "torchvision", "--index-url", pytorchs_index(board.target)
-        )
+        newest = paste.pip(context, "install", "torch", "torchvision", "--index-url", index)
         return Fix(text=text, commands=(newest,))
     text += f": install it from {'that index' if len(labels) == 1 else fitting_label}"
     commands = (_install_release(context, lookup, fitting_label),)
@@ -137,7 +137,7 @@ def _another_release(context: RuleContext, lookup: Lookup) -> Fix:
     if lookup.maker == AMD.id:
         index = pytorchs_index(other_makers.amd_board(context).target)
     text = _what_is_offered(lookup)
-    if lookup.torch:
+    if lookup.torch and not labels_with(context, lookup.torch, lookup.maker):
         text += f", and no {builds} build of torch {lookup.torch} is known"
     return Fix(
         text=f"{text}. Install the newest {builds} build that fits this Python, or a release that "
@@ -149,17 +149,16 @@ def _another_release(context: RuleContext, lookup: Lookup) -> Fix:
 def _with_another_python(context: RuleContext, lookup: Lookup) -> Fix:
     """Create an environment with a Python that the requested builds support, and install them from
     the same index."""
-    family, _, machine = platform_of(context).partition("-")
-    cpu_build = context.catalog.row_of(lookup.torch or "", "cpu", family, machine)
-    # "3.13t" is a Python without the GIL, which few packages support.
-    pythons = [tag for tag in cpu_build.pythons if not tag.endswith("t")] if cpu_build else []
-    python = max(pythons, key=parsed) if pythons else context.catalog.milestone("usual python")
+    pythons = pythons_of(context, lookup)
+    usual_python = context.catalog.milestone("usual python")
+    has_usual = not pythons or usual_python in pythons
+    python = usual_python if has_usual else max(pythons, key=parsed)
     folder = paste.new_environment_folder(context, python)
     torch = f"torch=={lookup.torch}" if lookup.torch else "torch"
     index = index_url(lookup.label)
     return Fix(
-        text=f"{_what_is_offered(lookup)}. If another index is not an option, create an "
-        f"environment with a 64-bit CPython {python}, which these wheels support",
+        text=f"{_what_is_offered(lookup)}. Create an environment with a 64-bit CPython {python}, "
+        "which these wheels support",
         commands=(
             paste.command(context, "uv", "venv", "--python", python, folder),
             paste.command(

@@ -19,7 +19,11 @@ from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.evidence.gpu_facts import lacks_target_on_windows
-from gpusetup.evidence.maker_facts import crashes_without_kernels, intels_extension_fails
+from gpusetup.evidence.maker_facts import (
+    crashes_without_kernels,
+    intels_extension_fails,
+    xpu_counts_none,
+)
 from gpusetup.fixes import maker_stacks, owners, paste, xpu
 from gpusetup.fixes.maker_stacks import last_rocm_of, pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
@@ -387,7 +391,7 @@ def intel(context: RuleContext) -> Fix:
             else paste.look("see the driver's messages", *XE_LOG),
             needs_root=True,
         )
-    if why == {"count"}:
+    if xpu_counts_none(context):
         return xpu.shows_no_gpu(context)
     if intels_extension_fails(context):
         return maker_stacks.without_ipex(context)

@@ -68,6 +68,13 @@ def shows_no_gpu(context: RuleContext) -> Fix:
             "ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR are not set. torch's XPU builds support "
             "Arc and newer GPUs, not UHD and Iris graphics",
         )
+    if context.os.wsl:
+        return Fix(
+            text="Install Intel's newest graphics driver on Windows, and Intel's Level Zero "
+            "packages (libze1, libze-intel-gpu1) in WSL, where /dev/dxg stands for the GPU. "
+            "`sycl-ls` must print level_zero:gpu there",
+            looks=paste.look("see what Level Zero shows", *lines("ls -l /dev/dxg", "sycl-ls")),
+        )
     in_a_job = bool(events(context, "slurm-job", "login-node"))
     job = "In a job, request a GPU from the scheduler first. " if in_a_job else ""
     return Fix(

@@ -324,6 +324,14 @@ ROWS = (
         "torch.mps.",
         why="types",
     ),
+    # device mps … Input type (c10::Half) and bias type (float) should be the same
+    row(
+        "mps-lacks",
+        r"\bmps\b.{0,900}?[Ii]nput type \((?P<input>c10::\w+|float)\) and (?:weight|bias) type \((?P<weight>c10::\w+|float)\) should be the same|[Ii]nput type \((?P<input_before>c10::\w+|float)\) and (?:weight|bias) type \((?P<weight_before>c10::\w+|float)\) should be the same.{0,200}?\bmps\b",
+        "should be the same",
+        unless=r"\bcuda:\d",
+        why="types",
+    ),
     # (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))
     row(
         "built-for-another-processor",

@@ -126,3 +126,19 @@ def test_a_message_of_mps_shows_a_mac() -> None:
         "/opt/miniconda3/lib/python3.9/site-packages/gradio/x.py: warning"
     )
     assert read_report(text).snapshot.os.family == "macos"
+
+
+def test_nvidias_driver_is_no_other_cause_beside_an_amd_gpu() -> None:
+    answer = read_report("ComfyUI on Windows, RX 7900 GRE: everything runs on cpu")
+    assert answer.cause == "unknown"
+    assert not {"driver-too-old", "driver-missing"} & set(answer.other_causes)
+
+
+def test_a_fallback_that_is_set_is_not_advised_again() -> None:
+    text = (
+        "mac mini m4: PYTORCH_ENABLE_MPS_FALLBACK=1 python main.py\nNotImplementedError: The "
+        "operator 'aten::_x' is not currently implemented for the MPS device."
+    )
+    answer = read_report(text)
+    assert answer.cause == "apple-silicon"
+    assert "export PYTORCH_ENABLE_MPS_FALLBACK" not in everything_to_do(answer)
