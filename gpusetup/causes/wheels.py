@@ -282,7 +282,7 @@ CAUSES = (
         certain_if=proofs.python_is_outside_the_wheels,
         refuted_by=(
             Refutation(gpu_facts.this_python_has_wheels, "", alike.BITS),
-            Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
+            Refutation(lookups.ordinary_index_has_torch, "wrong-index"),
         ),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",

@@ -26,7 +26,6 @@ from gpusetup.evidence.context import (
     packages,
     says_nothing_else,
 )
-from gpusetup.evidence.lookups import lookup_of
 from gpusetup.model.machine import Event, Events, Gpu, Package
 from gpusetup.model.versions import cuda_of, parsed
 
@@ -324,12 +323,7 @@ def _is_of_another_backend(context: RuleContext, name: Name, companion: Package)
 
 
 def catalog_has_torch_for_this_python(context: RuleContext) -> str:
-    """Returns a sentence if some index has the wanted torch for this Python and system, else "".
-
-    An index of ROCm or XPU builds has other releases than those for CUDA and the CPU.
-    """
-    if lookup_of(context) is not None:
-        return ""
+    """Returns a sentence if some index has the wanted torch for this Python and system, else ""."""
     release = (context.snapshot.wanted.torch or "").removeprefix("==")
     python = ".".join((context.snapshot.python.version or "").split(".")[:2])
     backends = []

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.makers import LABEL, is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.machine import Event
@@ -167,3 +168,12 @@ def index_lacks_release(context: RuleContext) -> bool:
         return False
     labels = labels_with(context, lookup.torch, lookup.maker)
     return lookup.label not in labels and bool(labels or lookup.offered)
+
+
+def ordinary_index_has_torch(context: RuleContext) -> str:
+    """Returns a sentence if some index for CUDA or the CPU has the wanted torch for this Python and
+    system, else "". It does not count if ROCm or XPU builds were looked for, because their indexes
+    have other releases."""
+    if lookup_of(context) is not None:
+        return ""
+    return facts.catalog_has_torch_for_this_python(context)

@@ -8,7 +8,6 @@ Intel's pages on ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR.
 from __future__ import annotations
 
 from gpusetup.accelerators.makers import INTEL
-from gpusetup.causes import alike
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.maker_facts import intels_extension_fails
 from gpusetup.fixes import maker_stacks, paste
@@ -23,6 +22,9 @@ FIRST_WITH_RUNTIME = "2.6"
 
 RUNTIME_DLLS = r"^(?:c10_xpu|torch_xpu|sycl\d|ur_(?:loader|adapter)|pi_|ze_loader|mkl_sycl)"
 """A pattern for torch's XPU DLLs and for those of Intel's runtime that they load."""
+
+
+LEVEL_ZEROS_GPUS = lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'", "ls -ln /dev/dri", "id -Gn")
 
 
 def runtime_of_wheel(context: RuleContext, _text: str) -> Fix:
@@ -53,7 +55,7 @@ def runtime_of_wheel(context: RuleContext, _text: str) -> Fix:
 
 def shows_no_gpu(context: RuleContext) -> Fix:
     """What to do if torch's XPU build, or Intel's extension, runs and counts no GPU."""
-    looks = paste.look("see what Level Zero shows", *lines(alike.XPU_SEES))
+    looks = paste.look("see what Level Zero shows", *LEVEL_ZEROS_GPUS)
     if in_container(context):
         fix = maker_stacks.into_container(context, INTEL)
         return replace(
@@ -71,8 +73,8 @@ def shows_no_gpu(context: RuleContext) -> Fix:
     if context.os.wsl:
         return Fix(
             text="Install Intel's newest graphics driver on Windows, and Intel's Level Zero "
-            "packages (libze1, libze-intel-gpu1) in WSL, where /dev/dxg stands for the GPU. "
-            "`sycl-ls` must print level_zero:gpu there",
+            "packages (libze1, libze-intel-gpu1) in WSL. There `sycl-ls` must print "
+            "level_zero:gpu",
             looks=paste.look("see what Level Zero shows", *lines("ls -l /dev/dxg", "sycl-ls")),
         )
     in_a_job = bool(events(context, "slurm-job", "login-node"))
