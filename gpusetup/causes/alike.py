@@ -98,6 +98,21 @@ TORCHS_XPU = (
     'python -c "import sys, torch; '
     'print(sys.executable, torch.__version__, torch.xpu.is_available())"'
 )
+XPU_SEES = "sycl-ls; env | grep -E 'ZE_|ONEAPI_|SYCL_|LD_LIBRARY_PATH'; ls -ln /dev/dri; id -Gn"
+"""Shows whether Level Zero lists the GPU (`level_zero:gpu`), which variables select or hide it, and
+whether this user may open its node."""
+DIRECTMLS_GPUS = (
+    'python -c "import torch, torch_directml as d; '
+    'print(torch.__version__, [d.device_name(i) for i in range(d.device_count())])"'
+)
+"""Shows torch's build and the GPUs that DirectML lists. It fails if this Python lacks
+torch-directml."""
+CRASH_ON_ROCM = (
+    'rocminfo | grep -i gfx; python -X faulthandler -c "import torch; print(torch.__version__, '
+    "torch.cuda.get_arch_list()); print(torch.ones(2, device='cuda') * 2)\""
+)
+"""Shows the GPU's target next to the targets that torch has kernels for, and whether the first
+kernel already crashes."""
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 # --- what differs between a run that works and one that fails -------------------------------------
@@ -162,6 +177,8 @@ SETTLES: dict[str, tuple[str, ...]] = {
     "gpusetup monitor": (),
     "conda list torch": (),
     "findmnt -O noexec": ("executable stack",),
+    BITS: ("program", "other maker's index"),
 }
 """A command -> the content of a text that makes the command unnecessary. `program` means that a
-program's own message already states the reason."""
+program's own message already states the reason. `other maker's index`: the catalog knows what the
+searched index of ROCm or XPU builds has."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, gpu_facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
@@ -43,6 +43,7 @@ def _rocm_works(context: RuleContext) -> bool:
 def _lacks_the_kernels(context: RuleContext) -> bool:
     """Whether the installed ROCm build has no kernels for the GPU."""
     is_missing = bool(events(context, "hip-kernel-missing"))
+    is_missing = is_missing or bool(maker_facts.crashes_without_kernels(context))
     return is_missing or bool(gpu_facts.lacks_target_on_windows(context))
 
 
@@ -67,6 +68,11 @@ def _rocm_finds_no_gpu(context: RuleContext) -> bool:
 def _xpu_lost_its_device(context: RuleContext) -> bool:
     """Whether an Intel GPU was in use when its driver lost the device."""
     return any(event.values.get("why") == "lost" for event in events(context, "no-xpu"))
+
+
+def _types_differ_on_mps(context: RuleContext) -> bool:
+    """Whether torch reports that the input and the weights of a layer differ, on a Mac."""
+    return any(event.values.get("why") == "types" for event in events(context, "mps-lacks"))
 
 
 def _xpu_works(context: RuleContext) -> bool:
@@ -216,6 +222,12 @@ CAUSES = (
                 title="torch was built with MPS, but MPS is not available to this process",
                 means="torch.backends.mps.is_available() is False if macOS is too old, if Python "
                 "was built for Intel processors, or if the process does not reach Metal.",
+            ),
+            Message(
+                where=(_types_differ_on_mps,),
+                title='The model and its input do not fit each other on the Mac\'s device "mps"',
+                means="torch and Metal work. The program left one of the two on another device, or "
+                "in another number format.",
             ),
             Message(
                 where=(lambda context: bool(events(context, "mps-lacks")),),
@@ -380,14 +392,25 @@ CAUSES = (
         refuted_by=(
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
             Refutation(gpu_facts.the_gpu_computes),
-            Refutation(gpu_facts.intels_driver_answers, "", alike.INTEL_RUNTIME),
+            Refutation(
+                maker_facts.except_for_ipex(gpu_facts.intels_driver_answers),
+                "",
+                alike.INTEL_RUNTIME,
+            ),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
-            Refutation(facts.works_otherwise("kernel", "older-release", "another-shell", "small")),
+            Refutation(facts.works_otherwise("kernel", "older-release", "another-shell")),
+            Refutation(maker_facts.except_for_ipex(facts.works_otherwise("small"))),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
             Message(
-                where=(lambda context: bool(gpu_facts.intels_extension_fails(context)),),
+                where=(lambda context: bool(maker_facts.xpu_counts_none(context)),),
+                title="torch's XPU build finds no GPU",
+                means="The build is the right kind, so what counts is Level Zero: the driver's "
+                "libraries, the permissions on the device, and the variables that select it.",
+            ),
+            Message(
+                where=(lambda context: bool(maker_facts.intels_extension_fails(context)),),
                 title="Intel's extension for PyTorch does not work here: torch's own XPU build "
                 "replaces it",
                 means="The extension has separate libraries and loads only with the torch that it "

@@ -203,6 +203,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "maker-wrong-build",
         "rocm-arch-missing",
         "rocm-older-than-torch",
+        "maker-cache-unwritable",
         "macos-too-old-for-mps",
         "amd-gpu",
         "apple-silicon",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import events, on
+from gpusetup.fixes import maker_caches
 
 CAUSES = (
     Cause(
@@ -147,6 +148,32 @@ CAUSES = (
         by_check=True,
         explains=("torch-import-failed", "amd-gpu"),
         check=CheckCommand(command="cat /opt/rocm/.info/version", prints="6.4.1-83"),
+    ),
+    Cause(
+        "maker-cache-unwritable",
+        certain_if=proofs.message_states_it,
+        title="MIOpen cannot use its database of kernels: {refusal}",
+        plain="MIOpen cannot use its database of kernels",
+        means="MIOpen, ROCm's library for convolutions, keeps what it tuned and compiled in SQLite "
+        "databases in the home folder. SQLite needs a disk that can be written and that locks "
+        "files, which network file systems such as Lustre and NFS often do not.",
+        text="Put MIOpen's databases on a local disk",
+        not_when="If the home folder's disk is full, free some space first",
+        # Source: MIOpen's documentation, "Using the find and performance databases" and "Kernel
+        # cache"; MIOpen's sqlite_db.cpp.
+        stage="first-kernel",
+        way=maker_caches.miopen_on_local_disk,
+        explains=("amd-gpu",),
+        says=(
+            r"Internal error while accessing SQLite database: (?P<refusal>disk I/O error|database is locked|database disk image is malformed|unable to open database file|attempt to write a readonly database|readonly database)",
+            r"(?:create_director(?:y|ies)|cannot create director(?:y|ies))\b[^\n]{0,40}?(?P<refusal>Permission denied|Read-only file system|Disk quota exceeded)\b[^\n]{0,80}?[./](?:config|cache)/miopen",
+            r"\bMIOpen\b[^\n]{0,200}?\b(?P<refusal>database is locked|readonly database|Read-only file system|Disk quota exceeded)\b",
+        ),
+        examples=(
+            "terminate called: filesystem error: cannot create directories: Permission denied "
+            "[/home/me/.config/miopen]",
+            "MIOpen Error: /root/driver/MLOpen/src/kern_db.cpp: Read-only file system",
+        ),
     ),
     Cause(
         "wsl-rocm-missing",

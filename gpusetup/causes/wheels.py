@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, gpu_facts, lookups, proofs
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
@@ -282,7 +282,7 @@ CAUSES = (
         certain_if=proofs.python_is_outside_the_wheels,
         refuted_by=(
             Refutation(gpu_facts.this_python_has_wheels, "", alike.BITS),
-            Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
+            Refutation(lookups.ordinary_index_has_torch, "wrong-index"),
         ),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
@@ -382,6 +382,7 @@ CAUSES = (
     ),
     Cause(
         "wrong-index",
+        certain_if=lookups.index_lacks_release,
         title="{asked} does not exist where the installer looked",
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
         "does not have every label for every release.",
@@ -399,7 +400,7 @@ CAUSES = (
         says=(
             r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
             r"(?P<requirement>torch\w*) was not found in the package registry",
-            r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
+            r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+(?:\.\w+)*)",
             r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
             r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
         ),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, gpu_facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import in_wsl
-from gpusetup.fixes import paste, system_packages
+from gpusetup.fixes import paste, system_packages, xpu
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -18,7 +18,7 @@ from gpusetup.model.shell import Lines, lines
 def _is_not_told(context: RuleContext) -> bool:
     """Whether a DLL is missing that no other finding explains. An extension for another torch also
     fails with a missing DLL."""
-    if gpu_facts.intels_extension_fails(context):
+    if maker_facts.intels_extension_fails(context):
         return False
     explained_files: set[str] = set()
     for mismatch in events(context, "extension-abi-mismatch", "torchaudio-mismatch"):
@@ -171,6 +171,14 @@ CAUSES = (
                 "--no-cache-dir`. If torch came with a program, download and unpack that program "
                 "again, into a new folder",
                 windows=(),
+            ),
+            Message(
+                having={"dll": xpu.RUNTIME_DLLS},
+                title="Windows cannot load {dll}: a part of Intel's runtime for torch's XPU build "
+                "is missing",
+                means="torch's XPU libraries load Intel's SYCL runtime and Level Zero. Since torch "
+                "2.6, pip installs the runtime with torch; torch 2.5 uses an installed oneAPI.",
+                way=xpu.runtime_of_wheel,
             ),
             Message(
                 where=(_runtime_was_tried,),

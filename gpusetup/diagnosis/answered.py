@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gpusetup.causes import alike
 from gpusetup.evidence.context import events, listed_gpus
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
+from gpusetup.evidence.maker_facts import xpu_counts_none
 from gpusetup.model.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -75,6 +76,16 @@ def _crashed_after_collect_env(context: RuleContext) -> bool:
     return is_printed and bool(events(context, "program-crashed", "silent-crash"))
 
 
+def _ran_on_xpu(context: RuleContext) -> bool:
+    """Whether oneDNN failed on an Intel GPU, so that torch had already reached the GPU."""
+    return any("call" in event.values for event in events(context, "no-xpu"))
+
+
+def _xpu_is_counted(context: RuleContext) -> bool:
+    """Whether the text shows what torch says of its XPU devices."""
+    return _printed("xpu")(context) or bool(xpu_counts_none(context))
+
+
 def _import_fails(context: RuleContext) -> bool:
     """Whether torch cannot be imported, so that torch's own tools fail in the same way."""
     return bool(context.torch.import_error)
@@ -92,7 +103,13 @@ ANSWERED: tuple[Answered, ...] = (
     # The target is known; the open question is which kernels the installed torch has.
     Answered(part=alike.AMD_TARGETS, is_shown=_target_is_printed, following=alike.THIS_TORCH),
     Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
+    Answered(
+        part=alike.MPS_FALLBACK, is_shown=_printed("mps-fallback"), following=alike.TORCHS_MPS
+    ),
     Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
+    Answered(part=alike.TORCHS_XPU, is_shown=_ran_on_xpu, following=alike.INTEL_RUNTIME),
+    Answered(part=alike.TORCHS_XPU, is_shown=_xpu_is_counted, following=alike.XPU_SEES),
+    Answered(part=alike.XPU_SEES, is_shown=_printed("sycl"), following=alike.INTEL_RUNTIME),
     Answered(
         part=alike.COLLECT_ENV, is_shown=_printed("collect-env-fails"), following=alike.WHICH_ROCM
     ),

@@ -15,9 +15,11 @@ from gpusetup.diagnosis.contrast_questions import is_of_another_maker
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import events, has_nvidia, in_container, on
 from gpusetup.evidence.places import is_beside_torch
+from gpusetup.fixes import owners
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
+    from gpusetup.messages.programs import Program
 
 OF_TORCH = (
     *(alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.THIS_TORCH, alike.LIST_GPUS),
@@ -43,26 +45,53 @@ def fails_while_it_runs(context: RuleContext) -> bool:
     )
 
 
-def reading_of_amd(context: RuleContext) -> str:
-    """The command that lists ROCm's GPUs; after a crash, the one that shows the kernel's
-    messages."""
+def reading_of_amd(context: RuleContext) -> str | None:
+    """The command that decides for an AMD GPU: which torch runs, which GPUs ROCm or DirectML lists,
+    or where the program crashed. None if the text shows a working GPU and no error."""
+    # ZLUDA names the GPU, so torch reached it. Only the missing error tells what failed.
+    is_reached_by_zluda = bool(owners.translation_layer(context))
+    if is_reached_by_zluda and not events(context, *FAILURES_WITH_ZLUDA):
+        return None
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK
     # rocminfo itself was refused, so only the kernel's messages tell why.
     if "kfd" in shown:
         return alike.KERNEL_OF_MAKER
+    on_windows = context.os.family == "windows"
+    # The program's own process crashed: a kernel for another target, or a library of another ROCm.
+    if events(context, "program-crashed") and not context.os.wsl:
+        return alike.ROCM_STARTS if on_windows else alike.CRASH_ON_ROCM
     if fails_while_it_runs(context):
-        on_windows = context.os.family == "windows"
         return alike.ROCM_STARTS if on_windows else alike.KERNEL_OF_MAKER
     # ROCm found the GPU, so what counts is which call on it failed.
     fails = "collect-env" in shown or events(context, "program-failed")
     if context.torch.cuda_available and fails:
         return alike.ROCM_BLOCKING
+    program = program_of(context)
+    if is_beside_torch(context) and program and not events(context, "no-hip-gpus"):
+        return _first_lines_of(program)
+    if _build_is_open(context):
+        return alike.WHICH_ROCM
     if context.os.wsl:
         return alike.AMD_IN_WSL
     # Windows has neither rocminfo nor grep.
     return alike.WHICH_ROCM if on(context, "windows") else alike.AMD_TARGETS
+
+
+def _build_is_open(context: RuleContext) -> bool:
+    """Whether the text shows neither which build of torch runs nor a message of ROCm, so that the
+    build may be one for CUDA or the CPU. Then ROCm's list of GPUs would not show the cause."""
+    if context.torch.backend or is_beside_torch(context):
+        return False
+    return not events(context, "no-hip-gpus", "hip-kernel-missing", "backend-runs")
+
+
+FAILURES_WITH_ZLUDA = (
+    *("program-crashed", "silent-crash", "run-hangs", "program-failed", "gpu-unused"),
+    *("cuda-unavailable", "no-hip-gpus", "hip-kernel-missing", "graphics-crash"),
+)
+"""Events of a program that fails although ZLUDA is installed."""
 
 
 def reading_of_intel(context: RuleContext) -> str:
@@ -80,9 +109,18 @@ def reading_of_intel(context: RuleContext) -> str:
     return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
 
 
+def _first_lines_of(program: Program) -> str:
+    """What to look at in a program without torch, to see which of its builds runs and which GPUs it
+    lists."""
+    return IN_SETTINGS.get(program.name, FIRST_LINES.format(program.name))
+
+
 def for_the_maker(context: RuleContext, reading: str) -> str:
     """The command to ask in place of one for CUDA or torch, if the GPU is from AMD or Intel."""
-    if reading in (alike.WHICH_ROCM, alike.AMD_TARGETS) and context.os.wsl:
+    asks_rocm = reading in (alike.WHICH_ROCM, alike.AMD_TARGETS)
+    if asks_rocm and events(context, "directml") and not context.torch.backend:
+        return alike.DIRECTMLS_GPUS
+    if asks_rocm and context.os.wsl:
         return alike.AMD_IN_WSL
     if reading == alike.AMD_TARGETS and on(context, "windows"):
         return alike.WHICH_ROCM
@@ -92,8 +130,9 @@ def for_the_maker(context: RuleContext, reading: str) -> str:
         return reading
     program = program_of(context)
     if reading in OF_TORCH and program is not None and is_beside_torch(context):
-        # A program without a command of its own has no torch to ask either.
-        reading = program.reading or alike.ON_THE_BUS
+        # A program without a command of its own has no torch to ask either. The text names the GPU,
+        # so the open question is which of the program's builds runs, and whether it lists the GPU.
+        reading = program.reading or _first_lines_of(program)
     # The server in a container writes to docker's log, and no journal has it.
     if reading in OLLAMAS and in_container(context) and not on(context, "windows"):
         return alike.OLLAMA_IN_DOCKER
@@ -102,5 +141,15 @@ def for_the_maker(context: RuleContext, reading: str) -> str:
     return reading
 
 
+FIRST_LINES = (
+    "# start {} in a terminal: which library (ROCm, Vulkan, SYCL, CPU) and which GPUs do its first "
+    "lines name?"
+)
+"""What to show for a program without torch, whose own start lists the GPUs."""
+IN_SETTINGS = {
+    "LM Studio": "# LM Studio: which GPUs does Settings, Hardware list, and which runtime is "
+    "selected under Settings, Runtime?"
+}
+"""A program with windows only -> where it lists the GPUs."""
 OLLAMAS = (alike.PROGRAMS_LOG, "OLLAMA_DEBUG=1 ollama serve")
 """Commands that show how ollama chose its device, outside of a container."""

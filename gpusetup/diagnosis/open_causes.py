@@ -19,6 +19,7 @@ from gpusetup.causes.alike import (
     HOST_MEMORY,
     IN_THE_JOB,
     INTEL_RUNTIME,
+    INTELS_NODES,
     KERNEL_LOG,
     KERNEL_OF_MAKER,
     LAST_BOOT,
@@ -37,9 +38,12 @@ from gpusetup.causes.alike import (
     WHICH_LIBCUDA,
     WHICH_STACK,
     WHILE_IT_RUNS,
+    XPU_SEES,
 )
+from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.answered import beyond_what_was_printed
+from gpusetup.diagnosis.contrast_questions import is_of_another_maker
 from gpusetup.diagnosis.maker_questions import for_the_maker
 from gpusetup.diagnosis.questions import (
     HOOK_LOG,
@@ -57,6 +61,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
+from gpusetup.evidence.lookups import is_in_the_index, lookup_of
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.lenders import lender_of
@@ -66,6 +71,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
 if TYPE_CHECKING:
+    from gpusetup.causes.record import Cause
     from gpusetup.evidence.context import RuleContext
     from gpusetup.model.finding import Finding
 
@@ -83,6 +89,7 @@ def open_causes(
     candidates = [error.id for error in unexplained]
     candidates += alike
     left_open: list[str] = []
+    is_about_another_gpu = is_of_another_maker(context) and not has_nvidia(context)
     for cause_id in candidates:
         if cause_id in (cause, main.id, *left_open):
             continue
@@ -92,10 +99,19 @@ def open_causes(
             continue
         # An error that was found is possible, whatever the record's conditions are.
         is_found = cause_id in [error.id for error in unexplained]
+        # NVIDIA's driver and libraries are no cause on a machine with a GPU of AMD or Intel alone.
+        if is_about_another_gpu and not is_found and _is_of_nvidias_stack(record):
+            continue
         is_impossible = not is_found and any(rules_out(context) for rules_out in record.impossible)
         if not record.symptom and not is_impossible:
             left_open.append(cause_id)
     return tuple(left_open), reading
+
+
+def _is_of_nvidias_stack(record: Cause) -> bool:
+    """Whether a cause lies in NVIDIA's driver, or in a torch that is too new for it."""
+    in_driver = record.place is not None and record.place[0] in (Layer.DRIVER, Layer.READINESS)
+    return in_driver or record.lacks == "driver"
 
 
 def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, tuple[str, ...]]:
@@ -106,6 +122,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         return None, ()
     # The names in `SETTLES` -> whether the text shows that output.
     refusals = events(context, "library-not-mapped")
+    lookup = lookup_of(context)
     program_said_it = any("said" not in event.values for event in events(context, *record.kinds))
     is_shown = {
         "gpus": machine.gpus,
@@ -115,6 +132,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         "bus": machine.pci_devices,
         "build": in_an_image_build(context),
         "program": program_said_it,
+        "other maker's index": lookup is not None and not is_in_the_index(context, lookup),
         "executable stack": any(event.values.get("why") == "stack" for event in refusals),
     }
     # A program's own message settles the question if no other reading does, except for a symptom.
@@ -173,6 +191,7 @@ ON_WINDOWS = {
     AMD_TARGETS: ROCM_STARTS,
     KERNEL_OF_MAKER: "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30",
     WHICH_STACK: ON_A_PC,
+    XPU_SEES: f"{ON_A_PC}; Get-ChildItem env: | Sort-Object Name",
     INTEL_RUNTIME: "python -m pip list; Get-ChildItem env: | Sort-Object Name",
 }
 """A command -> its form in PowerShell. Event 2004 is Windows' report that virtual memory ran out.
@@ -189,6 +208,7 @@ IN_WSL: dict[str, str] = {
     ON_THE_BUS: LIST_GPUS,
     NODES: "ls -l /dev/dxg",
     KERNEL_LOG: "sudo dmesg | grep -i dxg",
+    XPU_SEES: "ls -l /dev/dxg; sycl-ls",
 }
 """WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
 (Microsoft, "DirectX is coming to the Windows Subsystem for Linux")."""
@@ -199,6 +219,7 @@ IN_A_NOTEBOOK = dict.fromkeys(
 IN_A_CONTAINER: dict[str, str] = {
     **{command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)},
     KERNEL_OF_MAKER: f"{KERNEL_OF_MAKER}, on the host",
+    XPU_SEES: INTELS_NODES,
 }
 """Commands that a container's image lacks, or that may not read their files there."""
 

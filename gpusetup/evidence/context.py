@@ -178,6 +178,7 @@ NO_FAILURES = (
         "release-regressed",
         "device-node-missing",
         "variable-in-script",
+        "directml",
         "works-as-root",
         "index-marker",
         "packaged-program",

@@ -20,6 +20,7 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.facts import Fact, gpu_names
+from gpusetup.evidence.maker_facts import crashes_without_kernels, intels_extension_fails
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability, parsed
 
@@ -225,16 +226,6 @@ def intels_driver_answers(context: RuleContext) -> str:
     return ""
 
 
-def intels_extension_fails(context: RuleContext) -> str:
-    """Returns a sentence if Intel's extension for PyTorch, or the torch that Intel built for it,
-    cannot be loaded or finds no GPU, else ""."""
-    if not events(context, "windows-dll-missing", "no-xpu"):
-        return ""
-    for event in events(context, "ipex"):
-        return f"Intel's extension for PyTorch is in use ({event.text})"
-    return ""
-
-
 XPU_IS_THERE = re.compile(
     r"xpu\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{1,12}True",
     re.IGNORECASE,
@@ -257,7 +248,7 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
         return ""
     if _was_searched_in_vain(context):
         return ""
-    if lacks_target_on_windows(context):
+    if lacks_target_on_windows(context) or crashes_without_kernels(context):
         return ""
     # A variable that names another target makes ROCm itself fail.
     if target_is_overridden(context) and events(context, "program-failed"):

@@ -24,7 +24,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
-from gpusetup.evidence.gpu_facts import intels_extension_fails
+from gpusetup.evidence.maker_facts import intels_extension_fails
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, paste

@@ -23,7 +23,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
-from gpusetup.evidence.gpu_facts import intels_extension_fails
+from gpusetup.evidence.maker_facts import crashes_without_kernels, intels_extension_fails
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
@@ -198,7 +198,11 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     cause, fix = _of_whom(context)
     messages = events(context, *LOOKED_FOR_CUDA)[:MESSAGES_SHOWN]
     evidence = (*messages, _what_is_there(context, cause))
-    maker_is_at_fault = intels_extension_fails(context) or events(context, "hip-kernel-missing")
+    maker_is_at_fault = (
+        intels_extension_fails(context)
+        or crashes_without_kernels(context)
+        or events(context, "hip-kernel-missing")
+    )
     is_only_a_note = not maker_is_at_fault and (
         events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     )

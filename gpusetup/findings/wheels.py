@@ -6,19 +6,27 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.record import RECORDS, Message
 from gpusetup.causes.wheels import good_python, way_without_wheels
 from gpusetup.choose.host import python_tag
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.evidence.lookups import (
+    Lookup,
+    index_label,
+    is_for_this_python,
+    is_in_the_index,
+    lookup_in,
+    requirement,
+    torch_of,
+)
 from gpusetup.findings.message_rules import finding
-from gpusetup.fixes import maker_stacks, paste
+from gpusetup.fixes import maker_indexes, maker_stacks, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
-from gpusetup.readings.packages import normalised
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -46,14 +54,16 @@ def no_file(context: RuleContext) -> Findings:
     messages = events(context, *KINDS)
     for message in sorted(messages, key=lambda message: KINDS.index(message.kind)):
         requested = _requested(message)
+        lookup = lookup_in(message, context.catalog)
         cause = _cause_of(context, message, requested)
         if cause not in findings:
             findings[cause] = finding(
                 context,
                 cause,
                 events(context, message.kind),
+                message=_on_wrong_system(context, lookup, cause),
                 fix=_way(context, cause, requested, message),
-                asked=requested or "torch",
+                asked=requested.strip("=<>~! ") or "torch",
                 what="this system",
             )
     # Prefer a message about torch.
@@ -78,8 +88,30 @@ ITS_INDEX = (
 )
 
 
+BUILDS_OF_MAKER = {
+    "amd": "PyTorch's index has ROCm builds for Linux on x86_64 only.",
+    "intel": "PyTorch's index has XPU builds for Linux and Windows on x86_64 only.",
+}
+"""A maker -> the systems that PyTorch's index has its builds for."""
+
+
+def _on_wrong_system(context: RuleContext, lookup: Lookup | None, cause: str) -> Message | None:
+    """The words for another maker's build on a system for which there are none; None if the cause's
+    usual words fit."""
+    if lookup is None or cause != "no-wheel-for-platform":
+        return None
+    return Message(
+        title=RECORDS[cause].title,
+        plain=RECORDS[cause].plain,
+        means=BUILDS_OF_MAKER[lookup.maker],
+    )
+
+
 def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
     """The fix: another index, another Python, or an installation of the chosen build."""
+    lookup = lookup_in(event, context.catalog)
+    if lookup is not None:
+        return maker_indexes.for_lookup(context, lookup, cause)
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
@@ -102,6 +134,9 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
         return None
+    named_gpu = maker_indexes.for_named_gpu(context)
+    if named_gpu is not None:
+        return named_gpu
     return paste.install_torch(context, "Install a release that has a wheel for this system. ")
 
 
@@ -138,7 +173,7 @@ def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
 def _other_python(context: RuleContext, requested: str) -> Fix:
     """Use a Python for which this torch has wheels, or a torch that has wheels for this Python."""
     name, exact, _ = requirement(requested)
-    torch = _torch_of(context, name, exact)
+    torch = torch_of(context.catalog, name, exact)
     if torch is None and context.snapshot.python.version and paste.chosen_build(context):
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
     python = good_python(context)
@@ -161,16 +196,6 @@ def _newest_python_of(context: RuleContext, torch: str) -> str | None:
     if pythons:
         return max(pythons, key=parsed)
     return context.catalog.last_python(torch)
-
-
-def _torch_of(context: RuleContext, name: str, version: str | None) -> str | None:
-    """The torch to which a release of torchvision or torchaudio belongs; None if unknown."""
-    if name == "torch" or version is None:
-        return version
-    for release in context.catalog.releases:
-        if getattr(release, name, None) == version:
-            return release.torch
-    return None
 
 
 def _rows(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
@@ -200,6 +225,9 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     """The id of the cause of an installer's message: the index, the package, the system or the
     Python."""
     name, _, _ = requirement(requested)
+    lookup = lookup_in(event, context.catalog)
+    if lookup is not None and (cause := _cause_of_lookup(context, lookup)):
+        return cause
     if event.kind == "wrong-index":
         return "wrong-index"
     if event.kind == "conda-not-found":
@@ -224,6 +252,33 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     return "python-no-wheel" if lacks_python else "no-wheel-for-platform"
 
 
+def _cause_of_lookup(context: RuleContext, lookup: Lookup) -> str:
+    """The cause if an installer looked for AMD's or Intel's builds: the system, the index or the
+    Python; "" if the catalog does not tell."""
+    is_amds = lookup.maker == "amd"
+    if on(context, "macos") or (is_amds and on(context, "windows")):
+        return "no-wheel-for-platform"
+    # The index has the release, but not for this Python. If it has it for this Python too, the
+    # catalog does not show what the machine lacks.
+    if is_in_the_index(context, lookup):
+        return "wrong-index" if is_for_this_python(context, lookup) else "python-no-wheel"
+    # The index offers other releases to this Python, so the release is what it lacks. A label that
+    # no release has does not exist at all.
+    is_known_label = lookup.label in _labels_of_makers(context)
+    if lookup.offered or lookup.torch or not is_known_label:
+        return "wrong-index"
+    return "python-no-wheel"
+
+
+def _labels_of_makers(context: RuleContext) -> set[str]:
+    """All labels of ROCm and XPU builds that the catalog knows."""
+    labels: set[str] = set()
+    for release in context.catalog.other_makers:
+        for labels_on_platform in release.seen.values():
+            labels.update(labels_on_platform.split())
+    return labels
+
+
 def _why_conda_has_none(context: RuleContext, requested: str) -> str:
     """The cause if conda finds no package: an exported build that only fits one machine, or a
     channel without current builds for this system."""
@@ -240,7 +295,7 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     # Nightly builds are deleted after some weeks.
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
-    torch = _torch_of(context, name, version)
+    torch = torch_of(context.catalog, name, version)
     offered = _releases_offered(event)
     number = parsed(version or "0")
     # Indexes offer only these releases to a Python for Intel processors.
@@ -294,29 +349,6 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
 """A package in an exported conda environment: a name, a version and the exact build, such as
 `pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`."""
-
-
-def requirement(text: str) -> tuple[str, str | None, str | None]:
-    """Name, exact version and local label of a requirement.
-
-    >>> requirement("torch==2.5.1+cu124"), requirement("Torchvision>=0.20")
-    (('torch', '2.5.1', 'cu124'), ('torchvision', None, None))
-    >>> requirement("torch (2.5.1+cu124)")
-    ('torch', '2.5.1', 'cu124')
-    """
-    name = re.match(r"[A-Za-z0-9._-]*", text.strip())
-    project = normalised(name[0] if name else "")
-    pin = re.search(r"(?:==\s*| \()([0-9][^,;\s+)]*)(?:\+([A-Za-z0-9.]+))?", text)
-    if pin is None:
-        return project, None, None
-    return project, pin[1], pin[2]
-
-
-def index_label(event: Event) -> str | None:
-    """The backend in the address of an index: `https://download.pytorch.org/whl/nightly/cu128/`."""
-    address = event.values.get("index", "").strip()
-    last_folder = re.search(rf"(?:^|/)({LABEL})/?$", address)
-    return last_folder[1] if last_folder else None
 
 
 RULES = (no_file,)

@@ -8,6 +8,7 @@ from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import maker_stacks, paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
 
 
 def for_mac(context: RuleContext) -> Fix:
@@ -18,10 +19,18 @@ def for_mac(context: RuleContext) -> Fix:
     lacks = events(context, "mps-lacks")
     if "metal" in {event.values.get("why") for event in lacks}:
         return maker_stacks.reach_metal(context)
+    for mismatch in lacks:
+        if mismatch.values.get("why") == "types":
+            return _for_types(mismatch)
     if lacks:
         compiles = events(context, "torch-not-compiled-with-cuda")
         message = " ".join(event.text or "" for event in (*lacks, *compiles))
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
+        # With the variable in place, torch would not have failed at an operation that it lacks.
+        shown_outputs = [event.values.get("what") for event in events(context, "output-shown")]
+        is_set = "mps-fallback" in shown_outputs
+        if is_set and text is None:
+            text = LACKS_DESPITE_FALLBACK
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
         library = _library_that_computes(context)
         if library:
@@ -43,6 +52,27 @@ def for_mac(context: RuleContext) -> Fix:
     )
 
 
+def _for_types(mismatch: Event) -> Fix:
+    """What to do if the model's weights and its input have different types, or are on different
+    devices."""
+    input_kind, weight_kind = mismatch.values.get("input", ""), mismatch.values.get("weight", "")
+    # `torch.HalfTensor` is on the CPU; `MPSHalfType` and, in newer releases, `c10::Half` are not.
+    input_on_cpu = input_kind.startswith("torch.") and "mps" not in input_kind
+    weight_on_cpu = weight_kind.startswith("torch.") and "mps" not in weight_kind
+    if not (input_on_cpu or weight_on_cpu):
+        return Fix(
+            text="Both are on the Mac's GPU, but one is in half precision and one is not: run the "
+            "program in float32 (often `--no-half`, `--fp32` or is_half=False), or convert the "
+            "input with `.to(model.dtype)`"
+        )
+    where = "weights are" if weight_on_cpu else "input is"
+    return Fix(
+        text=f'The {where} still on the CPU: move the model and every input to "mps" '
+        '(`.to("mps")`). If the program has settings for this, choose one device for all parts '
+        '("cpu" always works) and switch half precision off'
+    )
+
+
 def _for_its_processor(context: RuleContext, *, needs_arm: bool) -> Fix:
     """A new environment for Apple silicon, if torch's libraries are for Intel processors and Python
     is not, or the reverse."""
@@ -56,6 +86,27 @@ def _for_its_processor(context: RuleContext, *, needs_arm: bool) -> Fix:
         "environment and work in a terminal without Rosetta (`uname -m` prints arm64)"
     )
     return replace(fix, text=f"{why}. {fix.text}")
+
+
+def ordinary_wheel(context: RuleContext, builds: str) -> Fix:
+    """Install torch's ordinary wheel on a Mac, where an installer looked for ROCm or XPU builds."""
+    by_processor = (
+        'on Apple silicon it uses the GPU as the device "mps". On an Intel Mac, torch 2.2.2 is the '
+        "last release (Python 3.12 or older, numpy<2)"
+    )
+    if context.os.machine == "x86_64":
+        by_processor = (
+            "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2). It "
+            'uses the CPU, and an AMD GPU as the device "mps" from macOS 12.3 on'
+        )
+    elif context.os.machine in ("aarch64", "arm64"):
+        by_processor = 'it uses the GPU as the device "mps"'
+    return Fix(
+        text=f"torch has no {builds} builds for macOS. Install the ordinary wheel, without "
+        f"--index-url: {by_processor}. If a program's installer asks for your GPU, choose Apple "
+        "or the CPU",
+        commands=(paste.pip(context, "install", "torch", "torchvision"),),
+    )
 
 
 LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
@@ -77,6 +128,10 @@ def _library_that_computes(context: RuleContext) -> str:
 LACKS = (
     'The program already uses "mps", which does not support this operation: run the operation '
     "on the CPU, or update torch"
+)
+LACKS_DESPITE_FALLBACK = (
+    'The program already uses "mps" and PYTORCH_ENABLE_MPS_FALLBACK, which does not catch this '
+    'error: update torch (and macOS), or run this part on "cpu"'
 )
 ON_MPS = (
     (
@@ -111,6 +166,12 @@ ON_MPS = (
     (
         "float64|MPS framework doesn't support",
         '"mps" does not support float64: make these tensors float32, or keep them on "cpu"',
+    ),
+    (
+        r"failed assertion|\bMPS\w+\.mm:\d+",
+        "Metal's own library aborted in this operation, and PYTORCH_ENABLE_MPS_FALLBACK does not "
+        'catch that. Update torch and macOS. If it still fails, run this part on "cpu" '
+        '(`.to("cpu")`), or with a smaller input',
     ),
 )
 """An error of Metal -> what to do."""

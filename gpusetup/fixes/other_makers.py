@@ -19,8 +19,13 @@ from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
-from gpusetup.evidence.gpu_facts import intels_extension_fails, lacks_target_on_windows
-from gpusetup.fixes import maker_stacks, owners, paste
+from gpusetup.evidence.gpu_facts import lacks_target_on_windows
+from gpusetup.evidence.maker_facts import (
+    crashes_without_kernels,
+    intels_extension_fails,
+    xpu_counts_none,
+)
+from gpusetup.fixes import maker_stacks, owners, paste, xpu
 from gpusetup.fixes.maker_stacks import last_rocm_of, pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
@@ -84,7 +89,7 @@ class Board(NamedTuple):
     """The target that its kernels are compiled for, for example gfx1201."""
 
 
-def _board(context: RuleContext) -> Board:
+def amd_board(context: RuleContext) -> Board:
     """The first AMD GPU whose target is known."""
     events_of_boards = (
         *events(context, "hip-kernel-missing"),
@@ -112,7 +117,7 @@ def note_on_override(context: RuleContext) -> str:
     if events(context, "override-hangs"):
         return f"Remove {variable}: you report that this GPU hangs or crashes with it"
     value = context.snapshot.environment.get(variable, "")
-    target = _board(context).target
+    target = amd_board(context).target
     numbers = value.split(".")
     if target is None or len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
         return ""
@@ -150,12 +155,12 @@ def without_rocms_kernels(context: RuleContext, program: str) -> Fix:
         f"Use the Vulkan build of {program}{by_variable}, which does not depend on ROCm's list of "
         "GPUs, or its build for the CPU"
     )
-    target = _board(context).target
+    target = amd_board(context).target
     if target and program in HIP_OPTIONS:
         own_build = f"`cmake -B build -D{HIP_OPTIONS[program]}=ON -DGPU_TARGETS={target}`"
         vulkan += f". Or compile {program} for this target, with ROCm's SDK: {own_build}"
     note = note_on_override(context)
-    relative, version = RELATIVES.get(_board(context).target or "", ("", ""))
+    relative, version = RELATIVES.get(amd_board(context).target or "", ("", ""))
     if not note and relative and on(context, "linux"):
         note = (
             f"Set HSA_OVERRIDE_GFX_VERSION={version} to use the kernels of the related {relative}"
@@ -168,9 +173,9 @@ def _for_board(context: RuleContext) -> Fix:
     otherwise on the GPU."""
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
-    lacking = events(context, "hip-kernel-missing")
+    lacking = events(context, "hip-kernel-missing") or crashes_without_kernels(context)
     is_rocm = maker_of(context.torch.backend) == "amd"
-    board, windows = _board(context), on(context, "windows") or bool(context.os.wsl)
+    board, windows = amd_board(context), on(context, "windows") or bool(context.os.wsl)
     is_served = board.target in (None, *BUILT_FOR)
     if is_rocm and context.torch.cuda_available and is_served and not lacking:
         return Fix(
@@ -259,7 +264,7 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
         stack = "XPU"
     else:
         stack = "ROCm"
-    target = _board(context).target or ""
+    target = amd_board(context).target or ""
     first = FIRST_ROCM.get(target)
     this_gpu = f"this GPU, a {target}" if target else "this GPU"
     since = f" (ROCm {first} or newer)" if first and stack == "ROCm" else ""
@@ -297,7 +302,8 @@ documentation recommends (ComfyUI's README, the fork's README)."""
 
 def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fix | None:
     """What to do for a target without kernels in the installed wheel or in any wheel."""
-    lacking, target = events(context, "hip-kernel-missing"), board.target or ""
+    target = board.target or ""
+    lacking = events(context, "hip-kernel-missing") or crashes_without_kernels(context)
     if target in DROPPED:
         return Fix(
             text=f"{board.name} is {DROPPED[target]} ({target}), which ROCm and torch's ROCm "
@@ -308,13 +314,20 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         return last_rocm_of(context, target)
     first = FIRST_ROCM.get(target)
     if first and lacking and _is_older_than(context, first):
-        source = AMDS_FOR_WINDOWS if windows else AMD.index
         since = f"torch {FIRST_TORCH[target]}" if target in FIRST_TORCH else f"ROCm {first}"
+        # A person's own build, or a build of AMD's, has no label by which it could be called old.
+        is_known_wheel = (context.torch.backend or "").startswith("rocm")
+        installed = "wheel is older" if is_known_wheel else "build has none"
+        why = (
+            f"torch's wheels have kernels for {target} since {since}, but the installed {installed}"
+        )
+        if windows and not context.os.wsl:
+            amds_wheels = maker_stacks.from_amds_index(context, target)
+            return replace(amds_wheels, text=f"{why}. {amds_wheels.text}")
         return Fix(
-            text=f"torch's wheels have kernels for {target} since {since}, but the installed wheel "
-            f"is older. Install a wheel for ROCm 7 ({source}). You do not need to override the "
+            text=f"{why}. Install a wheel for ROCm 7 ({AMD.index}). You do not need to override the "
             "target",
-            commands=() if windows else (_install_from(context, str(AMD.index)),),
+            commands=(_install_from(context, str(AMD.index)),),
         )
     if target in BUILT_FOR or not (lacking or target):
         return None
@@ -382,6 +395,8 @@ def intel(context: RuleContext) -> Fix:
             else paste.look("see the driver's messages", *XE_LOG),
             needs_root=True,
         )
+    if xpu_counts_none(context):
+        return xpu.shows_no_gpu(context)
     if intels_extension_fails(context):
         return maker_stacks.without_ipex(context)
     if why and "build" not in why:

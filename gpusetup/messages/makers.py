@@ -218,11 +218,9 @@ ROWS = (
         r"Double type is not supported on this platform",
         "atenipextypexpu",
         r"torch\.xpu\.is_available\(\)[\"'`]?(?: is|:|\)| ==| ->)? ?[\"'`]?False",
-        "xpu device count is zero",
         "failed to initialize xpu devices",
         r"\bUR_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
         r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
-        r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
         r"Required aspect \w{2,20} is not supported on the device",
         r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
         r"\(PI_ERROR_(?!DEVICE_LOST)\w{3,40}\)",
@@ -230,6 +228,22 @@ ROWS = (
         "no device of requested type available",
         r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
         why="driver",
+    ),
+    # xpu … RuntimeError: could not create an engine
+    row(
+        "no-xpu",
+        r"\b(?:xpu|Arc (?:Pro )?[AB]\d{2,3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc (?:Pro )?[AB]\d{2,3})",
+        "could not create an engine",
+        why="driver",
+        call="oneDNN",
+    ),
+    # torch.xpu.device_count() 0
+    *rows(
+        "no-xpu",
+        "xpu device count is zero",
+        r"\bxpu[. ]device_count(?:\(\))?['\"`]*\)?(?:,|:| =| ->|(?: is| returns?| prints?| gives?| shows?))? {0,3}0\b(?!\.)",
+        r"\bno xpu devices? (?:(?:are|were|is|was) )?(?:available|found|detected)\b",
+        why="count",
     ),
     # sycl-ls lists only a CPU
     row(
@@ -245,6 +259,8 @@ ROWS = (
         "ipex",
         "cxx11.abi",
     ),
+    # --directml, torch_directml
+    row("directml", r"\b(?:torch[-_])?directml\b|\bDmlExecutionProvider\b", "directml", "dmlexec"),
     # a rootless podman, distrobox or toolbox
     row(
         "rootless-container",
@@ -297,6 +313,24 @@ ROWS = (
         "mps-lacks",
         r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
         "mps",
+    ),
+    # Input type (MPSHalfType) and weight type (torch.HalfTensor) should be the same
+    row(
+        "mps-lacks",
+        r"[Ii]nput type \((?P<input>(?:torch\.)?(?:MPS|mps\.)?\w+)\) and (?:weight|bias) type \((?P<weight>(?:torch\.)?(?:MPS|mps\.)?\w+)\) should be the same",
+        "mpshalf",
+        "mpsfloat",
+        "mpsbfloat",
+        "torch.mps.",
+        why="types",
+    ),
+    # device mps … Input type (c10::Half) and bias type (float) should be the same
+    row(
+        "mps-lacks",
+        r"\bmps\b.{0,900}?[Ii]nput type \((?P<input>c10::\w+|float)\) and (?:weight|bias) type \((?P<weight>c10::\w+|float)\) should be the same|[Ii]nput type \((?P<input_before>c10::\w+|float)\) and (?:weight|bias) type \((?P<weight_before>c10::\w+|float)\) should be the same.{0,200}?\bmps\b",
+        "should be the same",
+        unless=r"\bcuda:\d",
+        why="types",
     ),
     # (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))
     row(

@@ -251,6 +251,10 @@ IN_PROSE_AND_LOGS: tuple[MessageRow, ...] = (
     row("output-shown", r"\bThread 0x[0-9a-f]+ \((?:active|idle|most recent)|\bCurrent thread 0x[0-9a-f]+|\bThread \d+ \((?:active|idle)", "thread 0x", "(active", "(idle", what="threads"),
     # `torch.backends.mps.is_available() True`.
     row("output-shown", r"\bmps\.is_available\(\)\S{0,2} ?\W{0,12}(?:True|False)\b|\bMPS (?:is )?available:? (?:True|False)\b", "mps", what="mps"),
+    # `torch.xpu.is_available() False`.
+    row("output-shown", r"\bxpu\.is_available\(\)\S{0,2} ?\W{0,12}(?:True|False)\b|\bXPU (?:is )?available:? (?:True|False)\b|\bxpu device count is zero\b|\bxpu[. ]device_count(?:\(\))?['\"`]*\)?[,: ]{1,3}\d\b", "xpu", what="xpu"),
+    # `PYTORCH_ENABLE_MPS_FALLBACK=1 python main.py`, and torch's warning that it is in effect.
+    row("output-shown", r"\b(?:export|setenv) PYTORCH_ENABLE_MPS_FALLBACK[= ]1\b|\bPYTORCH_ENABLE_MPS_FALLBACK=1 (?:\w+=\S{1,40} )*(?:python|accelerate|uv |sh |bash |\.{0,2}/)|\bMPS backend and will fall back to run on the CPU", "mps_fallback", "will fall back to run on the cpu", unless=r"(?:try|tried?|please|should|can|need to) (?:\w+ ){0,3}(?:export|setenv)", what="mps-fallback"),
     # `GPU0    GPU1    CPU Affinity`.
     row("output-shown", r"\bGPU0 +GPU1\b|\bGPU0 +X\b", "gpu0 ", what="topology"),
     row("output-shown", r"\bCUDA_LAUNCH_BLOCKING ?= ?[\"']?1", "cuda_launch_blocking", unless=r"For debugging consider passing|set CUDA_LAUNCH_BLOCKING ?= ?1 to|try(?:ing)? ", what="blocking"),

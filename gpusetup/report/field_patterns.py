@@ -233,7 +233,7 @@ PATTERNS = (
     # `on Linux`, `my Linux`; not `Windows Subsystem for Linux`.
     FieldPattern(fields.OS_FAMILY, "linux", r"\b(?:on|in|under|using|my) (?:(?!wsl|docker)\w+ )?linux\b(?! subsystem| kernel)", GUESS, value="linux"),
     # Messages about Apple's Metal backend.
-    FieldPattern(fields.OS_FAMILY, "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
+    FieldPattern(fields.OS_FAMILY, "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     # The loader's message about a library for another processor.
     FieldPattern(fields.OS_FAMILY, "mach-o", r"\bmach-o(?: file)?, but (?:is an|wrong)", USUAL, value="macos"),
     # `mac os 14.6`, `macOS: 15.1`.

@@ -323,7 +323,7 @@ def test_the_way_belongs_to_the_package_the_engine_and_the_system(
 
 DECIDING = (
     # the text, words of the command that decides, words that it must not have
-    ("Windows 平台, AMD 6800xt 显卡, torch_directml 报错", "torch.version.hip", "rocminfo"),
+    ("Windows 平台, AMD 6800xt 显卡, torch_directml 报错", "torch_directml as d", "rocminfo"),
     ("RX 9070 XT in WSL2 Ubuntu: the GPU is not detected in rocminfo", "librocdxg", "torch"),
     (
         "docker run --device /dev/dri intel/vllm, then sycl-ls prints\n[opencl:cpu][opencl:0] "

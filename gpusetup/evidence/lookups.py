@@ -1,0 +1,179 @@
+"""What an installer looked for: the requirement, and the index that it searched."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from gpusetup.accelerators.makers import LABEL, is_seen_only, maker_of
+from gpusetup.catalog.builds import Catalog
+from gpusetup.evidence import facts
+from gpusetup.evidence.context import RuleContext, events
+from gpusetup.model.builds import FAMILY
+from gpusetup.model.machine import Event
+from gpusetup.model.versions import parsed
+from gpusetup.readings.packages import normalised
+
+OF_INSTALLERS = (
+    *("python-no-wheel", "no-wheel-for-platform", "wrong-index"),
+    "no-matching-distribution",
+)
+"""The events of an installer that searched an index and found no file that fits."""
+
+
+def requirement(text: str) -> tuple[str, str | None, str | None]:
+    """Name, exact version and local label of a requirement.
+
+    >>> requirement("torch==2.5.1+cu124"), requirement("Torchvision>=0.20")
+    (('torch', '2.5.1', 'cu124'), ('torchvision', None, None))
+    >>> requirement("torch (2.5.1+cu124)")
+    ('torch', '2.5.1', 'cu124')
+    """
+    name = re.match(r"[A-Za-z0-9._-]*", text.strip())
+    project = normalised(name[0] if name else "")
+    pin = re.search(r"(?:==\s*| \()([0-9][^,;\s+)]*)(?:\+([A-Za-z0-9.]+))?", text)
+    if pin is None:
+        return project, None, None
+    return project, pin[1], pin[2]
+
+
+def index_label(event: Event) -> str | None:
+    """The backend in the address of an index: `https://download.pytorch.org/whl/nightly/cu128/`."""
+    address = event.values.get("index", "").strip()
+    last_folder = re.search(rf"(?:^|/)({LABEL})/?$", address)
+    return last_folder[1] if last_folder else None
+
+
+class Lookup(NamedTuple):
+    """What an installer looked for among PyTorch's builds for AMD or Intel GPUs."""
+
+    package: str
+    """torch, torchvision or torchaudio."""
+    version: str | None
+    """The package's exact version."""
+    torch: str | None
+    """The release of torch that belongs to this version; None if it is unknown."""
+    label: str
+    """The label of the builds: `rocm5.6`, `xpu`."""
+    maker: str
+    """`amd` or `intel`."""
+    offered: tuple[str, ...]
+    """The releases of the package that the index offers to this Python and system, the oldest
+    first; () if it offers none, or the message lists none."""
+
+
+def lookup_in(event: Event, catalog: Catalog) -> Lookup | None:
+    """What an installer looked for, if it was a build for AMD or Intel GPUs; None otherwise."""
+    name, version, label = requirement(event.values.get("requirement", ""))
+    label = label or index_label(event) or _label_of_all_offered(event)
+    maker = maker_of(label)
+    if label is None or maker is None or not is_seen_only(maker):
+        return None
+    # pip prints a name alone for `torch==`. A message about an index names no package at all.
+    if (name or "torch") not in FAMILY:
+        return None
+    return Lookup(
+        package=name or "torch",
+        version=version,
+        torch=torch_of(catalog, name, version),
+        label=label,
+        maker=maker,
+        offered=tuple(dict.fromkeys(_releases_offered(event))),
+    )
+
+
+def lookup_of(context: RuleContext) -> Lookup | None:
+    """The first such lookup of a text; None if there is none."""
+    for event in events(context, *OF_INSTALLERS):
+        lookup = lookup_in(event, context.catalog)
+        if lookup is not None:
+            return lookup
+    return None
+
+
+def torch_of(catalog: Catalog, name: str, version: str | None) -> str | None:
+    """The torch to which a release of torchvision or torchaudio belongs; None if unknown."""
+    if name in ("torch", "") or version is None:
+        return version
+    for release in catalog.releases:
+        if getattr(release, name, None) == version:
+            return release.torch
+    return None
+
+
+def _label_of_all_offered(event: Event) -> str | None:
+    """The label that all releases on an index share (`2.2.0+rocm5.6, 2.2.1+rocm5.6`); None if they
+    have none, or several."""
+    labels = {version.partition("+")[2] for version in _versions_listed(event)}
+    return labels.pop() or None if len(labels) == 1 else None
+
+
+def _releases_offered(event: Event) -> list[str]:
+    """The releases in an installer's message ("from versions: ..."), the oldest first."""
+    releases = [version.partition("+")[0] for version in _versions_listed(event)]
+    return sorted(releases, key=parsed)
+
+
+def _versions_listed(event: Event) -> list[str]:
+    """The versions in an installer's message, with their labels."""
+    words = re.split(r"[,\s]+", event.values.get("versions", ""))
+    return [word for word in words if word[:1].isdigit()]
+
+
+# --- what the catalog knows of these builds -------------------------------------------------------
+
+
+def labels_with(context: RuleContext, torch: str, maker: str) -> tuple[str, ...]:
+    """The labels of a maker's builds of a release of torch on this system, the oldest first."""
+    platform = platform_of(context)
+    for release in context.catalog.other_makers:
+        if release.torch == torch:
+            labels = release.seen.get(platform, "").split()
+            return tuple(label for label in labels if maker_of(label) == maker)
+    return ()
+
+
+def platform_of(context: RuleContext) -> str:
+    """The system as the catalog names it. Linux on x86_64 if the text does not show it, because
+    most of these builds are for it."""
+    return f"{context.os.family or 'linux'}-{context.os.machine or 'x86_64'}"
+
+
+def is_in_the_index(context: RuleContext, lookup: Lookup) -> bool:
+    """Whether the catalog knows a build of the requested release with the index's label."""
+    if lookup.torch is None:
+        return False
+    return lookup.label in labels_with(context, lookup.torch, lookup.maker)
+
+
+def is_for_this_python(context: RuleContext, lookup: Lookup) -> bool:
+    """Whether the requested release has wheels for the text's Python; False if it shows none."""
+    python = ".".join((context.snapshot.python.version or "").split(".")[:2])
+    return python in pythons_of(context, lookup)
+
+
+def pythons_of(context: RuleContext, lookup: Lookup) -> tuple[str, ...]:
+    """The Pythons that the requested release has wheels for, which are those of its CPU build."""
+    family, _, machine = platform_of(context).partition("-")
+    cpu_build = context.catalog.row_of(lookup.torch or "", "cpu", family, machine)
+    # "3.13t" is a Python without the GIL, which few packages support.
+    return tuple(tag for tag in cpu_build.pythons if not tag.endswith("t")) if cpu_build else ()
+
+
+def index_lacks_release(context: RuleContext) -> bool:
+    """Whether an index of ROCm or XPU builds does not have the requested release, as the catalog's
+    list or the installer's own list of releases shows."""
+    lookup = lookup_of(context)
+    if lookup is None or lookup.torch is None or lookup.version in lookup.offered:
+        return False
+    labels = labels_with(context, lookup.torch, lookup.maker)
+    return lookup.label not in labels and bool(labels or lookup.offered)
+
+
+def ordinary_index_has_torch(context: RuleContext) -> str:
+    """Returns a sentence if some index for CUDA or the CPU has the wanted torch for this Python and
+    system, else "". It does not count if ROCm or XPU builds were looked for, because their indexes
+    have other releases."""
+    if lookup_of(context) is not None:
+        return ""
+    return facts.catalog_has_torch_for_this_python(context)

@@ -1,0 +1,56 @@
+"""Facts about the software of AMD and Intel: kernels that a build lacks, and Intel's extension.
+
+Each fact is a sentence, or "" if it does not hold.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.accelerators.amd import gfx_of, has_kernels
+from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.facts import Fact
+
+
+def intels_extension_fails(context: RuleContext) -> str:
+    """Returns a sentence if Intel's extension for PyTorch, or the torch that Intel built for it,
+    cannot be loaded or finds no GPU, else ""."""
+    if not events(context, "windows-dll-missing", "no-xpu"):
+        return ""
+    for event in events(context, "ipex"):
+        return f"Intel's extension for PyTorch is in use ({event.text})"
+    return ""
+
+
+def except_for_ipex(fact: Fact) -> Fact:
+    """A fact that does not count if Intel's ended extension is in use: its own kernels fail on a
+    GPU that the driver and simple operations of torch reach."""
+
+    def fact_without_ipex(context: RuleContext) -> str:
+        return "" if intels_extension_fails(context) else fact(context)
+
+    return fact_without_ipex
+
+
+def crashes_without_kernels(context: RuleContext) -> str:
+    """Returns a sentence if a program crashes on an AMD GPU whose target the installed ROCm build
+    has no kernels for, else ""."""
+    rocm = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
+    crashes = events(context, "program-crashed", "silent-crash")
+    # With the variable, ROCm runs the kernels of a related target.
+    if rocm is None or not crashes or "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment:
+        return ""
+    names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
+    targets = {target for target in map(gfx_of, names) if target}
+    version = context.torch.version or ""
+    # A text may also name the processor's integrated graphics, so one target with kernels counts.
+    if not targets or any(has_kernels(target, rocm[1], version) is not False for target in targets):
+        return ""
+    return f"torch {version} has no kernels for {' or '.join(sorted(targets))}"
+
+
+def xpu_counts_none(context: RuleContext) -> str:
+    """Returns a sentence if torch's XPU build runs and counts no Intel GPU, else ""."""
+    reasons = {event.values.get("why") for event in events(context, "no-xpu")}
+    # A message without a reason says nothing against the count.
+    return "torch.xpu counts no GPU" if reasons - {None} == {"count"} else ""

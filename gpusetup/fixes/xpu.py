@@ -1,0 +1,106 @@
+"""Fixes for torch's XPU builds: Intel's runtime, and the GPU that it does not show.
+
+Sources: PyTorch's "Getting Started on Intel GPU" (torch 2.5: an installed oneAPI; since 2.6 the
+wheel requires Intel's runtime as Python packages, and only the driver is installed by hand);
+Intel's pages on ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR.
+"""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.makers import INTEL
+from gpusetup.evidence.context import RuleContext, events, in_container, on
+from gpusetup.evidence.maker_facts import intels_extension_fails
+from gpusetup.fixes import maker_stacks, paste
+from gpusetup.fixes.maker_stacks import pip_from
+from gpusetup.model.finding import Fix
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import lines
+from gpusetup.model.versions import parsed
+
+FIRST_WITH_RUNTIME = "2.6"
+"""The first torch whose XPU wheels install Intel's runtime with them."""
+
+RUNTIME_DLLS = r"^(?:c10_xpu|torch_xpu|sycl\d|ur_(?:loader|adapter)|pi_|ze_loader|mkl_sycl)"
+"""A pattern for torch's XPU DLLs and for those of Intel's runtime that they load."""
+
+
+LEVEL_ZEROS_GPUS = lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'", "ls -ln /dev/dri", "id -Gn")
+
+
+def runtime_of_wheel(context: RuleContext, _text: str) -> Fix:
+    """Install an XPU build together with Intel's runtime, on Windows."""
+    version = context.torch.version
+    install = pip_from(context, str(INTEL.index))
+    driver = (
+        "Also install Intel's newest graphics driver, which brings ze_loader.dll. Only if torch "
+        "still does not load, install the current Visual C++ runtime (x64)"
+    )
+    if version and parsed(version.partition("+")[0]) >= parsed(FIRST_WITH_RUNTIME):
+        return Fix(
+            text="Reinstall torch from the XPU index with the packages that it requires (without "
+            f"`--no-deps`): they contain Intel's runtime. {driver}",
+            commands=(install,),
+        )
+    return Fix(
+        text="Install the newest torch from the XPU index. Its wheels bring Intel's runtime since "
+        f"torch {FIRST_WITH_RUNTIME}; those of 2.5 find it only in a shell in which oneAPI's "
+        f"setvars.bat was called. {driver}",
+        commands=(install,),
+        alternatives=paste.other(
+            "to keep torch 2.5, in the Command Prompt that then starts Python",
+            *lines('call "C:\\Program Files (x86)\\Intel\\oneAPI\\setvars.bat"'),
+        ),
+    )
+
+
+def shows_no_gpu(context: RuleContext) -> Fix:
+    """What to do if torch's XPU build, or Intel's extension, runs and counts no GPU."""
+    looks = paste.look("see what Level Zero shows", *LEVEL_ZEROS_GPUS)
+    if in_container(context):
+        fix = maker_stacks.into_container(context, INTEL)
+        return replace(
+            fix,
+            text=f"{fix.text}. The image needs Intel's compute runtime (libze1, libze-intel-gpu1) "
+            "in a release that knows this GPU, and the host a kernel whose driver (i915 or xe) "
+            "supports it",
+        )
+    if on(context, "windows"):
+        return Fix(
+            text="Install Intel's newest graphics driver and restart. Make sure that "
+            "ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR are not set. torch's XPU builds support "
+            "Arc and newer GPUs, not UHD and Iris graphics",
+        )
+    if context.os.wsl:
+        return Fix(
+            text="Install Intel's newest graphics driver on Windows, and Intel's Level Zero "
+            "packages (libze1, libze-intel-gpu1) in WSL. There `sycl-ls` must print "
+            "level_zero:gpu",
+            looks=paste.look("see what Level Zero shows", *lines("ls -l /dev/dxg", "sycl-ls")),
+        )
+    in_a_job = bool(events(context, "slurm-job", "login-node"))
+    job = "In a job, request a GPU from the scheduler first. " if in_a_job else ""
+    return Fix(
+        text=f"{job}Level Zero must list the GPU (`sycl-ls` prints level_zero:gpu; OpenCL alone is "
+        "not enough). If it does not, install Intel's Level Zero packages (libze1, "
+        "libze-intel-gpu1) and join the group `render`. If it does, ZE_AFFINITY_MASK or "
+        "ONEAPI_DEVICE_SELECTOR hides the GPU, or another oneAPI's libraries are loaded first "
+        f"(LD_LIBRARY_PATH){_without_ipex(context)}",
+        alternatives=paste.other(
+            "if it runs in a container", *maker_stacks.START[INTELS_IN_DOCKER]
+        ),
+        looks=looks,
+        needs_root=not in_a_job,
+    )
+
+
+INTELS_IN_DOCKER = (INTEL.id, "docker")
+
+
+def _without_ipex(context: RuleContext) -> str:
+    """What to know of Intel's ended extension, if the text uses it; otherwise ""."""
+    if not intels_extension_fails(context):
+        return ""
+    return (
+        ". Once it is listed, use torch's own XPU build (https://download.pytorch.org/whl/xpu) in "
+        "place of intel-extension-for-pytorch, which Intel ended in March 2026"
+    )
