@@ -222,9 +222,9 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
     # Only show the user's own word in a command if it looks like a label.
     shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     raise UsageError(
-        f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
-        hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`. `gpusetup resolve "
-        f"--backend {shown} --refresh` asks PyTorch's index now",
+        f"The catalog of {catalog.as_of} has no torch for {backend!r}",
+        hint="`auto` chooses a backend that fits; or name a backend, such as `cpu` or `cu126`. "
+        f"`gpusetup resolve --backend {shown} --refresh` asks PyTorch's index now",
     )
 
 

@@ -109,7 +109,7 @@ HISTORY: Option = option(
     metavar="DIR",
 )
 KEEP_PRIVATE: Option = switch(
-    "do not hide the names of users, hosts and folders, or UUIDs", "--keep-private"
+    "keep the names of users, hosts and folders, and the UUIDs", "--keep-private"
 )
 
 

@@ -102,7 +102,7 @@ class TuneQuestion(CommandQuestion):
         group=MEASURING,
     )
     objective: str = option(
-        "find the largest batch size that fits (fit), or the fastest (speed)",
+        "find the largest batch size that fits (fit), or the fastest batch size (speed)",
         default="fit",
         choices=("fit", "speed"),
         group=MEASURING,

@@ -136,7 +136,7 @@ def _files(folder: Path) -> list[Path]:
     """The JSON files in a folder and its direct subfolders, sorted by path. Raises BadInput if it
     is not a folder or has too many files."""
     if not folder.is_dir():
-        raise BadInput(f"{folder} is no folder of records")
+        raise BadInput(f"{folder} is not a folder of records")
     # Skip files whose names begin with a dot, because they are still being written.
     directly = folder.glob("[!.]*.json")
     in_folders = folder.glob("[!.]*/[!.]*.json")

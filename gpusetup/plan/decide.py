@@ -159,7 +159,7 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
     # Only Trinity-RFT's measured runs (`is_standard`) also cover offload.
     if keeps_parts_on_host and not is_standard(job):
-        return f"runs with parts on the host {OFTEN_MORE}"
+        return f"runs that keep parts in the host's RAM {OFTEN_MORE}"
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
     if job.generates or job.models_beside:

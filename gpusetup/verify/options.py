@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seed",
         type=seed,
         metavar="N",
-        help="use this seed, to compute with different random numbers",
+        help="compute with the random numbers of this seed",
     )
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
     only = (
