@@ -272,7 +272,7 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
     backend = Wish(torch=question.torch, backend=question.backend).wanted_backend
     if backend != "auto" and not re.fullmatch(LABEL, backend):
         raise UsageError(
-            f"{backend!r} is no backend of torch", hint="such as `cpu`, `cu134` or `rocm7.2`"
+            f"{backend!r} is not a backend of torch", hint="for example `cpu`, `cu134` or `rocm7.2`"
         )
     return ask_index(root, backend, load_catalog(), out.talk)
 
@@ -329,7 +329,7 @@ def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnsw
     if not question.packages:
         raise UsageError(
             "`--installer uv-tool` needs the tool's package",
-            hint="such as `gpusetup resolve --installer uv-tool whisperx`",
+            hint="for example `gpusetup resolve --installer uv-tool whisperx`",
         )
     named = [
         package.requirement

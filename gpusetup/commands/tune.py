@@ -145,7 +145,7 @@ def _check(question: TuneQuestion) -> None:
     )
     for wrong, problem in rules:
         if wrong:
-            raise UsageError(problem, hint="`gpusetup tune --help` shows what it takes")
+            raise UsageError(problem, hint="`gpusetup tune --help` shows the options")
 
 
 def run(question: TuneQuestion, out: Console) -> Reply:

@@ -302,7 +302,7 @@ def parameter_count(text: str) -> int:
         count = round(float(number) * UNITS[unit])
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(
-            f"{text!r} is no number of parameters",
+            f"{text!r} is not a number of parameters",
             hint="write it as 124M or 7B",
         )
     return count

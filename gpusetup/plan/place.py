@@ -299,7 +299,7 @@ def memory_size(text: str) -> int:
         size = round(float(number) * UNITS.get(unit, 0))
     if not SMALLEST_GPU <= size <= LARGEST_GPU:
         raise UsageError(
-            f"{text!r} is no size of a GPU's memory",
+            f"{text!r} is not a size of a GPU's memory",
             hint="write it as 24GiB or 4096MiB",
         )
     return size

@@ -132,7 +132,7 @@ WRONG = (
     (("--batch-size", "--code", "train"), "is not MODULE:FUNCTION"),
     (("--batch-size", "--code", "a:b", "--from", "healthy"), "cannot be measured"),
     (("--batch-size", "--code", "a:b", "--max", "0"), "`--max` is at least 1"),
-    (("c.yaml", "--gpu-mem", "much"), "'much' is no size"),
+    (("c.yaml", "--gpu-mem", "much"), "'much' is not a size"),
     (("c.yaml", "--gpu", "T4"), "has no option `--gpu`"),
     (("nowhere.yaml", "--from", "healthy"), "nowhere.yaml: No such file"),
     ((".", "--from", "healthy"), "Is a directory"),
