@@ -82,7 +82,7 @@ def _installer_of(question: ResolveQuestion) -> str | None:
     conda_name(question.name)
     if question.installer not in (None, "conda"):
         raise UsageError(
-            f"`--name` names a conda environment, and {question.installer} creates none",
+            f"`--name` names a conda environment, but {question.installer} cannot create one",
             hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
         )
     return "conda"
@@ -266,7 +266,7 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
         raise UsageError("`--refresh` asks an index, and `--offline` uses no network")
     if is_nightly(question.torch):
         raise UsageError(
-            "`--refresh` looks for releases, and `--torch nightly` is none",
+            "`--refresh` looks for releases, but a nightly build is not a release",
             hint="leave out `--refresh`: the nightly index is printed without asking it",
         )
     backend = Wish(torch=question.torch, backend=question.backend).wanted_backend

@@ -146,13 +146,13 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     # on the GPU, and because the levels of a U-Net have different widths.
     if shape.kind in DENOISERS:
         return (
-            f"plan counts what {shape.name} keeps only roughly, and runs of images and video "
-            f"{OFTEN_MORE}"
+            f"plan only roughly estimates the activations of {shape.name}, and runs on images and "
+            f"video {OFTEN_MORE}"
         )
     if shape.roughly:
         return (
-            f"{shape.name} has layers that are no attention; plan counts their weights, and what "
-            "they keep only roughly"
+            f"{shape.name} has layers without attention: plan counts their weights, but only "
+            "roughly estimates their activations"
         )
     if shape.tower and job.lora is None:
         return "plan does not count what the image encoder keeps; with LoRA it is not trained"
