@@ -1,5 +1,5 @@
-"""The commands as Python functions, for other programs: `from gpusetup.api import diagnose,
-resolve`.
+"""The commands as Python functions, which your own program can call. For example:
+`from gpusetup.api import diagnose, resolve`.
 
 Each function returns the document that its command prints with `--json`, as a typed value that you
 cannot change. `gpusetup COMMAND --schema` describes the fields. `to_plain` turns the value into
@@ -8,7 +8,7 @@ line writes to stderr go to the logger `gpusetup` with the level INFO.
 
 An unknown argument, or one of the wrong type, raises `TypeError`. Every other failure raises a
 `GpuSetupError` with `message`, `hint` (what to do, or None) and `exit_code`. `str(error)` contains
-the message and the hint. A negative answer raises no error. To see whether the answer is negative,
+the message and the hint. A negative answer raises no error. To see whether an answer is negative,
 read `cause` of a `DoctorAnswer`, `torch` (None) of a `ResolveAnswer`, `fits` of a plan, or
 `verdict` of a `VerifyAnswer`.
 
@@ -74,8 +74,8 @@ def diagnose(
     """Find out what is wrong with this machine (or another one), and how to fix it.
 
     Like the command, this function looks at the active environment. For the environment of the
-    calling program, pass `python=sys.executable`. If the driver hangs, it returns after `timeout`
-    seconds.
+    calling program, pass `python=sys.executable`. If the driver hangs, the function returns after
+    `timeout` seconds.
     """
     question = {
         "machine": machine,
@@ -124,7 +124,7 @@ def resolve(
     """Choose the torch build for this machine or one that you describe, and say why other builds do
     not fit.
 
-    gpusetup reads values that you leave out from this machine. With `packages`, it chooses torch
+    If you leave a value out, gpusetup reads it from this machine. With `packages`, it chooses torch
     and the packages together and queries your package index, unless you set `offline`. With
     `refresh`, it also queries PyTorch's index. With `name`, the conda commands create a new
     environment with that name.
@@ -181,8 +181,8 @@ def verify(
     """Test torch by computing with it, in a child process of the environment's Python.
 
     To test the torch of the calling program's environment, pass `python=sys.executable`. The call
-    returns when the checks are done. It tests a single process. To test several ranks, use `python
-    -m gpusetup.verify`.
+    returns when the checks are done. This function tests a single process. To test several
+    ranks, use `python -m gpusetup.verify`.
     """
     question = {
         "python": python,

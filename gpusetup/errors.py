@@ -43,7 +43,7 @@ class BadInput(UsageError):
 
 
 class Blocked(GpuSetupError):
-    """Something outside gpusetup prevents the command, such as missing permissions, a full disk, a
+    """Something outside gpusetup stops the command, such as missing permissions, a full disk, a
     missing environment or a lock."""
 
     exit_code = 3

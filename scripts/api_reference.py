@@ -149,8 +149,8 @@ def _errors() -> str:
         f"| `{kind.__name__}` | {code} | {_first(kind)} |\n" for code, kind in CLASSES.items()
     )
     return (
-        "All errors are a `GpuSetupError` with `message`, `hint` and `exit_code`. For a bug of "
-        "gpusetup, `exit_code` is 5 and `__cause__` has the original error.\n\n"
+        "Every error is a `GpuSetupError` with `message`, `hint` and `exit_code`. If the "
+        "cause is a bug in gpusetup, `exit_code` is 5 and `__cause__` is the original error.\n\n"
         f"| class | `exit_code` | what |\n| --- | --- | --- |\n{rows}"
     )
 

@@ -206,7 +206,9 @@ def _names(words: str | Sequence[str]) -> list[str]:
         with suppress(InvalidRequirement):
             if Requirement(package).url is None:
                 continue
-        raise UsageError(f"{package!r} is no package of an index", hint="such as `vllm>=0.9`")
+        raise UsageError(
+            f"{package!r} is not a package of an index", hint="for example `vllm>=0.9`"
+        )
     return packages
 
 

@@ -289,8 +289,8 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
     near = [names[name] for name in difflib.get_close_matches(typed, names, 3, 0.5)]
     advice = "use a name that `nvidia-smi -L` prints"
     if near:
-        advice = f"the nearest: {', '.join(near)}"
-    return f"{advice}; or a capability such as `sm_86`"
+        advice = f"similar names are {', '.join(near)}"
+    return f"{advice}, or a capability such as `sm_86`"
 
 
 def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:

@@ -296,7 +296,7 @@ CAUSES = (
                 where=(_slurm_binds_gpus_to_tasks,),
                 title="Slurm shows each task one GPU, which is number 0 there (error 101)",
                 means="With `--gpus-per-task` or `--gpu-bind` a task sees only its own GPU, so that "
-                "its local rank is no number of a GPU.",
+                "its local rank is not the number of a GPU.",
                 text="Request the GPUs for the node instead (`--gpus-per-node`), or let each task "
                 "use device 0",
             ),

@@ -87,7 +87,7 @@ CAUSES = (
             command=alike.TORCHS_CUDA,
             prints="2.5.1+cpu None",
         ),
-        title="{who} is a CPU build: it cannot use {gpu}",
+        title="{who} is a CPU build and cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
         means="On Windows, `pip install torch` installs a CPU build, because the default index has "
         "only CPU builds there. conda also picks a CPU build if it sees no driver, and "

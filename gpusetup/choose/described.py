@@ -132,8 +132,8 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
     version = text.strip()
     if not re.fullmatch(r"\d{3}(\.\d+){0,3}", version):
         raise UsageError(
-            f"{text!r} is no version of an NVIDIA driver",
-            hint="such as `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
+            f"{text!r} is not a version of an NVIDIA driver",
+            hint="for example `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
         )
     first_drivers = [row.on(family or "linux") for row in catalog.toolkits]
     of_branch = [
@@ -156,8 +156,8 @@ def completed_by_gpus(description: Description, catalog: Catalog) -> Description
     family, _, machine = implied.partition("-")
     if family == "macos" and description.os not in (None, "macos"):
         raise UsageError(
-            f"{description.gpus[0]!r} is a chip of Apple, and `--os {description.os}` is no system "
-            "of a Mac",
+            f"{description.gpus[0]!r} is a chip of Apple, and `--os {description.os}` is not a "
+            "Mac's system",
             hint="leave out `--os`",
         )
     if description.os not in (None, family):
@@ -185,7 +185,7 @@ def _check(description: Description, family: str | None, catalog: Catalog) -> No
         (description.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
     ):
         if value is not None and not re.fullmatch(pattern, value):
-            raise UsageError(f"{value!r} is no {meaning}", hint=f"such as {example}")
+            raise UsageError(f"{value!r} is not a valid {meaning}", hint=f"for example {example}")
     platforms = [platform_implied(name, catalog) for name in description.gpus]
     has_other_gpus = any(platform != "macos-aarch64" for platform in platforms)
     if family == "macos" and (description.driver or has_other_gpus):

@@ -29,8 +29,8 @@ NO_PACKAGES = {
         "`gpusetup install --offline DIR` installs from a folder of wheels"
     ),
     r"\[[\w.-]+\]": (
-        "a project is no list of requirements: `uv pip compile pyproject.toml -o requirements.txt` "
-        "writes one"
+        "a project is not a list of requirements: to write one, run `uv pip compile "
+        "pyproject.toml -o requirements.txt`"
     ),
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
     r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
@@ -58,7 +58,7 @@ def refuse_what_is_no_package(word: str) -> None:
         match = re.fullmatch(pattern, word, re.IGNORECASE)
         if match:
             hint = match.expand(advice).replace("WORD", own_word(word))
-            raise UsageError(f"{word!r} is no package", hint=hint)
+            raise UsageError(f"{word!r} is not a package", hint=hint)
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     if name.lower() in FAMILY:
         return
@@ -68,7 +68,7 @@ def refuse_what_is_no_package(word: str) -> None:
     if similar:
         likely_word = own_word(similar[0] + word[len(name) :])
         raise UsageError(
-            f"{name!r} is no package of torch's family",
+            f"{name!r} is not a package of torch's family",
             hint=f"did you mean `gpusetup install {likely_word}`?",
         )
 

@@ -78,7 +78,7 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
     else:
         span = f"{releases[0]} to {releases[-1]}"
         wanted = question.wish.torch
-        yield f"the catalog has no torch {wanted}: that of {catalog.as_of} knows {span}"
+        yield f"the catalog of {catalog.as_of} has torch {span}, but not {wanted}"
 
 
 def on_backend_without_builds(question: BuildQuestion) -> str:

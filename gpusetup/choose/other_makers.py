@@ -300,11 +300,11 @@ def notes_of(
                 yield note_on_target(gpu)
         sent_back = any(gpu.target in LAST_ROCM for gpu in gpus)
         if build and not sent_back and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
-            yield f"we did not check whether torch {build.torch} has the same kernels"
+            yield f"gpusetup does not know whether torch {build.torch} has the same kernels"
     newest = catalog.other_makers[-1].torch if catalog.other_makers else "?"
     yield (
-        f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest} and never ran "
-        "one: run `gpusetup verify` afterwards"
+        f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest}, but "
+        "they were never run with gpusetup: run `gpusetup verify` afterwards"
     )
 
 

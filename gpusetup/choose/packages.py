@@ -366,14 +366,20 @@ def notes_on_index(search: Search) -> Iterator[str]:
     os = search.question.host.machine.os
     library = os.libc or ""
     if os.family == "linux" and not library.startswith("glibc "):
-        yield f"the C library is not known and is taken as glibc {USUAL_GLIBC}: `--glibc`"
+        yield (
+            f"the C library is unknown, so gpusetup assumes glibc {USUAL_GLIBC}; to set another "
+            "version, add `--glibc`"
+        )
     undated = []
     for name, release in search.newest.items():
         # An index without PEP 700 does not state release dates.
         if release.published is None:
             undated.append(name)
     if undated:
-        yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
+        yield (
+            f"the index does not say when {', '.join(undated)} came out, so gpusetup cannot judge "
+            "how old it is"
+        )
 
 
 def place_in_set(package: JointPackage) -> tuple[bool, bool, str]:

@@ -239,7 +239,7 @@ def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> C
 # --- in words ------------------------------------------------------------------------------------
 
 
-SERVES = "torch fits this machine and stays"
+SERVES = "the installed torch fits this machine, so it stays"
 REASONS: dict[str, str] = {
     "kept": SERVES,
     "again": "files are missing: the same build again",

@@ -178,9 +178,9 @@ def specifier(text: str | None) -> SpecifierSet | None:
         return SpecifierSet(versions)
     except ValueError:
         raise UsageError(
-            f"{text!r} is no torch version",
-            hint="such as `2.5.1` or `>=2.6,<2.9`; for a nightly build, `gpusetup resolve --torch "
-            "nightly` prints the commands",
+            f"{text!r} is not a torch version",
+            hint="for example `2.5.1` or `>=2.6,<2.9`; for a nightly build, `gpusetup resolve "
+            "--torch nightly` prints the commands",
         ) from None
 
 
@@ -222,9 +222,9 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
     # Only show the user's own word in a command if it looks like a label.
     shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     raise UsageError(
-        f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
-        hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`. `gpusetup resolve "
-        f"--backend {shown} --refresh` asks PyTorch's index now",
+        f"The catalog of {catalog.as_of} has no torch for {backend!r}",
+        hint="`auto` chooses a backend that fits; or name a backend, such as `cpu` or `cu126`. "
+        f"`gpusetup resolve --backend {shown} --refresh` asks PyTorch's index now",
     )
 
 
@@ -287,8 +287,8 @@ def parse_requirement(word: str) -> Requirement:
     except (InvalidRequirement, RecursionError) as problem:
         # Python's recursion limit is lower than the nesting of a marker with thousands of brackets.
         raise UsageError(
-            f"{shortened(without_logins(word))!r} is no package and no requirement",
-            hint='such as `torchvision`, `transformers` or `"numpy>=2"`',
+            f"{shortened(without_logins(word))!r} is neither a package nor a requirement",
+            hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
         ) from problem
 
 

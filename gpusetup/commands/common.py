@@ -27,7 +27,7 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
     """Returns a parser for a number of seconds between `least` and `most`."""
 
     def read(text: str) -> float:
-        problem = f"{text!r} is no time from {least:g} to {most} seconds"
+        problem = f"{text!r} is not a time from {least:g} to {most} seconds"
         try:
             time = float(text)
         except ValueError:
@@ -109,7 +109,7 @@ HISTORY: Option = option(
     metavar="DIR",
 )
 KEEP_PRIVATE: Option = switch(
-    "do not hide the names of users, hosts and folders, or UUIDs", "--keep-private"
+    "keep the names of users, hosts and folders, and the UUIDs", "--keep-private"
 )
 
 
@@ -180,7 +180,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 
     for event in machine.events:
         if event.kind == "stale-environment":
-            out.talk(f"VIRTUAL_ENV names {event.text}, which is no environment")
+            out.talk(f"VIRTUAL_ENV names {event.text}, which is not an environment")
     if not ended:
         for sentence in interruptions(machine):
             out.talk(sentence)

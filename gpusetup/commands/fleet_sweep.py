@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.ranks.launch import Rank
 
 LIMIT_SECONDS = 30.0
-NO_LAUNCHER = "`fleet sweep` runs as one rank of several, and no launcher has set its number"
+NO_LAUNCHER = "`fleet sweep` must run as one of several ranks, but no launcher has set its rank"
 LAUNCHERS = (
     "start it with a launcher, one rank per GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
     "or on each node `torchrun --nnodes=N --nproc-per-node=8 --rdzv-backend=c10d "
@@ -26,9 +26,9 @@ LAUNCHERS = (
 )
 
 
-SUMMARY = """Finds slow links between GPUs. Start it with a launcher, once for each rank. The ranks
-exchange data in pairs, and the output names each rank, node or path that is slow, broken or does
-not respond. Exit code 1: at least one rank, node or path has such a problem."""
+SUMMARY = """Finds slow links between GPUs. Start the command with a launcher, once for each
+rank. The ranks exchange data in pairs, and the output names each rank, node or path that is slow,
+broken or does not respond. Exit code 1: at least one rank, node or path has such a problem."""
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
     "torchrun --nproc-per-node=8 --no-python gpusetup fleet sweep",

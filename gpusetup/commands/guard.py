@@ -28,7 +28,7 @@ from gpusetup.render.screen import (
 from gpusetup.system.system import System
 
 SUMMARY = """Prevents pip and uv from replacing torch and the packages that need it. It
-uses a constraints file, so that an installation that would replace one of them fails. Without
+writes a constraints file, so that an installation fails if it would replace one of them. Without
 `--write`, it only shows the file; `--undo` removes it."""
 
 EXAMPLES = (
@@ -100,7 +100,7 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
         rows = [ScreenLine("  ", (f"+ {line}", GREEN), whole=True) for line in added_lines]
         lines += section(file.path, rows)
     if answer.uv:
-        lines += section("`uv pip` only reads UV_CONSTRAINT", [command(answer.uv)])
+        lines += section("`uv pip` reads only UV_CONSTRAINT", [command(answer.uv)])
     next_step = section(
         "Nothing was changed. To write these lines", [command("gpusetup guard --write")]
     )

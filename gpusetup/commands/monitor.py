@@ -63,7 +63,7 @@ def length(text: str) -> float:
     try:
         return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
-        problem = f"{text!r} is no number of seconds; a command comes after `--`"
+        problem = f"{text!r} is not a number of seconds; write a command after `--`"
         raise ArgumentTypeError(problem) from None
 
 
@@ -104,7 +104,7 @@ class MonitorQuestion(CommandQuestion):
     )
     replay: str | None = option(
         "judge a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, -q, "
-        "dmon, a log of --query-gpu); monitor does not run a command after `--`, but learns from "
+        "dmon, a log of --query-gpu); monitor does not run a command after `--`, but reads from "
         "it what was recorded",
         metavar="FILE",
         one_of="how",

@@ -51,8 +51,8 @@ def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
     batch = options.batch
     if (batch is None) != finds_batch:
         raise UsageError(
-            "`--code` takes one of `--batch` and `--max-batch`",
-            hint="`--batch 32`; `--max-batch` finds the largest that fits",
+            "With `--code`, give either `--batch` or `--max-batch`",
+            hint="for example `--batch 32`; `--max-batch` finds the largest batch that fits",
         )
     alone = options.strategy in (None, "single")
     gpus = options.gpus or (1 if alone else hardware.count or 1)

@@ -82,7 +82,7 @@ def _installer_of(question: ResolveQuestion) -> str | None:
     conda_name(question.name)
     if question.installer not in (None, "conda"):
         raise UsageError(
-            f"`--name` names a conda environment, and {question.installer} creates none",
+            f"`--name` names a conda environment, but {question.installer} cannot create one",
             hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
         )
     return "conda"
@@ -266,13 +266,13 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
         raise UsageError("`--refresh` asks an index, and `--offline` uses no network")
     if is_nightly(question.torch):
         raise UsageError(
-            "`--refresh` looks for releases, and `--torch nightly` is none",
+            "`--refresh` looks for releases, but a nightly build is not a release",
             hint="leave out `--refresh`: the nightly index is printed without asking it",
         )
     backend = Wish(torch=question.torch, backend=question.backend).wanted_backend
     if backend != "auto" and not re.fullmatch(LABEL, backend):
         raise UsageError(
-            f"{backend!r} is no backend of torch", hint="such as `cpu`, `cu134` or `rocm7.2`"
+            f"{backend!r} is not a backend of torch", hint="for example `cpu`, `cu134` or `rocm7.2`"
         )
     return ask_index(root, backend, load_catalog(), out.talk)
 
@@ -329,7 +329,7 @@ def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnsw
     if not question.packages:
         raise UsageError(
             "`--installer uv-tool` needs the tool's package",
-            hint="such as `gpusetup resolve --installer uv-tool whisperx`",
+            hint="for example `gpusetup resolve --installer uv-tool whisperx`",
         )
     named = [
         package.requirement

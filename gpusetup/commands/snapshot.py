@@ -68,7 +68,7 @@ def _diff(words: tuple[str, ...]) -> Reply:
 
     if words[0] != "diff" or len(words) != 3:
         raise UsageError(
-            f"`gpusetup snapshot` takes no {' '.join(words)!r}",
+            f"`gpusetup snapshot` does not accept {' '.join(words)!r}",
             hint="`gpusetup snapshot diff A B` compares two records",
         )
     first, second = (named_record(Path(name)) for name in words[1:])

@@ -102,7 +102,7 @@ class TuneQuestion(CommandQuestion):
         group=MEASURING,
     )
     objective: str = option(
-        "find the largest batch size that fits (fit), or the fastest (speed)",
+        "find the largest batch size that fits (fit), or the fastest batch size (speed)",
         default="fit",
         choices=("fit", "speed"),
         group=MEASURING,
@@ -141,11 +141,11 @@ def _check(question: TuneQuestion) -> None:
         ),
         (measuring and not code, "measuring needs your code: add `--code MODULE:FUNCTION`"),
         (code and not all(code.rpartition(":")), f"`--code {code}` is not MODULE:FUNCTION"),
-        (question.max is not None and question.max < 1, "`--max` is at least 1"),
+        (question.max is not None and question.max < 1, "`--max` must be at least 1"),
     )
     for wrong, problem in rules:
         if wrong:
-            raise UsageError(problem, hint="`gpusetup tune --help` shows what it takes")
+            raise UsageError(problem, hint="`gpusetup tune --help` shows the options")
 
 
 def run(question: TuneQuestion, out: Console) -> Reply:
@@ -183,8 +183,10 @@ def _read(path: str) -> Config:
 
     config = read_config(read_bytes(path), path)
     if all(key.plan for _, key in known_settings(config)):
-        known_names = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
-        raise BadInput(f"{config.name} has no setting that is known", hint=known_names)
+        known_names = (
+            "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
+        )
+        raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=known_names)
     return config
 
 

@@ -58,6 +58,6 @@ def _check(question: TuneQuestion) -> None:
     is_yaml = not question.target or question.target.lower().endswith(YAML_ENDINGS)
     if not is_yaml:
         raise UsageError(
-            f"Presets are YAML, and {question.target} is not named so",
+            f"Presets are YAML, but {question.target} does not end in .yaml",
             hint="name a file that ends in .yaml",
         )

@@ -63,7 +63,7 @@ def index_root_of(named: str | None) -> str:
     shown = without_logins(root)
     if not URL.fullmatch(root):
         raise UsageError(
-            f"`--index {shown}` is no http or https URL",
+            f"`--index {shown}` is not an http or https URL",
             hint="it is the part before the backend: `https://download.pytorch.org/whl`",
         )
     if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", shown, re.IGNORECASE):

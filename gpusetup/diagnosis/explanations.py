@@ -84,7 +84,7 @@ def record(id: str) -> Cause:
     import difflib
 
     near = difflib.get_close_matches(id, ids, 3, 0.4)
-    hint = f"the nearest: {', '.join(near)}" if near else None
+    hint = f"similar ids are {', '.join(near)}" if near else None
     if id in OF_OTHER_COMMANDS:
         hint = f"{id} is a finding of `{OF_OTHER_COMMANDS[id]}`, which says what to do then"
     raise UsageError(f"There is no finding {id!r}", hint=hint)

@@ -236,7 +236,7 @@ def _answer_without_a_gpu(context: RuleContext) -> str:
     if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
         return (
             f"this machine has no GPU that torch supports, and torch {torch.version} is the right "
-            "build for its CPU. A program that needs CUDA needs another machine"
+            "build for its CPU. A program that needs CUDA must run on another machine"
         )
     return ""
 

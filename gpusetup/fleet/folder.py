@@ -136,7 +136,7 @@ def _files(folder: Path) -> list[Path]:
     """The JSON files in a folder and its direct subfolders, sorted by path. Raises BadInput if it
     is not a folder or has too many files."""
     if not folder.is_dir():
-        raise BadInput(f"{folder} is no folder of records")
+        raise BadInput(f"{folder} is not a folder of records")
     # Skip files whose names begin with a dot, because they are still being written.
     directly = folder.glob("[!.]*.json")
     in_folders = folder.glob("[!.]*/[!.]*.json")
@@ -203,14 +203,14 @@ def _read(path: Path) -> tuple[str, Node]:
     "" if the record contains none."""
     raw = read_bytes(path)
     if not RECORD_START.match(raw):
-        raise _NoRecord("this is no record of gpusetup (no JSON object)")
+        raise _NoRecord("this is not a record of gpusetup (no JSON object)")
     # PowerShell writes UTF-16.
     raw = text_of(raw, path.name).encode()
     header = from_json(raw, _Header, what=path.name)
     family = (header.schema or "").partition("/")[0]
     if family not in READERS:
         schema = header.schema or "it has no schema"
-        raise _NoRecord(f"no record of gpusetup ({schema})")
+        raise _NoRecord(f"not a record of gpusetup ({schema})")
     read = READERS[family]
     node = read(raw, path.name)
     name = header.node or ""

@@ -85,7 +85,7 @@ def read_history(text: str, what: str, now: str) -> NodeHistory:
     history = from_json(text, NodeHistory, what=what)
     present = moment(now)
     if present is None:
-        raise BadInput(f"{now!r} is no time")
+        raise BadInput(f"{now!r} is not a time")
     findings = []
     for finding in history.findings:
         first_seen = moment(finding.first_seen)

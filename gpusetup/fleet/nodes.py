@@ -184,12 +184,12 @@ def expanded(text: str) -> tuple[str, ...]:
                 if len(names) > MOST_NAMES:
                     raise UsageError(f"{text[:80]!r} names more than {MOST_NAMES:,} nodes")
     except ValueError as problem:
-        raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE) from problem
+        raise UsageError(f"{text[:80]!r} is not a list of nodes", hint=WRITE) from problem
     # Between two consecutive commas there is an empty name.
     names.pop("", None)
     has_stray_bracket = any("[" in name or "]" in name for name in names)
     if has_stray_bracket or not names:
-        raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE)
+        raise UsageError(f"{text[:80]!r} is not a list of nodes", hint=WRITE)
     return tuple(names)
 
 

@@ -161,7 +161,7 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     """
     # Refuse unsafe names, because the name becomes part of a path.
     if not SAFE.fullmatch(node):
-        raise ValueError(f"{node!r} is no name of a node")
+        raise ValueError(f"{node!r} is not the name of a node")
     by_schema = documents(output.stdout)
     records = {kind: by_schema[kind] for kind in RECORDS if kind in by_schema}
     problem = problem_of(output, by_schema)

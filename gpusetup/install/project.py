@@ -149,7 +149,9 @@ def _asked_variant(
     its name stands."""
     name, _, named_backend = word.partition("=")
     if not re.fullmatch(EXTRA_NAME, name):
-        raise UsageError(f"{name!r} is no name of an extra", hint="such as `cpu` or `train=cu126`")
+        raise UsageError(
+            f"{name!r} is not the name of an extra", hint="for example `cpu` or `train=cu126`"
+        )
     backend = backend_of(named_backend or name, build, catalog)
     if backend is None:
         raise UsageError(

@@ -38,7 +38,9 @@ def noted(folder: Path) -> dict[str, str]:
             continue
         row = SUM.fullmatch(line.rstrip())
         if row is None:
-            raise _unclear(path, f"line {number} is no sha256 with a file of this folder: {line!r}")
+            raise _unclear(
+                path, f"line {number} is not a sha256 with a file of this folder: {line!r}"
+            )
         name, digest = row["name"], row["digest"].lower()
         if sums.setdefault(name, digest) != digest:
             raise _unclear(path, f"it has two hashes for {name}")
@@ -49,7 +51,7 @@ def _text_of_sums(path: Path) -> str:
     """The text of a list of hashes."""
     # Reading a pipe or a device might never end.
     if not path.is_file():
-        raise _unclear(path, "it is no regular file")
+        raise _unclear(path, "it is not a regular file")
     with blocked_by_files(str(path), FIX_SUMS), path.open("rb") as file:
         raw = file.read(MOST_SUMS_BYTES + 1)
     if len(raw) > MOST_SUMS_BYTES:
@@ -58,7 +60,7 @@ def _text_of_sums(path: Path) -> str:
         # Some editors on Windows put a byte order mark at the beginning.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _unclear(path, "it is no text in UTF-8") from None
+        raise _unclear(path, "it is not UTF-8 text") from None
 
 
 FIX_SUMS = (

@@ -58,7 +58,7 @@ class ResolveAnswer(Frozen):
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     """Maps each installer (`uv`, `pip`, `conda`) to the commands that install the build."""
     notes: tuple[str, ...] = ()
-    """Sentences that the user should read in addition."""
+    """More sentences that the user should read."""
     newest: Offer | None = None
     """The newest build that fits, offered next to the build that the fields above describe. Null if
     nothing fits or if a PACKAGE was given. Also null in doctor's answer, which has a separate
@@ -370,9 +370,10 @@ class PlanCell(Frozen):
     better: FewerGpus | None = None
     """A smaller number of GPUs, if the job runs better on them than on all GPUs."""
     speed: Speed | None = None
-    """How much faster training is on several GPUs, if one would be enough."""
+    """How much faster training is on several GPUs, if one GPU would be enough."""
     ways: tuple[Way, ...] = ()
-    """What full training, LoRA and QLoRA need, if you ask about one GPU and name no method."""
+    """If you ask about one GPU and name no method: how much memory full training, LoRA and QLoRA
+    need."""
     uncounted: tuple[str, ...] = ()
     """What may need memory but was not counted, such as unknown keys of the config or models of
     unknown size. If the list is not empty and the job fits, the confidence is at most `close`."""
@@ -411,7 +412,7 @@ class PlanCell(Frozen):
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
-    """The answer of `plan` about one job."""
+    """The answer of `plan` for one job."""
 
 
 class PlanCellsAnswer(Frozen):
@@ -426,7 +427,7 @@ class ServePlan(Frozen):
     fits: bool
     """Whether all requests fit at the same time, each with the full context."""
     uncounted: tuple[str, ...] = ()
-    """Why a server may fail to start although it fits, for example an unknown shape or an older
+    """Why a server that fits may still fail to start, for example an unknown shape or an older
     version."""
     model: str
     """The name of the model."""
@@ -455,7 +456,7 @@ class ServePlan(Frozen):
     free_gib: float
     """The memory that remains for more KV cache; if negative, the memory that is missing."""
     capacity_gib: float
-    """The memory of the GPU that CUDA lets a program use."""
+    """How much of the GPU's memory CUDA lets a program use."""
     token_kib: float
     """The KV cache that one token needs, in KiB."""
     largest_context: int
@@ -466,4 +467,4 @@ class ServePlan(Frozen):
     """The command that starts the server; null if the server does not fit, or if the model does not
     support the context."""
     notes: tuple[str, ...] = ()
-    """Sentences that the user should read in addition."""
+    """More sentences that the user should read."""

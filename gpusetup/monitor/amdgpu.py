@@ -43,7 +43,7 @@ def open_amdgpu(interval: float, system: System | None = None) -> AmdGpu:
         name = gpu_of(system, card, targets).name
         readers.append(reader(system, folder, len(readers), name))
     if not readers:
-        raise SourceEnded("amdgpu: no AMD GPU tells how busy it is")
+        raise SourceEnded("amdgpu: no AMD GPU reports its utilisation")
     return AmdGpu(lambda: tuple(read() for read in readers), interval)
 
 

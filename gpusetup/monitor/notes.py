@@ -180,7 +180,7 @@ def notes(run: WatchedRun) -> Iterator[str]:
         counted = "one sample shows" if run.samples == 1 else f"{run.samples} samples show"
         yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
     elif run.samples < marks.FEW_SAMPLES:
-        words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
+        words = f"this recording is short ({run.samples} samples in {run.seconds:.0f} s)"
         yield f"{words}: watch for at least a minute"
     yield from grouped_notes(run)
     # If no GPU worked, the verdict itself describes them.

@@ -89,7 +89,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
             hint="put the line with the names of the columns above it, or record again with "
             "--format=csv and its heading (without `noheader`; `nounits` is fine)",
         )
-    raise BadInput(f"{path} is no recording of the monitor or of nvidia-smi", hint=FORMAT_HINT)
+    raise BadInput(f"{path} is not a recording of monitor or nvidia-smi", hint=FORMAT_HINT)
 
 
 def _lines(path: str) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
             is_last_line = not line.endswith("\n")
             if is_last_line:
                 return  # the recorder was killed while writing this line
-            raise BadInput(f"{where} is no JSON: {problem}", hint=FORMAT_HINT) from problem
+            raise BadInput(f"{where} is not JSON: {problem}", hint=FORMAT_HINT) from problem
         # Skip `null`, which is valid JSON but not a document.
         if plain is not None:
             yield _document(plain, where)
@@ -134,7 +134,7 @@ def _document(plain: Any, where: str) -> Sample | Summary:
     if schema != SCHEMA:
         what_it_is = schema or "something else"
         hint = f"it is {what_it_is}; this version reads {SCHEMA}"
-        raise BadInput(f"{where} is no sample of `gpusetup monitor --json`", hint=hint)
+        raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
     # The summary is the last line.
     is_summary = plain.get("kind") == "summary"
     kind: Any = Summary if is_summary else Sample

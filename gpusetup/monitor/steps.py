@@ -182,7 +182,7 @@ STEPS: dict[str, StepRule] = {
         "run: results, losses or batches that are kept in a list, a cache in the dataset, or "
         "objects that each loader worker copies (store them in arrays, use fewer workers)"),
         w.processes_by("rss")),
-    "see-why-no-gpu": StepRule(always("Find out why the monitor can watch no GPU"),
+    "see-why-no-gpu": StepRule(always("Find out why monitor cannot watch a GPU"),
         always("gpusetup doctor")),
 }  # fmt: skip
 

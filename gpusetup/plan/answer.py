@@ -53,9 +53,9 @@ ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
 (torch 2.9 and later)."""
 SET_BEFORE_START = (
-    "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Python "
-    "starts (with Ray: before Ray and the workers start), because a process that already runs "
-    "keeps its allocator"
+    "set both PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (the name since torch 2.9) before "
+    "Python starts, because a running process keeps its allocator; with Ray, set them before Ray "
+    "and the workers start"
 )
 SOURCES = {
     "measured": "measured, from Trinity-RFT's GPU configuration guide",

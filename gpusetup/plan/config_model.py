@@ -38,7 +38,7 @@ def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
     if is_file and file.name != "config.json":
         raise reader.refused(
             setting,
-            "this file is no model's config.json",
+            "this file is not the config.json of a model",
             hint="a name, a config.json or its folder",
         )
     # torchtune's QLoRA builders quantise the base model.

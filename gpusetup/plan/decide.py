@@ -146,20 +146,20 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     # on the GPU, and because the levels of a U-Net have different widths.
     if shape.kind in DENOISERS:
         return (
-            f"plan counts what {shape.name} keeps only roughly, and runs of images and video "
-            f"{OFTEN_MORE}"
+            f"plan only roughly estimates the activations of {shape.name}, and runs on images and "
+            f"video {OFTEN_MORE}"
         )
     if shape.roughly:
         return (
-            f"{shape.name} has layers that are no attention; plan counts their weights, and what "
-            "they keep only roughly"
+            f"{shape.name} has layers without attention: plan counts their weights, but only "
+            "roughly estimates their activations"
         )
     if shape.tower and job.lora is None:
         return "plan does not count what the image encoder keeps; with LoRA it is not trained"
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
     # Only Trinity-RFT's measured runs (`is_standard`) also cover offload.
     if keeps_parts_on_host and not is_standard(job):
-        return f"runs with parts on the host {OFTEN_MORE}"
+        return f"runs that keep parts in the host's RAM {OFTEN_MORE}"
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
     if job.generates or job.models_beside:

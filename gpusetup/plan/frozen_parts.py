@@ -45,7 +45,7 @@ def frozen_share(what: str, shape: Shape) -> float:
         share = float(percent) / 100 if percent else float(decimal)
         if 0 < share <= 1:
             return share
-    raise UsageError(f"`--freeze {what}` is no part of a model", hint=HINT)
+    raise UsageError(f"`--freeze {what}` is not a part of a model", hint=HINT)
 
 
 # --- in a config ----------------------------------------------------------------------------------

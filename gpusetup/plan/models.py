@@ -229,17 +229,17 @@ def unknown_hint(text: str) -> str:
     lines = [f"similar known names: {similar_names(text)}"]
     if HUB_ID.fullmatch(text):
         lines.append(
-            f"its config.json from the hub: add `--fetch-config`, or run `hf download {text} "
-            "config.json --local-dir .` and give `--model ./config.json`"
+            f"to read its config.json from the hub, add `--fetch-config`, or run "
+            f"`hf download {text} config.json --local-dir .` and give `--model ./config.json`"
         )
     else:
         lines.append(
-            "any model by its config.json: `--model path/to/config.json` (the file or its folder), "
-            "or its id at the hub with `--fetch-config`"
+            "for any other model, give its config.json (`--model path/to/config.json`, the file or "
+            "its folder), or its hub id with `--fetch-config`"
         )
     size_word = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
     size = size_word[1].upper() if size_word else "7B"
-    lines.append(f"by its size alone, roughly: `--params {size}`")
+    lines.append(f"for a rough plan, give only the size: `--params {size}`")
     return "\n".join(lines)
 
 
@@ -302,7 +302,7 @@ def parameter_count(text: str) -> int:
         count = round(float(number) * UNITS[unit])
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(
-            f"{text!r} is no number of parameters",
+            f"{text!r} is not a number of parameters",
             hint="write it as 124M or 7B",
         )
     return count

@@ -222,12 +222,12 @@ def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
     job, count = decision.job, hardware.count
     if count is not None and job.gpus > count:
         counted = "1 GPU" if count == 1 else f"{count} GPUs"
-        yield f"this machine has {counted}, the plan is for {job.gpus}"
+        yield f"this machine has {counted}, but the plan is for {job.gpus}"
     if count is not None and count > job.gpus and decision.fits:
         times = count / job.gpus
         yield (
-            f"this machine has {count} GPUs, the plan uses {job.gpus}: with all of them the "
-            f"training is up to {times:g} times as fast (`--gpus {count}`)"
+            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them "
+            f"the training is up to {times:g} times as fast (`--gpus {count}`)"
         )
     yield from precision_note(job, hardware)
     if hardware.unified:

@@ -20,8 +20,8 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.place import Place, cuda_bytes, machine_place, named_gpu
 
 NOT_MEASURED = (
-    "we have no measurements from {maker} GPUs: the memory model was fitted on NVIDIA GPUs, and "
-    "torch allocates the same memory for a model. 8-bit AdamW and QLoRA need a bitsandbytes build "
+    "no {maker} GPU was measured: the memory model was fitted on NVIDIA GPUs, but torch allocates "
+    "the same memory for a model on every GPU. 8-bit AdamW and QLoRA need a bitsandbytes build "
     "for {label}"
 )
 LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}

@@ -97,7 +97,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     usual = _usual_card(text, rows)
     hint = _memory_hint(text, rows)
     if usual is None or usual.memory_bytes is None:
-        raise UsageError(f"{text!r} does not name one memory size", hint=hint)
+        raise UsageError(f"{text!r} exists with more than one memory size", hint=hint)
     # Use the driver's name, because a machine with this card would show it.
     name = usual.smi_names[0] if usual.smi_names else usual.name
     hardware = described_place(name, usual.memory_bytes, usual.capability)
@@ -299,7 +299,7 @@ def memory_size(text: str) -> int:
         size = round(float(number) * UNITS.get(unit, 0))
     if not SMALLEST_GPU <= size <= LARGEST_GPU:
         raise UsageError(
-            f"{text!r} is no size of a GPU's memory",
+            f"{text!r} is not a size of a GPU's memory",
             hint="write it as 24GiB or 4096MiB",
         )
     return size

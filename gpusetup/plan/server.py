@@ -133,7 +133,7 @@ def engine_of(text: str) -> tuple[str, str]:
     check_word(name, "engine", serve_table().engines)
     if version and not VERSION.fullmatch(version):
         raise UsageError(
-            f"{version!r} is no version of {name}",
+            f"{version!r} is not a version of {name}",
             hint=f"write it as `--serve {name}==0.6.3`",
         )
     return name, version
@@ -144,7 +144,7 @@ def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) ->
     kind of word in the message."""
     if word not in possible_words:
         raise UsageError(
-            f"{word!r} is no {meaning}",
+            f"{word!r} is not a valid {meaning}",
             hint=f"one of: {', '.join(possible_words)}",
         )
 
@@ -171,7 +171,7 @@ def share_of_memory(share: float | None, engine: ServingEngine) -> float:
         return engine.share
     if not 0 < share <= 1:
         raise UsageError(
-            f"`--gpu-memory-utilization {share:g}` is no share of a GPU's memory",
+            f"`--gpu-memory-utilization {share:g}` is not a share of a GPU's memory",
             hint="a number up to 1, for example 0.95",
         )
     return share

@@ -56,7 +56,7 @@ def table_named(text: str) -> EmbeddingTable:
     hit = TABLE.fullmatch(text.strip())
     if hit is None:
         raise UsageError(
-            f"{text!r} is no embedding table",
+            f"{text!r} is not an embedding table",
             hint="rows x width: `--embedding users=6040x64`",
         )
     name, rows, width = hit.groups()

@@ -55,7 +55,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     first_letter = text.lstrip()[:1]
     if first_letter not in ("", "{", "["):
         raise BadInput(
-            f"{what} is no snapshot but a text",
+            f"{what} is a text, not a snapshot",
             hint="`gpusetup doctor --report FILE` reads a text",
         )
     try:
@@ -110,7 +110,7 @@ def _check_schema(schema: str, what: str) -> None:
     schema_text = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
     version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
     if version is None:
-        raise BadInput(f"{what} is no snapshot: {schema_text}", hint=_SAVE_AGAIN)
+        raise BadInput(f"{what} is not a snapshot: {schema_text}", hint=_SAVE_AGAIN)
     if int(version[1]) > VERSION:
         raise BadInput(
             f"{what} was written by a newer gpusetup: {schema_text}, "

@@ -119,7 +119,7 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
         return command
 
     usual = INTERPRETERS[system.family][0]
-    problem_text = "is no Python interpreter or environment" if mode else "is not there"
+    problem_text = "is not a Python interpreter or environment" if mode else "is not there"
     raise BadInput(
         f"`--python {named}` {problem_text}.",
         hint=f"name an interpreter (`.venv{separator(usual)}{usual}`) or the folder of an "
@@ -222,9 +222,9 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
     own_folders = {comparable(folder), comparable(site or folder)}
     if not install_folders & own_folders:
         raise BadInput(
-            f"{folder} is no environment any more: it has no pyvenv.cfg, so its interpreter would "
-            f"install into {target.prefix}",
-            hint="recreate it with `uv venv --clear`, or name another by `--python`",
+            f"{folder} is not an environment any more: it has no pyvenv.cfg, so its interpreter "
+            f"would install into {target.prefix}",
+            hint="recreate it with `uv venv --clear`, or name another environment with `--python`",
         )
 
 

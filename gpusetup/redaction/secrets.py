@@ -240,8 +240,8 @@ _LOGIN_OF_URL = (
 def hide_logins(text: str) -> str:
     """The text with user names and passwords removed from its URLs.
 
-    >>> hide_logins("`--index ftp://me:p@ss@mirror.example/whl` is no http or https URL")
-    '`--index ftp://mirror.example/whl` is no http or https URL'
+    >>> hide_logins("`--index ftp://me:p@ss@mirror.example/whl` is not an http or https URL")
+    '`--index ftp://mirror.example/whl` is not an http or https URL'
     >>> hide_logins("cannot read http://me:p/ss@mirror.example/whl")
     'cannot read http://mirror.example/whl'
     """

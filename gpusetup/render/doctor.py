@@ -352,7 +352,7 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
     finding explains it."""
     title = finding.title
     if finding.explained_by:
-        title += f" (because of {finding.explained_by})"
+        title += f" (a consequence of {finding.explained_by})"
     yield marked(MARKS[finding.severity], finding.id, title, indent=2)
 
     # If another finding explains this one, the fix for that finding is enough.
@@ -374,7 +374,7 @@ def explained(finding: KnownFinding) -> Screen:
     lines += facts(
         {
             "Proven by": finding.proven_by,
-            "Looks alike": finding.not_when,
+            "Check first": finding.not_when,
             "What to do": finding.way_out,
             "Explains": ", ".join(finding.explains),
         }

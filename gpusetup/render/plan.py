@@ -378,7 +378,7 @@ def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
     # List the settings for which the trainer has no key.
     if settings.missing:
         names = ", ".join(settings.missing)
-        yield ScreenLine(f"  The text does not set: {names}", hang=4)
+        yield ScreenLine(f"  These lines do not set: {names}", hang=4)
 
 
 def _yaml_value(value: Any) -> str:

@@ -190,7 +190,8 @@ def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
         sentence += f" To go beyond it, accumulate: {mark.most} x 2 is a batch of {double}."
     elif split.effective < mark.least:
         sentence += (
-            " A larger effective batch is another experiment: it needs another learning rate."
+            " A larger effective batch is another experiment, because it needs another learning "
+            "rate."
         )
     return f"{sentence} {_to_measure(case, mark)}"
 
@@ -213,7 +214,7 @@ def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
     """A sentence with the command that measures batch sizes up to the guides' value."""
     command = measuring(case)
     # `--max` ends the search at the guide's largest value.
-    return f"This is a mark to measure: `{command} --max {mark.most}`"
+    return f"To measure which batch size fits, run `{command} --max {mark.most}`"
 
 
 def _pieces_within(split: Split, mark: BatchMark) -> str:

@@ -45,8 +45,8 @@ def what_is_there(path: str) -> str:
         if alike:
             return f"did you mean {folder / alike[0]}?"
         if names:
-            return f"{folder} has {', '.join(names[:MOST_NAMES])}"
-    return f"{folder} has no config: YAML, JSON, TOML or Python"
+            return f"the folder {folder} has {', '.join(names[:MOST_NAMES])}"
+    return f"the folder {folder} has no config: YAML, JSON, TOML or Python"
 
 
 def write_bytes(path: str, raw: bytes) -> None:

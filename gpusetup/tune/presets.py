@@ -79,7 +79,7 @@ def _sequence_lines(
         Line("dropout", "0.2", "0.1 to 0.3 are usual", f"{ACCELERATION}, its table"),
         Line("epochs", str(epochs), "watch the validation loss, stop earlier", ACCELERATION),
         # "above" refers to the head of the file, which explains how to measure the batch.
-        Line("batch_size", str(batch_size), "a mark to measure, see above", ACCELERATION),
+        Line("batch_size", str(batch_size), "a starting point; see above", ACCELERATION),
         Line("gradient_accumulation_steps", str(accumulation), steps_reason, ACCELERATION),
         Line("amp", "true", "use torch.amp, torch.cuda.amp is deprecated; saves 1 to 49 % of "
              "the memory", f"{ACCELERATION}, corrected"),
@@ -123,7 +123,7 @@ def _image_lines(figures: ImageFigures) -> tuple[Line, ...]:
     depth_source = figures.depth_source
     perceptual_reason = "another loss, so another experiment"
     return (
-        Line("batch_size", str(figures.batch), "a mark to measure, see above", OPTIMISATION),
+        Line("batch_size", str(figures.batch), "a starting point; see above", OPTIMISATION),
         Line("base_channels", str(figures.base_channels), "the width; memory grows with it",
              OPTIMISATION),
         Line("num_blocks", str(figures.num_blocks), "the depth; memory grows with it",

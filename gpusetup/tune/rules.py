@@ -91,7 +91,7 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
         if carried_by_ram < count:
             count = carried_by_ram
             worker_gib = worker_bytes / GIB
-            reason += f"; RAM for {count}, at {worker_gib:g} GiB a worker"
+            reason += f"; RAM for {count} workers, {worker_gib:g} GiB each"
     return count, Why(reason=reason, source=WORKERS_SOURCE)
 
 
@@ -124,8 +124,9 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
         return
     if facts.family == "windows":
         yield (
-            "On Windows each worker starts Python again: the training must start below"
-            ' `if __name__ == "__main__":`, or every worker starts it again'
+            "On Windows, each worker starts a new Python and imports your script. Start the"
+            ' training below `if __name__ == "__main__":`, or every worker starts the training'
+            " again"
         )
     if facts.shm_bytes is not None and facts.shm_bytes < GIB:
         yield (

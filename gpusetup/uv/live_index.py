@@ -78,7 +78,7 @@ def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], N
     names = wheel_names(read_page(address, shown, backend, catalog))
     if not names:
         raise Unreached(
-            f"{shown} lists no wheel: it is no page of a package index", hint=hint_of(catalog)
+            f"{shown} lists no wheel: it is not a page of a package index", hint=hint_of(catalog)
         )
     default_folder = "" if backend == "auto" else backend
     places = [(name, path_folder or default_folder) for path_folder, name in names]

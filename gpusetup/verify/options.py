@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises WrongQuestion for errors, so that `--json` can report them as JSON."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise WrongQuestion(message, f"`{self.prog} --help` shows what it takes")
+        raise WrongQuestion(message, f"`{self.prog} --help` shows the options")
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         put(message)
@@ -49,7 +49,7 @@ def seed(text: str) -> int:
     number = int(text)
     # torch accepts no larger seed.
     if not 0 <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{text} is no seed: a number from 0 to 2^63 - 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a seed: a number from 0 to 2^63 - 1")
     return number
 
 
@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seed",
         type=seed,
         metavar="N",
-        help="use this seed, to compute with different random numbers",
+        help="compute with the random numbers of this seed",
     )
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
     only = (
@@ -145,7 +145,7 @@ def checked(parsed: Options) -> Options:
         # A list of devices belongs in CUDA_VISIBLE_DEVICES.
         if "," in parsed.device:
             hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
-        raise WrongQuestion(f"--device {parsed.device!r} is no device", hint)
+        raise WrongQuestion(f"--device {parsed.device!r} is not a device", hint)
     expectations = tuple(parse(text) for text in flat(parsed.expect))
     only = tuple(flat(parsed.only))
     level = parsed.level or level_for(only)

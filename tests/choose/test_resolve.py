@@ -90,10 +90,10 @@ def test_a_cpu_build_that_nobody_asked_for_is_said_first(
 
 
 WRONG = [
-    (("--gpu", "GTX 1085"), "No GPU is called 'GTX 1085'", "the nearest: GeForce GTX 1080"),
+    (("--gpu", "GTX 1085"), "No GPU is called 'GTX 1085'", "similar names are GeForce GTX 1080"),
     (("--gpu", "RTX 6000"), "'RTX 6000' names GPUs of different capability", "name one of them"),
-    (("--driver", "newest"), "'newest' is no version of an NVIDIA driver", "580.95.05"),
-    (("--backend", "cu131"), "knows no torch for 'cu131'", "such as"),
+    (("--driver", "newest"), "'newest' is not a version of an NVIDIA driver", "580.95.05"),
+    (("--backend", "cu131"), "has no torch for 'cu131'", "such as"),
     (("--torch", "2.5.1+cu124", "--backend", "cpu"), "asks for cu124", "give one of them"),
 ]
 

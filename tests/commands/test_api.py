@@ -132,7 +132,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
     "a GPU": (lambda: api.resolve(gpu=["no such"]), api.UsageError, "No GPU is called"),
     "a list": (lambda: api.diagnose("list"), api.UsageError, "example machine"),
     "an empty word": (lambda: api.plan(model=""), api.UsageError, "the value is empty"),
-    "an option as a package": (lambda: api.resolve("--help"), api.UsageError, "is no package"),
+    "an option as a package": (lambda: api.resolve("--help"), api.UsageError, "neither a package"),
     "an option in a value": (
         lambda: api.diagnose("--save=x"), api.UsageError, "neither a file nor an example",
     ),
@@ -141,7 +141,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
     "two places": (
         lambda: api.plan(model="qwen3-8b", gpu="A100", gpu_mem="8GiB"), api.UsageError, "allowed",
     ),
-    "a device": (lambda: api.verify(device="tpu"), api.UsageError, "is no device"),
+    "a device": (lambda: api.verify(device="tpu"), api.UsageError, "is not a device"),
     "a check": (lambda: api.verify(only=["nope"]), api.UsageError, "nope"),
     "no build at all": (
         lambda: api.resolve("vllm", machine="rtx3050-laptop", offline=True), api.Unsatisfiable,

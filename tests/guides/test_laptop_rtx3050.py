@@ -99,7 +99,7 @@ def test_bert_on_4_gb_gets_a_batch_of_16_or_less_and_half_precision(
     assert batch <= 16
     assert tuned.changes["gradient_accumulation_steps"][1] == 32 // batch
     assert tuned.changes["bf16"] == (None, True)
-    assert tuned.sentence_with("batch of 8 to 16", "mark to measure")
+    assert tuned.sentence_with("batch of 8 to 16", "To measure which batch size fits")
 
 
 def test_a_loop_of_ones_own_gets_the_batch_in_words(

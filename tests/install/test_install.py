@@ -149,7 +149,7 @@ USAGE = {
     "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
     "two targets": (("--yes", "--python", "a", "--venv", "b"), "not allowed with argument"),
     "another machine for real": (("--yes", "--from", "rtx3050-laptop"), "--dry-run"),
-    "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),
+    "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is neither a package"),
     "two versions": (("--yes", "--venv", "e", "torch==2.1", "--torch", "2.2"), "both name"),
     "a version for a companion": (("--yes", "--venv", "e", "torchvision==1"), "follow torch's"),
     "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "by its address"),

@@ -187,7 +187,7 @@ def test_extras_that_a_project_does_not_have_yet_are_written_out(
     ("words", "says"),
     [
         (("--extra", "train"), "does not say which build"),
-        (("--extra", 'x"]'), "is no name of an extra"),
+        (("--extra", 'x"]'), "is not the name of an extra"),
         (("--extra", "a=b=c"), "does not say which build"),
     ],
 )

@@ -61,7 +61,7 @@ def test_without_an_installation_to_undo_the_hint_says_how_conda_returns(
     venv: Path, install: Install
 ) -> None:
     answer = install("--python", str(venv), *UNDO)
-    assert answer.exit == 3 and "keeps nothing to undo" in answer.err
+    assert answer.exit == 3 and "There is nothing to undo" in answer.err
     hint = " ".join(answer.err.partition("hint: ")[2].split())
     assert "`conda install --revision N` returns to revision N" in hint
 

@@ -478,14 +478,14 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
     [
         ("", "holds no sample"),
         ("2026/11/20 06:00:00.000, 0, 45 %, 8123\n", "--format=csv and its heading"),
-        ("hello\n{}\n", "is no recording"),
-        ("{hello\n{}\n", "line 1 is no JSON"),
+        ("hello\n{}\n", "is not a recording"),
+        ("{hello\n{}\n", "line 1 is not JSON"),
         ("+-----+\n| NVIDIA-SMI 580.95.05 |\n", "holds no sample"),
         ("RuntimeError: CUDA error\n", "`gpusetup doctor --report FILE`"),
-        ("{}\n", "line 1 is no sample of `gpusetup monitor --json`"),
+        ("{}\n", "line 1 is not a sample of `gpusetup monitor --json`"),
         ('{"schema": "gpusetup.monitor/2"}\n', "this version reads gpusetup.monitor/1"),
         ('{"schema": "gpusetup.monitor/1", "kind": "sample", "at": 7}\n', "$.at"),
-        ("[1]\n", "is no sample"),
+        ("[1]\n", "is not a sample"),
     ],
 )
 def test_what_is_no_recording_is_a_wrong_question(

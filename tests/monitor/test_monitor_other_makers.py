@@ -49,7 +49,7 @@ def test_amdgpus_files_tell_load_memory_power_and_heat() -> None:
 
 
 def test_a_processors_graphics_without_a_load_is_no_source() -> None:
-    with pytest.raises(SourceEnded, match="no AMD GPU tells how busy it is"):
+    with pytest.raises(SourceEnded, match="no AMD GPU reports its utilisation"):
         open_amdgpu(1.0, system({f"{CARD}/class": "0x030000\n", f"{CARD}/vendor": "0x1002\n"}))
 
 

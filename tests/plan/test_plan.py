@@ -154,7 +154,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--strategy", "magic"), "invalid choice: 'magic'"),
         ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
         ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
-        (("--params", "7x", *H20), "is no number of parameters"),
+        (("--params", "7x", *H20), "is not a number of parameters"),
         (
             ("--cells", str(CELLS), "--optimizer", "sgd"),
             "`--optimizer` has no effect with `--cells`",

@@ -118,7 +118,7 @@ FLUX = "--model flux --lora 16 --batch 1 --checkpointing"
 SAID = (
     (f"{ADAPTERS} --trainer hf --strategy zero3", 0, "runs of adapters under ZeRO", ""),
     (f"{ADAPTERS} --trainer hf --strategy ddp", 0, "clear", "runs of adapters"),
-    (f"{ONE} --gpu-mem 80GiB --offload optimizer", 0, "runs with parts on the host", ""),
+    (f"{ONE} --gpu-mem 80GiB --offload optimizer", 0, "runs that keep parts in the host's RAM", ""),
     ("--model qwen2.5-vl-7b --context 512 --batch 1 --gpu-mem 300GiB", 0, "image encoder", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "For sequences, give `--context`", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "close", "give `--context`"),

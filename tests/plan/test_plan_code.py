@@ -150,7 +150,7 @@ def test_the_command_answers_with_one_document(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ([], "takes one of `--batch` and `--max-batch`"),
+        ([], "give either `--batch` or `--max-batch`"),
         (["--batch", "4", "--context", "9"], "`--context` has no effect with `--code`"),
         (["--batch", "4", "--gpus-needed"], "has no effect with `--code`"),
         (["--batch", "4", "--strategy", "hsdp", "--gpus", "2"], "cannot be traced from code"),

@@ -57,8 +57,8 @@ def test_the_largest_context_and_concurrency_are_just_what_fits(served: Served) 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("tgi", "is no engine"),
-        ("llama.cpp --weights int4", "is no format"),
+        ("tgi", "is not a valid engine"),
+        ("llama.cpp --weights int4", "is not a valid format"),
         ("vllm --gpus 5", "do not divide"),
         ("vllm --model dinov2-large", "does not generate text"),
     ],

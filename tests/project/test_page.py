@@ -138,7 +138,7 @@ def bomb() -> str:
         ("1.AAAA", "is damaged"),
         ("1.é", "is damaged"),
         (page_answers.packed(dump_snapshot(machine_named("wsl2")))[:-9], "is damaged"),
-        (page_answers.packed('{"schema":"x"}'), "is no snapshot"),
+        (page_answers.packed('{"schema":"x"}'), "is not a snapshot"),
         (page_answers.packed("[1]"), "cannot be read"),
         ("1." + "A" * 2_000_000, "more than 1 MiB"),
         (bomb(), "larger than 8 MiB"),

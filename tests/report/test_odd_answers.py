@@ -65,7 +65,7 @@ def test_a_huge_marker_is_no_requirement(
     word = "numpy; " + "(" * depth + 'python_version > "3"' + ")" * depth
     assert cli.main([*command, word]) == 2
     said = capsys.readouterr().err
-    assert "is no package and no requirement" in said
+    assert "is neither a package nor a requirement" in said
     assert len(said) < 1_000, "the word itself is not repeated whole"
 
 

@@ -104,8 +104,8 @@ def test_a_folder_that_takes_no_file_blocks_and_leaves_nothing(
 REFUSED = (
     ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: a tab"),
     ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "is there twice"),
-    ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that is known"),
-    ("x.yaml", b"", "known are batch_size,"),
+    ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that gpusetup knows"),
+    ("x.yaml", b"", "known settings are batch_size,"),
     ("x.json", b"{", "x.json, line 1, column 2: not JSON"),
     ("x.yaml", b"[" * 1500, "nested too deeply"),
 )
@@ -131,8 +131,8 @@ WRONG = (
     (("--batch-size",), "add `--code MODULE:FUNCTION`"),
     (("--batch-size", "--code", "train"), "is not MODULE:FUNCTION"),
     (("--batch-size", "--code", "a:b", "--from", "healthy"), "cannot be measured"),
-    (("--batch-size", "--code", "a:b", "--max", "0"), "`--max` is at least 1"),
-    (("c.yaml", "--gpu-mem", "much"), "'much' is no size"),
+    (("--batch-size", "--code", "a:b", "--max", "0"), "`--max` must be at least 1"),
+    (("c.yaml", "--gpu-mem", "much"), "'much' is not a size"),
     (("c.yaml", "--gpu", "T4"), "has no option `--gpu`"),
     (("nowhere.yaml", "--from", "healthy"), "nowhere.yaml: No such file"),
     ((".", "--from", "healthy"), "Is a directory"),

@@ -175,12 +175,12 @@ def test_without_a_level_the_first_one_runs_that_has_the_checks(
         (("--seconds", "9"), "is for the stress level"),
         (("--level", "stress", "--seconds", "0"), "is not a valid time"),
         (("--level", "stress", "--seconds", "nan"), "is not a valid time"),
-        (("--seed", "-1"), "is no seed"),
-        (("--device", "tpu"), "is no device"),
+        (("--seed", "-1"), "is not a seed"),
+        (("--device", "tpu"), "is not a device"),
         (("--exp", "gpus>=1"), "unrecognized"),
         (("--with", "numpy"), "it is not known"),
         (("--only", "softmx"), "no check 'softmx'"),
-        (("--level", "quick", "--only", "float8"), "`float8` is no check of level quick"),
+        (("--level", "quick", "--only", "float8"), "`float8` is not a check of level quick"),
     ],
 )
 def test_a_wrong_question_is_refused_before_anything_runs(

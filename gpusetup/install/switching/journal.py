@@ -392,4 +392,4 @@ def require_lock(path: Path) -> None:
     has_other_names = status.st_nlink > 1
     has_content = status.st_size > 0
     if not is_file or has_other_names or has_content:
-        raise Blocked(f"{path} is no lock of gpusetup", hint=YOURS)
+        raise Blocked(f"{path} is not a lock of gpusetup", hint=YOURS)

@@ -72,7 +72,7 @@ def undo_known(store: Path, layout: Layout) -> Change:
     undo = read_journal(store, UNDO)
     if undo is None:
         raise Blocked(
-            f"{layout.prefix} keeps nothing to undo",
+            f"There is nothing to undo in {layout.prefix}",
             hint="gpusetup can undo only the last installation, and none in an image build. If "
             "conda made the change, `conda list --revisions` shows the revisions, and "
             "`conda install --revision N` returns to revision N",

@@ -73,7 +73,7 @@ def must_create_venv(folder: str) -> bool:
     is_free = path.is_dir() and all(entry.name == STORE for entry in path.iterdir())
     if not is_free:
         raise UsageError(
-            f"`--venv {folder}` is there already and is no environment",
+            f"`--venv {folder}` exists already, but is not an environment",
             hint="name an empty or a new folder, or an environment",
         )
     return True

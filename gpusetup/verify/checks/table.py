@@ -142,7 +142,7 @@ def within_level(only: Tuple[str, ...], level: str) -> None:
         levels = levels_with(name)
         if levels and level not in levels:
             hint = f"add `--level {levels[0]}`, which has it"
-            raise WrongQuestion(f"`{name}` is no check of level {level}", hint)
+            raise WrongQuestion(f"`{name}` is not a check of level {level}", hint)
 
 
 def named(name: str) -> Check:

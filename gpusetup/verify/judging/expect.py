@@ -188,7 +188,7 @@ def parse(text: str) -> Expectation:
         wanted_value = row.read(value)
     except ValueError:
         hint = f"write it like `{row.example}`"
-        raise wrong(f"{value!r} is no value of {name}", hint) from None
+        raise wrong(f"{value!r} is not a value of {name}", hint) from None
     return Expectation(f"{name}{sign}{value}", name, sign, wanted_value)
 
 

@@ -184,5 +184,5 @@ def number_in(environ: Mapping[str, str], name: str, default: Optional[int] = No
         return int(environ[name])
     except (KeyError, ValueError):
         raise WrongQuestion(
-            f"{name}={value!r} is no number", "start it with torchrun or srun"
+            f"{name}={value!r} is not a number", "start it with torchrun or srun"
         ) from None
