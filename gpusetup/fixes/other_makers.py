@@ -325,8 +325,8 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
             amds_wheels = maker_stacks.from_amds_index(context, target)
             return replace(amds_wheels, text=f"{why}. {amds_wheels.text}")
         return Fix(
-            text=f"{why}. Install a wheel for ROCm 7 ({AMD.index}). You do not need to override the "
-            "target",
+            text=f"{why}. Install a wheel for ROCm 7 ({AMD.index}). You do not need to override "
+            "the target",
             commands=(_install_from(context, str(AMD.index)),),
         )
     if target in BUILT_FOR or not (lacking or target):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
-from gpusetup.accelerators.makers import MAKERS
+from gpusetup.accelerators.makers import BY_ID, MAKERS
 from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.messages.row import is_switched_off
 from gpusetup.messages.search import Text, line_source
@@ -47,7 +47,8 @@ def pci_devices_and_nodes(text: Text) -> Facts:
             if node:
                 yield DeviceNode(path=node[2], mode=node[1])
     yield from amd_boards(text)
-    yield from other_makers_gpu_events(text)
+    named = list(other_makers_gpu_events(text))
+    yield from named or _makers_of_forks(text)
 
 
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
@@ -77,6 +78,8 @@ def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
 
 # --- other makers' GPUs ---------------------------------------------------------------------------
 NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
+NVIDIA_MODEL = lazy(r"GeForce|\b(?:RTX|GTX|Tesla|Quadro)\b|NVIDIA-SMI")
+"""Words that show an NVIDIA GPU. "NVIDIA" alone stands in messages on every machine."""
 CHARACTERS_NEAR = 120
 """The number of characters before and after a card's name in which an NVIDIA card is looked for."""
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
@@ -243,6 +246,28 @@ def _labelled_gpus(text: Text) -> Iterator[Event]:
         names_a_model = any(character.isdigit() for character in name)
         if maker is not None and names_a_model:
             yield other_makers_gpu(maker.id, name, line_source(number + 1))
+
+
+# `stable-diffusion-webui-amdgpu/`, `ComfyUI-Zluda\`, `webui-arc-directml\`.
+FORK = lazy(
+    r"(?i)[\\/][\w.-]*(?:[-_](?:(?P<amd>amdgpu|amd|rocm|zluda)|(?P<intel>ipex|xpu|arc[-_]directml)))(?:[-_][\w.-]*)?[\\/]"
+)
+"""The folder of a program's fork that is made for one maker's GPUs."""
+
+
+def _makers_of_forks(text: Text) -> Iterator[Event]:
+    """The maker whose GPUs a fork in the text's paths is made for.
+
+    Only a text that names no NVIDIA GPU is read like this, because people also try a fork on a
+    machine that it is not made for.
+    """
+    if not text.has_any(("amd", "rocm", "zluda", "ipex", "xpu", "directml")):
+        return
+    fork = FORK.search(text.flat)
+    if fork is None or NVIDIA_MODEL.search(text.flat):
+        return
+    maker = BY_ID[fork.lastgroup or ""]
+    yield other_makers_gpu(maker.id, f"{maker.name} GPU", text.source(fork.start()))
 
 
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env

@@ -73,3 +73,35 @@ def test_a_setting_that_is_off_is_not_in_use(line: str) -> None:
     shown = "\n".join((fix.text, *command_lines(fix))).lower()
     assert "zluda" not in shown
     assert "whl/xpu" in shown
+
+
+NO_DRIVER = (
+    "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU "
+    "and installed a driver from http://www.nvidia.com/Download/index.aspx"
+)
+LABELLED = (
+    # a line of the text, torch's error, the cause
+    ("GPU: Intel(R) Arc(TM) A770 Graphics", NO_DRIVER, "intel-gpu"),
+    ("Graphics card: Instinct MI60", NOT_COMPILED, "amd-gpu"),
+    ("**GPU:** MI50", NOT_COMPILED, "amd-gpu"),
+    ("GPU = Intel Data Center GPU Max 1550", NOT_COMPILED, "intel-gpu"),
+    ("We run this on Intel Arc", NOT_COMPILED, "intel-gpu"),
+    (r"M:\stable-diffusion-webui-arc-directml\venv", NO_DRIVER, "intel-gpu"),
+    ("/home/u/stable-diffusion-webui-amdgpu/launch.py", NO_DRIVER, "amd-gpu"),
+    # These have no build for the GPU, or an NVIDIA GPU.
+    ("GPU: Intel Iris Xe", NOT_COMPILED, "no-nvidia-gpu"),
+    ("GPU: NVIDIA RTX 3060, the processor has Radeon 780M", NO_DRIVER, "driver-missing"),
+    ("RTX 3060, started from /opt/webui-amdgpu/launch.py", NO_DRIVER, "driver-missing"),
+    ("GPU: none", NO_DRIVER, "driver-missing"),
+)
+
+
+@each("line, error, cause", LABELLED)
+def test_the_gpu_of_a_label_or_a_fork_is_the_texts_gpu(line: str, error: str, cause: str) -> None:
+    assert read_report(f"{line}\n{error}").cause == cause
+
+
+def test_a_card_that_was_moved_to_another_machine_gets_no_build() -> None:
+    moved = "I switched my 4090 to my Linux server and added my 7900XTX here"
+    answer = read_report(f"{moved}\n{NOT_COMPILED}")
+    assert (answer.cause, answer.snapshot.gpus) == ("amd-gpu", ())
