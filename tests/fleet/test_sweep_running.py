@@ -127,7 +127,7 @@ def test_without_a_launcher_it_says_how_to_start(
         monkeypatch.delenv(name, raising=False)
     assert main(["fleet", "sweep"]) == 2
     said = capsys.readouterr().err
-    assert "no launcher has set its number" in said
+    assert "no launcher has set its rank" in said
     assert "srun --ntasks-per-node=8 gpusetup fleet sweep" in said
 
 

@@ -155,7 +155,7 @@ USAGE = {
     "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "by its address"),
     "extras": (("--yes", "--venv", "e", "torch[opt]"), "without extras"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
-    "no URL": (("--yes", "--venv", "e", "--index", "here"), "no http or https URL"),
+    "no URL": (("--yes", "--venv", "e", "--index", "here"), "not an http or https URL"),
 }
 
 

@@ -185,7 +185,7 @@ def test_machines_without_a_gpu_with_unlike_gpus_and_with_too_few(
     assert "1080 Ti" in document["gpu"] and document["memory_gib"]["capacity"] < 11
     assert document["gpus"] == 2
     four = answered(capsys, *words, "--gpus", "4")
-    assert "this machine has 2 GPUs, the plan is for 4" in four["advice"]
+    assert "this machine has 2 GPUs, but the plan is for 4" in four["advice"]
     two = (
         "--from",
         there("ecc-error"),

@@ -124,7 +124,7 @@ SAID = (
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "close", "give `--context`"),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "36 layers of width 1,280", ""),
     (f"{FLUX} --gpu-mem 40GiB", 0, "are counted on the GPU (9.3 GiB): if you encode", ""),
-    (f"{FLUX} --gpu-mem 40GiB", 0, "runs of images and video often need more", "clear"),
+    (f"{FLUX} --gpu-mem 40GiB", 0, "runs on images and video often need more", "clear"),
     (f"{FLUX} --gpu-mem 40GiB --trainer finetrainers", 0, "often need more", "text encoders"),
     (f"{FLUX} --gpu-mem 40GiB --encoded-before", 0, "often need more", "text encoders"),
     ("--model vit-base-patch16-224 --batch 8 --context 1025 --gpu-mem 80GiB", 0,

@@ -143,7 +143,7 @@ def test_an_older_vllm_is_asked_by_its_version(planned: Planned) -> None:
         assert answer["fits"] is serves
     newer = planned("--serve", "vllm", *LLAMA, "--context", "29000")
     assert newer["fits"] and "before 0.8 refuses this context" in newer["uncounted"][0]
-    assert "no version" in planned("--serve", "vllm==new", *LLAMA)["message"]
+    assert "not a version" in planned("--serve", "vllm==new", *LLAMA)["message"]
 
 
 def test_the_share_of_the_gpu_is_the_servers_own(planned: Planned) -> None:
@@ -152,7 +152,7 @@ def test_the_share_of_the_gpu_is_the_servers_own(planned: Planned) -> None:
     assert larger["free_gib"] - usual["free_gib"] == pytest.approx(0.05 * 23.6, abs=0.1)
     assert "--gpu-memory-utilization 0.95" in larger["command"]
     words = (*LLAMA, "--gpu-memory-utilization", "95")
-    assert "no share" in planned("--serve", "vllm", *words)["message"]
+    assert "not a share" in planned("--serve", "vllm", *words)["message"]
 
 
 def test_a_hybrid_caches_only_in_its_layers_of_attention(planned: Planned) -> None:

@@ -68,7 +68,7 @@ def test_a_tool_environment_is_no_target(files: dict[str, str], prefix: str, too
 
 
 def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
-    there, gone = "no Python interpreter", "is not there"
+    there, gone = "not a Python interpreter", "is not there"
     for named, said in (("/nowhere/python", gone), ("pyton", gone), ("/proj", there)):
         with pytest.raises(BadInput, match=said) as problem:
             choose_target(system({**OWN_FILES, "/proj/": ""}, facts=OWN), named)

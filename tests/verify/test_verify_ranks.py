@@ -244,7 +244,7 @@ MEETING = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
             {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", **TORCHRUN, **MEETING},
             (1, 2, 1, "n1", 29500),
         ),
-        ({"SLURM_PROCID": "x", "SLURM_STEP_NUM_TASKS": "2"}, "no number"),
+        ({"SLURM_PROCID": "x", "SLURM_STEP_NUM_TASKS": "2"}, "not a number"),
         ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "2"}, "rank 2 of 2 ranks"),
     ],
 )
