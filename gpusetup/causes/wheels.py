@@ -377,7 +377,7 @@ CAUSES = (
         ),
         way=newer_glibc,
         says=(
-            r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
+            r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",
         ),
     ),
     Cause(

@@ -281,6 +281,9 @@ two numbers; from ROCm 7.13 on, AMD's wheels have kernels for older cards, too."
 
 def _has_a_build_of_the_maker(context: RuleContext) -> bool:
     """Whether every torch build that the text shows is AMD's or Intel's; True if it shows none."""
+    # Only a CUDA build loads CUDA's libraries when torch is imported.
+    if events(context, "torch-loads-libraries") and events(context, "cuda-lib-missing"):
+        return False
     backend = context.torch.backend or ""
     return backend in ("", "xpu") or backend.startswith("rocm")
 

@@ -306,6 +306,7 @@ LOOKED_FOR_CUDA = (
     "no-hip-gpus",
     "no-xpu",
     "cuda-toolkit-missing",
+    "cuda-lib-missing",
 )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.catalog.jetpack import undeclared
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.command_values import is_a_version
-from gpusetup.evidence.context import RuleContext, events, on, package
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, on, package
 from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
@@ -124,7 +126,14 @@ FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_L
 def newer_glibc(context: RuleContext, text: str) -> Fix:
     """Use a system with a newer glibc; if a package other than torch needs it, change that package
     first."""
-    container = paste.posix(context, "docker run --rm --gpus all -it ubuntu:24.04")
+    if _is_needed_by_rocm(context):
+        return Fix(
+            text="torch does not need it: ROCm's packages here were built for a newer release of "
+            "the distribution. Remove them (`sudo amdgpu-uninstall`), and install ROCm's packages "
+            "for this release, which is what `lsb_release -d` prints. PyTorch's ROCm wheels "
+            "include ROCm's libraries and only need the kernel driver amdgpu"
+        )
+    container = paste.posix(context, f"docker run --rm {gpus_for_docker(context)} -it ubuntu:24.04")
     module = failing_package(context)
     if module in ("", "torch"):
         return Fix(text=text, commands=container)
@@ -135,6 +144,26 @@ def newer_glibc(context: RuleContext, text: str) -> Fix:
         f"--no-binary {package} {package}`), or remove it if your program runs without it. {text}",
         alternatives=paste.other("a container with a newer system", *container),
     )
+
+
+OF_ROCM = r"/rocm|\b(?:rocm|roc|hip|hsa|amd)[\w-]*$|lib(?:amd|hip|hsa|roc)\w*\.so"
+"""The path or name of a program or library of ROCm."""
+
+
+def _is_needed_by_rocm(context: RuleContext) -> bool:
+    """Whether a program or library of ROCm, and not torch, needs the newer glibc."""
+    needed_by = [event.values.get("by", "") for event in events(context, "glibc-too-old")]
+    return bool(needed_by) and all(re.search(OF_ROCM, name) for name in needed_by)
+
+
+def gpus_for_docker(context: RuleContext) -> str:
+    """The options of `docker run` that pass the GPUs of this maker to a container."""
+    makers = vendors_of(context.snapshot)
+    if "amd" in makers:
+        return "--device /dev/kfd --device /dev/dri --group-add video"
+    if "intel" in makers and not has_nvidia(context):
+        return "--device /dev/dri"
+    return "--gpus all"
 
 
 def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:

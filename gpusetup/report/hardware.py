@@ -17,6 +17,7 @@ from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report import fields
 from gpusetup.report.facts import HINT, Claim, Facts
 from gpusetup.report.mentions import is_another_card, is_only_mentioned
+from gpusetup.report.person import prose_of
 
 # `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
 LSPCI = lazy(
@@ -48,7 +49,7 @@ def pci_devices_and_nodes(text: Text) -> Facts:
                 yield DeviceNode(path=node[2], mode=node[1])
     yield from amd_boards(text)
     named = list(other_makers_gpu_events(text))
-    yield from named or _makers_of_forks(text)
+    yield from named or list(_makers_of_forks(text)) or _maker_of_prose(text)
 
 
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
@@ -268,6 +269,30 @@ def _makers_of_forks(text: Text) -> Iterator[Event]:
         return
     maker = BY_ID[fork.lastgroup or ""]
     yield other_makers_gpu(maker.id, f"{maker.name} GPU", text.source(fork.start()))
+
+
+# `does this work with amd`, `по поводу amd`, `ROCm으로`; not `AMD Ryzen`, `amd64`, `CUDA or ROCm`.
+USED_WITH = r"\b(?:with|on|for|have|my|an|using|use|about|mit|auf|avec|sur|con|en|на|с|поводу) "
+IN_PROSE = lazy(
+    rf"(?i)(?:{USED_WITH}(?:(?P<amd>amd|амд|rocm)|(?P<intel>intel arc))(?![A-Za-z0-9_./-])|(?<![\w./-])(?P<amd2>amd|rocm)(?= ?(?:으로|으론|에서|で|では|で動|用户|显卡|平台)))"
+    r"(?! ?(?:\d|ryzen|epyc|threadripper|athlon|opteron|fx\b|cpu|processor|platform|image|build|prozessor|процессор|处理器)|,? ?(?:or|and|,) ?(?:cuda|nvidia|mps|xpu|intel))"
+)
+"""A maker of GPUs as people call it in a sentence."""
+
+
+def _maker_of_prose(text: Text) -> Iterator[Event]:
+    """The maker that a person's sentence names, if the text names no NVIDIA GPU anywhere."""
+    if not text.has_any(("amd", "амд", "rocm", "intel arc")):
+        return
+    words = prose_of(text).words
+    mention = IN_PROSE.search(words)
+    if mention is None or NVIDIA_MODEL.search(text.flat) or "nvidia" in words.lower():
+        return
+    maker = BY_ID["intel" if mention["intel"] else "amd"]
+    position = max(text.low.find(mention[0].lower()), 0)
+    gpu = other_makers_gpu(maker.id, f"{maker.name} GPU", text.source(position))
+    # The name is not in the text, so the person's line is quoted.
+    yield replace(gpu, text=text.shown(position, position + 1))
 
 
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env

@@ -105,3 +105,44 @@ def test_a_card_that_was_moved_to_another_machine_gets_no_build() -> None:
     moved = "I switched my 4090 to my Linux server and added my 7900XTX here"
     answer = read_report(f"{moved}\n{NOT_COMPILED}")
     assert (answer.cause, answer.snapshot.gpus) == ("amd-gpu", ())
+
+
+NO_DEVICE = "ValueError: Invalid CUDA 'device=0' requested."
+IN_A_SENTENCE = (
+    ("does this work with amd", NO_DEVICE, "amd-gpu"),
+    ("по поводу amd", NO_DEVICE, "amd-gpu"),
+    ("리눅스에서 ROCm으로 돌리고 싶은데", NO_DEVICE, "amd-gpu"),
+    ("Does it support CUDA or ROCm?", NOT_COMPILED, "torch-cpu-build"),
+    ("My computer has an AMD Ryzen 7 5800X", NOT_COMPILED, "torch-cpu-build"),
+    ("I use an AMD processor and an NVIDIA card", NOT_COMPILED, "torch-cpu-build"),
+)
+
+
+@each("sentence, error, cause", IN_A_SENTENCE)
+def test_a_maker_in_a_sentence_is_the_gpus_unless_nvidia_is_named(
+    sentence: str, error: str, cause: str
+) -> None:
+    assert read_report(f"{sentence}\n\n{error}").cause == cause
+
+
+def test_a_cuda_library_that_torch_misses_beside_an_amd_gpu_is_no_library_to_install() -> None:
+    answer = read_report(
+        "does this work with amd\n"
+        '  File "/usr/lib/python3.10/site-packages/torch/__init__.py", line 172, in '
+        "_load_global_deps\n"
+        "OSError: libcublas.so.11: cannot open shared object file: No such file or directory"
+    )
+    assert answer.cause == "amd-gpu"
+
+
+ROCMINFO = (
+    "rocminfo: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by {})"
+)
+
+
+@each("program", ("rocminfo", "/opt/rocm-5.4.3/lib/libhsa-runtime64.so.1"))
+def test_a_glibc_that_only_rocms_tools_need_changes_no_system(program: str) -> None:
+    fix = read_report(f"RX 6950 XT\n{ROCMINFO.format(program)}").findings[0].fix
+    assert fix is not None
+    assert "ROCm's packages" in fix.text
+    assert not command_lines(fix)
