@@ -172,7 +172,7 @@ CAUSES = (
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
         "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
         "toolkit. If the program prints an error message, post the message as text",
-        proven_by="The text describes the problem in words, and no message shows more",
+        proven_by="The text describes the problem in words, and contains no message that says more",
         not_when="If torch reports that it is a CPU build, the cause is torch-cpu-build",
         symptom=True,
         stage="start",

@@ -28,7 +28,7 @@ COMMANDS = {
     "guard": "keeps pip and uv from replacing torch and the packages that need it",
     "verify": "tests that torch works on the GPUs, by computing with it",
     "plan": "says whether a training run fits on these GPUs, and with which settings",
-    "tune": "adapts a training config to this machine; can measure the best batch size",
+    "tune": "adapts a training config to this machine, and can find the best batch size by measuring",
     "monitor": "watches the GPUs or a training run, and tells you at the end what slowed it down",
     "fleet": "checks one node or many, and says which one differs from the others",
     "snapshot": "prints a record of this machine without private data, or compares two records",
@@ -174,7 +174,7 @@ def of_the_screen() -> argparse.ArgumentParser:
     add(
         "--no-color",
         action="store_true",
-        help="print without colour, as with the variable NO_COLOR",
+        help="print without colour (like setting the variable NO_COLOR)",
     )
     add("-v", "--verbose", action="store_true", help="show where in the code an error occurred")
     return parser

@@ -214,7 +214,8 @@ def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
     """Whether a finding in a text says what happened, but not why.
 
-    On a probed machine every reading was taken, so its answer names the symptom as the cause.
+    On a probed machine every reading has been taken, so doctor names the symptom itself as the
+    cause.
     """
     return is_report(context) and RECORDS[main.id].symptom
 

@@ -232,7 +232,9 @@ def cuda_is_translated(grounds: Grounds) -> bool:
 
 
 def package_may_be_mended(grounds: Grounds) -> bool:
-    """Whether a program already uses mps, so that a newer release may have what it lacks there."""
+    """Whether the text reports that mps lacks something, without a reason, so that a newer release
+    of a package may add it.
+    """
     if grounds.root.id != "apple-silicon":
         return False
     lacks = events(grounds.context, "mps-lacks")

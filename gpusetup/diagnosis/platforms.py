@@ -126,8 +126,9 @@ WAIT_FOR_KERNELS = lines("export AMD_SERIALIZE_KERNEL=3")
 
 
 def fit_to_script_variables(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a note if the program sets a variable of AMD's, Intel's or Apple's runtime
-    itself, which may be too late."""
+    """The finding, with a note if the program itself sets a variable of AMD's, Intel's or Apple's
+    runtime, because that may be too late.
+    """
     variables = [event.values["variable"] for event in events(context, "variable-in-script")]
     if not variables or finding.fix is None or finding.severity is not Severity.ERROR:
         return finding

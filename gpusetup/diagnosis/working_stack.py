@@ -61,8 +61,9 @@ def answer_to_a_working_stack(context: RuleContext) -> str:
 
 
 def _topic(context: RuleContext) -> str:
-    """What the person asks about a GPU that works, as a key of `_next_step`; "" if nothing is
-    asked."""
+    """The topic of the person's question about a working GPU, as `_next_step` takes it; "" if
+    nothing is asked.
+    """
     # Whatever the question is, only a faster data loader helps a GPU that waits for its input.
     if events(context, "gpu-starved"):
         return "loader"

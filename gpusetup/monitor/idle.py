@@ -63,7 +63,7 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     # A program that is still loading its model looks the same, so rule that out.
     if run.exit is None and is_starting(run):
         return None
-    # Only judge trainings, because a server that waits for requests also keeps the GPU's clocks
+    # Judge only training runs, because a server that waits for requests also keeps the GPU's clocks
     # high.
     if kind_of(run.command, programs_of(run)) not in ("training", ""):
         return None

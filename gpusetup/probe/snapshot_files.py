@@ -55,7 +55,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     first_letter = text.lstrip()[:1]
     if first_letter not in ("", "{", "["):
         raise BadInput(
-            f"{what} is a text, not a snapshot",
+            f"{what} is a text file, not a snapshot",
             hint="`gpusetup doctor --report FILE` reads a text",
         )
     try:

@@ -71,7 +71,7 @@ GOOD = dump_snapshot(Snapshot(gpus=(Gpu(name="NVIDIA L4"),)))
     [
         (GOOD[: len(GOOD) // 2], f"is cut off after {len(GOOD) // 2} bytes"),
         ("", "is cut off after 0 bytes"),
-        ("driver: 580", "is a text, not a snapshot"),
+        ("driver: 580", "is a text file, not a snapshot"),
         ("[1, 2]", "Expected `object`, got `array`"),
         ("{}", "`$.schema` is missing"),
         (GOOD.replace("snapshot/1", "snapshot/2"), "was written by a newer gpusetup"),

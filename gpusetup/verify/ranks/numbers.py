@@ -1,4 +1,6 @@
-"""The numbers of each rank, which show their rank and position, and how results are judged."""
+"""The numbers that each rank contributes, which encode the rank and their position, and how results
+are judged.
+"""
 
 from __future__ import annotations
 
