@@ -198,7 +198,7 @@ def _doctors_check(record: Cause, case: Case) -> Iterator[Block]:
     """What doctor prints: about the machine if facts decide, else about the reader's log."""
     is_a_log = decided_by_a_log(case)
     if is_a_log:
-        yield Text("Save what your program printed as `error.txt`, and let doctor read it:")
+        yield Text("Save your program's output in `error.txt`, then let doctor read it:")
         yield Code(("gpusetup doctor --report error.txt",), "sh")
     else:
         yield Text("On the machine, run doctor in the environment of your program:")

@@ -49,7 +49,7 @@ ON_THE_HOST = "nvidia-smi  # on the host"
 LIBCUDA_IN_IT = "ldconfig -p | grep libcuda  # in the container"
 NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
-RUN_AGAIN = "# then the same run again, and its output"
+RUN_AGAIN = "# then repeat the run and read its output"
 BLOCKING_RUN = f"export CUDA_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
 """With this variable, the traceback shows the call that failed and thus the package that made the
 call."""

@@ -189,7 +189,7 @@ DOUBTS: tuple[Doubt, ...] = (*NOT_READ, *OPEN, *AGAINST, *TRIED)
 
 UNPROVEN = Doubt(
     reason="not-proven-by-itself",
-    sentence="the message can have other reasons too, for example in the program itself",
+    sentence="the message can have other causes too, for example in the program itself",
     holds=ask.cause_is_not_proven,
 )
 """The doubt if the message suggests the cause but does not state it."""

@@ -247,7 +247,9 @@ def host_of_a_lender(context: RuleContext) -> str:
 
 
 def marker_of_another_system(context: RuleContext) -> str:
-    """The project uses its torch index on another system only, so that this one gets CPU builds."""
+    """What to change if the project uses its torch index only on another system, so this one gets
+    CPU builds; "" otherwise.
+    """
     if not events(context, "index-marker") or context.torch.backend != "cpu":
         return ""
     return (

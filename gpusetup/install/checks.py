@@ -62,8 +62,8 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
         f"torch {machine.torch.version} {is_for}: it was left as it is",
-        hint=f"add `{host}` if this image is built on a machine without its GPU, `--backend "
-        f"{other}` if you want the build for {other}; if the GPU is here, its driver is missing or "
+        hint=f"add `{host}` if you build an image on a machine without its GPU, `--backend "
+        f"{other}` if you want the {other} build; if the GPU is here, its driver is missing or "
         "does not respond: `gpusetup doctor` shows the details",
     )
 

@@ -1,5 +1,6 @@
-"""Texts and commands that help against lowered clocks: cooling, power supply, power limits and
-locked clocks. Each text or command names every GPU that needs the same fix. Pure functions."""
+"""Advice and commands for GPUs whose clocks are lowered: cooling, power supply, power limits and
+locked clocks. Each text or command names every GPU that needs the same fix. Pure functions.
+"""
 
 from __future__ import annotations
 

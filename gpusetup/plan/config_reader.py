@@ -170,7 +170,9 @@ class Reader:
                 yield setting, text
 
     def text_named(self, name: str, meaning: str, inside: str | None = None) -> str | None:
-        """The first text set under this key, which is recorded as read; None if there is none."""
+        """Returns the first text that is set under this key and records it as read; None if there
+        is none.
+        """
         for setting, text in self.settings_named(name, inside):
             self.note(setting, f"{meaning}: {text}")
             return text

@@ -110,8 +110,8 @@ def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None
 
 
 def part_named(part: str, model: str | None) -> str | None:
-    """The part of the model that a key's word stands for, `all` or `embeddings`; None if plan does
-    not know the word.
+    """The part of the model, `all` or `embeddings`, that a word in a config names; None if plan
+    does not know the word.
 
     >>> part_named("gpt2", "gpt2-medium"), part_named("backbone", None), part_named("bn", "gpt2")
     ('all', 'all', None)

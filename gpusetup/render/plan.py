@@ -209,7 +209,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         # Ignore smaller differences, because the screen shows only two decimals.
         reserves_more = memory.reserved > must_reserve + 0.01
         if reserves_more:
-            torch_line += f", up to {memory.reserved:.2f} while there is room"
+            torch_line += f" (up to {memory.reserved:.2f} with memory to spare)"
         lines["torch reports"] = torch_line
 
     title = "Memory of a GPU, GiB"

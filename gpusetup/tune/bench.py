@@ -227,7 +227,7 @@ class Bench:
         self, goal: Goal, trials: list[Trial], say: Say, *, speed: bool = False, **settings: Any
     ) -> None:
         """Try batch sizes until the largest size that fits (with `speed`, the fastest size) is
-        certain, or until the time is over.
+        known, or until the time is over.
 
         Every trial is added to `trials` as soon as it has run, so that Ctrl-C loses nothing.
         """

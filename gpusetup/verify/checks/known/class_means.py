@@ -146,8 +146,9 @@ def reduced(losses: List[float], counted: int, reduction: str) -> List[float]:
 
 
 def limit_of(table: Table, reduction: str, dtype_name: str) -> Limit:
-    """The error allowed in a loss, which is below 16 and rounded a few times. A sum is rounded once
-    for each loss in it."""
+    """The error allowed in a loss. A loss is below 16 and is rounded a few times; a sum of losses
+    is also rounded once for each loss.
+    """
     unit = roundoff(dtype_name)
     # 16-bit losses are computed in float32 and rounded only at the end.
     absolute = 32 * unit if dtype_name in HALVES else 64 * unit
