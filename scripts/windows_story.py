@@ -149,7 +149,12 @@ def story(asked: Laptop) -> Iterator[Step]:
     yield asked.cmd(f".venv\\Scripts\\python.exe -m pip install --quiet {old}")
     # gpusetup and its libraries come from the ordinary index.
     pip = (f"{BIN}\\python.exe", "-m", "pip", "install", "--quiet", checkout)
-    ended = asked.there.run(*pip, PIP_DISABLE_PIP_VERSION_CHECK="1")
+    # On a busy machine pip under Wine is slow, and a server may close its connection.
+    ended = asked.there.run(
+        *pip, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_DEFAULT_TIMEOUT="60", PIP_RETRIES="10"
+    )
+    if ended.exit:
+        raise RuntimeError(f"gpusetup could not be installed for Windows' Python: {ended.out}")
     yield Step(f".venv\\Scripts\\python.exe -m pip install --quiet {checkout}", ended)
     complaint = asked.cmd(f"{GPUSETUP} doctor")
     yield complaint
