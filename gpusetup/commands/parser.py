@@ -28,7 +28,7 @@ COMMANDS = {
     "guard": "keeps pip and uv from replacing torch and the packages that need it",
     "verify": "tests that torch works on the GPUs, by computing with it",
     "plan": "says whether a training run fits on these GPUs, and with which settings",
-    "tune": "adapts a training config to this machine, and can find the best batch size by measuring",
+    "tune": "adapts a training config to this machine, and can measure which batch size is best",
     "monitor": "watches the GPUs or a training run, and tells you at the end what slowed it down",
     "fleet": "checks one node or many, and says which one differs from the others",
     "snapshot": "prints a record of this machine without private data, or compares two records",
