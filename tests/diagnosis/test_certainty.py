@@ -383,7 +383,7 @@ def test_what_a_program_failed_at_is_likely_and_says_what_else_it_could_be() -> 
         "CUDA kernel errors might be asynchronously reported at some other API call"
     )
     assert (answer.cause, answer.certainty) == ("cuda-program-error", "likely")
-    assert "can have other reasons" in answer.doubts[0]
+    assert "can have other causes" in answer.doubts[0]
 
 
 # --- a fact of the same text goes before a symptom's usual cause ----------------------------------

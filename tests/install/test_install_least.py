@@ -56,7 +56,7 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
         said = install("--python", str(venv), *words, *more)
         assert said.exit == 1
         assert "was left as it is" in said.err
-        assert "built on a machine without its GPU" in said.err
+        assert "image on a machine without its GPU" in said.err
         assert "--backend cpu" in said.err
         assert "driver is missing" in said.err
         assert "gpusetup doctor" in said.err
