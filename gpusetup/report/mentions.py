@@ -104,10 +104,16 @@ MOVED = lazy(
     r"\b(?:mov(?:ed|ing)|switch(?:ed|ing)|put|g[ai]ve[ns]?|transfer\w*|migrat\w+|took) (?:my|the|an?|our)(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
     re.I,
 )
-TO_A_MACHINE = lazy(
-    r"(?: \w+)? (?:in)?to (?:my|the|an?|our|another|his|her)(?: [\w'-]+){0,2} (?:servers?|machine|pc|computer|box|rig|workstation|desktop|laptop)\b",
+# ` to my server and added my `: the card that is added takes its place here.
+REPLACED_HERE = lazy(
+    r"(?: \w+)? (?:in)?to (?:my|the|an?|our|another|his|her)(?: [\w'-]+){0,2} (?:servers?|machine|pc|computer|box|rig|workstation|desktop|laptop)"
+    r",? (?:and|then) (?:I )?(?:added|installed|bought|got|put) (?:my|the|an?)\b",
     re.I,
 )
+"""A card that was moved may be in the machine that fails. Only a card that takes its place shows that
+the text is about the machine that it left."""
+REPLACED_WITHIN = 90
+"""The number of characters after the card's name that are searched for its replacement."""
 CARD_AROUND = 40
 """The number of characters before and after a card's name that are searched for words such as "my
 old"."""
@@ -118,14 +124,16 @@ def is_another_card(flat: str, start: int, end: int) -> bool:
 
     >>> is_another_card("on my old 3080 it worked", 10, 14)
     True
-    >>> is_another_card("I moved my 4090 to the server", 11, 15)
+    >>> is_another_card("I moved my 4090 to the server and added a 7900XTX here", 11, 15)
     True
+    >>> is_another_card("I moved my 4090 to the server, and there it fails", 11, 15)
+    False
     """
     words_before = flat[max(start - CARD_AROUND, 0) : start]
     words_behind = flat[end : end + CARD_AROUND]
     if OTHER_CARD.search(words_before):
         return True
-    if MOVED.search(words_before) and TO_A_MACHINE.match(words_behind):
+    if MOVED.search(words_before) and REPLACED_HERE.match(flat[end : end + REPLACED_WITHIN]):
         return True
     return WORKED_THERE.match(words_behind) is not None
 

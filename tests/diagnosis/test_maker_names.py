@@ -146,3 +146,17 @@ def test_a_glibc_that_only_rocms_tools_need_changes_no_system(program: str) -> N
     assert fix is not None
     assert "ROCm's packages" in fix.text
     assert not command_lines(fix)
+
+
+MOVED_INTO_THE_MACHINE = (
+    "I put my 3060 into my new PC, Ryzen 7600 with Radeon graphics, and now:",
+    "I gave my 4070 to my server because the old Radeon RX 580 died; on the server:",
+    "I moved my RTX 4090 to the new machine, and since then:",
+)
+
+
+@each("sentence", MOVED_INTO_THE_MACHINE)
+def test_a_card_that_was_moved_into_the_machine_is_its_gpu(sentence: str) -> None:
+    answer = read_report(f"{sentence}\n{NOT_COMPILED}")
+    assert answer.cause == "torch-cpu-build"
+    assert answer.snapshot.gpus
