@@ -306,7 +306,6 @@ LOOKED_FOR_CUDA = (
     "no-hip-gpus",
     "no-xpu",
     "cuda-toolkit-missing",
-    "cuda-lib-missing",
 )
 
 

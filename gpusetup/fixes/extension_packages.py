@@ -158,12 +158,12 @@ def _is_needed_by_rocm(context: RuleContext) -> bool:
 
 def gpus_for_docker(context: RuleContext) -> str:
     """The options of `docker run` that pass the GPUs of this maker to a container."""
+    if has_nvidia(context):
+        return "--gpus all"
     makers = vendors_of(context.snapshot)
     if "amd" in makers:
         return "--device /dev/kfd --device /dev/dri --group-add video"
-    if "intel" in makers and not has_nvidia(context):
-        return "--device /dev/dri"
-    return "--gpus all"
+    return "--device /dev/dri" if "intel" in makers else "--gpus all"
 
 
 def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
-from gpusetup.accelerators.other_gpus import maker_named
+from gpusetup.accelerators.other_gpus import SMALL_TARGETS, maker_named
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.render.topology import links_line
@@ -46,7 +47,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
     # If a text shows neither a GPU nor a driver, no build can be recommended.
     shows_hardware = machine.gpus or driver.version
     is_judged = machine.origin != "report" or shows_hardware
-    if is_judged and recommends:
+    if is_judged and recommends and not _names_cards_of_two_makers(machine):
         values["recommended"] = recommended_line(answer.resolution)
         values["newest"] = newest_line(answer.newest, answer.resolution)
     values["catalog"] = answer.catalog_as_of
@@ -64,7 +65,24 @@ def _gpus_text(machine: Snapshot) -> str:
     texts = counted(lines)
     if not texts and machine.makers is not None:
         texts = [maker_gpu_line(gpu) for gpu in machine.makers.gpus]
+    if _names_cards_of_two_makers(machine):
+        texts = [*texts, other_makers_gpus(machine)]
     return "; ".join(texts) or other_makers_gpus(machine) or "no NVIDIA GPU"
+
+
+def _names_cards_of_two_makers(machine: Snapshot) -> bool:
+    """Whether a text names an NVIDIA card and a card of AMD's that torch has kernels for, and shows
+    no driver, so that either card may be the one in use.
+
+    The graphics of a processor do not count: they are beside most NVIDIA cards.
+    """
+    if machine.origin != "report" or not machine.gpus or machine.driver.version:
+        return False
+    names = [
+        event.values.get("name", "") for event in machine.events if event.kind == "foreign-gpu"
+    ]
+    targets = {gfx_of(name) for name in names}
+    return bool(targets & {*BUILT_FOR} - {*SMALL_TARGETS})
 
 
 def counted(texts: Iterable[str]) -> list[str]:

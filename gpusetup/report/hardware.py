@@ -208,8 +208,8 @@ def _is_a_choice(match: re.Match[str], flat: str) -> bool:
     last = match.end() + CHARACTERS_NEAR
     for word in NVIDIA_WORD.finditer(flat, first, last):
         # "Please check that you have an NVIDIA GPU" in torch's error is no card of this machine.
-        is_model = word[0] != "NVIDIA"
-        if not is_model and IN_AN_ERROR.search(flat, 0, word.start()):
+        first_of_message = max(word.start() - CHARACTERS_OF_A_MESSAGE, 0)
+        if word[0] == "NVIDIA" and IN_AN_ERROR.search(flat, first_of_message, word.start()):
             continue
         # "I switched from an RTX 3060 to ...": the NVIDIA card is no longer there.
         if not is_another_card(flat, *word.span()):
@@ -218,9 +218,11 @@ def _is_a_choice(match: re.Match[str], flat: str) -> bool:
 
 
 # `RuntimeError: Found no NVIDIA driver on your system. Please check that you have an `
-IN_AN_ERROR = lazy(r"(?:\b\w*(?:Error|Exception|Warning): |exception ['\"])[^\n]{0,160}$")
+IN_AN_ERROR = lazy(r"(?:(?:Error|Exception|Warning): |exception ['\"]).*$")
 """The beginning of a message that a program raised, up to a word in it. A program names the maker
 that it was built for, not the GPU of the machine."""
+CHARACTERS_OF_A_MESSAGE = 180
+"""The beginning of a message is looked for in this many characters before the word."""
 
 # `GPU: Instinct MI60`, `Graphics card = Intel Data Center GPU Flex 170`.
 LABELLED = lazy(
@@ -274,7 +276,7 @@ def _makers_of_forks(text: Text) -> Iterator[Event]:
 # `does this work with amd`, `по поводу amd`, `ROCm으로`; not `AMD Ryzen`, `amd64`, `CUDA or ROCm`.
 USED_WITH = r"\b(?:with|on|for|have|my|an|using|use|about|mit|auf|avec|sur|con|en|на|с|поводу) "
 IN_PROSE = lazy(
-    rf"(?i)(?:{USED_WITH}(?:(?P<amd>amd|амд|rocm)|(?P<intel>intel arc))(?![A-Za-z0-9_./-])|(?<![\w./-])(?P<amd2>amd|rocm)(?= ?(?:으로|으론|에서|で|では|で動|用户|显卡|平台)))"
+    rf"(?i)(?:{USED_WITH}(?:amd|амд|rocm|(?P<intel>intel arc))(?![A-Za-z0-9_./-])|(?<![\w./-])(?:amd|rocm)(?= ?(?:으로|으론|에서|で|用户|显卡|平台)))"
     r"(?! ?(?:\d|ryzen|epyc|threadripper|athlon|opteron|fx\b|cpu|processor|platform|image|build|prozessor|процессор|处理器)|,? ?(?:or|and|,) ?(?:cuda|nvidia|mps|xpu|intel))"
 )
 """A maker of GPUs as people call it in a sentence."""
@@ -289,6 +291,7 @@ def _maker_of_prose(text: Text) -> Iterator[Event]:
     if mention is None or NVIDIA_MODEL.search(text.flat) or "nvidia" in words.lower():
         return
     maker = BY_ID["intel" if mention["intel"] else "amd"]
+    # A mention that is wrapped or spaced differently is not found, and the first line is quoted.
     position = max(text.low.find(mention[0].lower()), 0)
     gpu = other_makers_gpu(maker.id, f"{maker.name} GPU", text.source(position))
     # The name is not in the text, so the person's line is quoted.

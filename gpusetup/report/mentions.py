@@ -99,21 +99,6 @@ OTHER_CARD = lazy(
 )
 # ` always worked`, `换成 ...`, right after the card's name, but not `worked until yesterday`.
 WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still |just )?(?:worked|works|was fine|ran|had no problem)\b(?! (?:fine |well )?(?:(?:with|until|till|before) |(?:an?|one|two|\d+|(?:a )?few) \w+ ago|yesterday|today|last |this morning))|^\S{0,6} ?(?:换(?:成|到|为|了)|から|에서|durch|gegen)", re.I)  # fmt: skip
-# `moved my `, right before the card's name, and ` to the server`, right after it.
-MOVED = lazy(
-    r"\b(?:mov(?:ed|ing)|switch(?:ed|ing)|put|g[ai]ve[ns]?|transfer\w*|migrat\w+|took) (?:my|the|an?|our)(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
-    re.I,
-)
-# ` to my server and added my `: the card that is added takes its place here.
-REPLACED_HERE = lazy(
-    r"(?: \w+)? (?:in)?to (?:my|the|an?|our|another|his|her)(?: [\w'-]+){0,2} (?:servers?|machine|pc|computer|box|rig|workstation|desktop|laptop)"
-    r",? (?:and|then) (?:I )?(?:added|installed|bought|got|put) (?:my|the|an?)\b",
-    re.I,
-)
-"""A card that was moved may be in the machine that fails. Only a card that takes its place shows that
-the text is about the machine that it left."""
-REPLACED_WITHIN = 90
-"""The number of characters after the card's name that are searched for its replacement."""
 CARD_AROUND = 40
 """The number of characters before and after a card's name that are searched for words such as "my
 old"."""
@@ -124,16 +109,10 @@ def is_another_card(flat: str, start: int, end: int) -> bool:
 
     >>> is_another_card("on my old 3080 it worked", 10, 14)
     True
-    >>> is_another_card("I moved my 4090 to the server and added a 7900XTX here", 11, 15)
-    True
-    >>> is_another_card("I moved my 4090 to the server, and there it fails", 11, 15)
-    False
     """
     words_before = flat[max(start - CARD_AROUND, 0) : start]
     words_behind = flat[end : end + CARD_AROUND]
     if OTHER_CARD.search(words_before):
-        return True
-    if MOVED.search(words_before) and REPLACED_HERE.match(flat[end : end + REPLACED_WITHIN]):
         return True
     return WORKED_THERE.match(words_behind) is not None
 

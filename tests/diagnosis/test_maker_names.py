@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from each_row import each
 
 from gpusetup.api import read_report
+from gpusetup.cli import main
 from gpusetup.model.finding import command_lines
 
 NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
@@ -101,10 +105,16 @@ def test_the_gpu_of_a_label_or_a_fork_is_the_texts_gpu(line: str, error: str, ca
     assert read_report(f"{line}\n{error}").cause == cause
 
 
-def test_a_card_that_was_moved_to_another_machine_gets_no_build() -> None:
+def test_a_text_with_cards_of_two_makers_recommends_no_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "post.txt"
     moved = "I switched my 4090 to my Linux server and added my 7900XTX here"
-    answer = read_report(f"{moved}\n{NOT_COMPILED}")
-    assert (answer.cause, answer.snapshot.gpus) == ("amd-gpu", ())
+    text.write_text(f"{moved}\n{NOT_COMPILED}", encoding="utf-8")
+    main(["doctor", "--report", str(text)])
+    screen = capsys.readouterr().out
+    assert "recommended" not in screen
+    assert "RTX 4090" in screen and "7900XTX" in screen
 
 
 NO_DEVICE = "ValueError: Invalid CUDA 'device=0' requested."
