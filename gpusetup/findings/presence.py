@@ -197,7 +197,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
         return
     cause, fix = _of_whom(context)
     messages = events(context, *LOOKED_FOR_CUDA)[:MESSAGES_SHOWN]
-    evidence = (*messages, _what_is_there(context, cause))
+    evidence = (*messages, *_what_is_there(context, cause))
     maker_is_at_fault = (
         intels_extension_fails(context)
         or crashes_without_kernels(context)
@@ -225,16 +225,19 @@ MESSAGES_SHOWN = 3
 """How many messages the evidence quotes."""
 
 
-def _what_is_there(context: RuleContext, cause: str) -> Event:
-    """The devices on the bus, or the Mac, as evidence that no GPU is NVIDIA's."""
+def _what_is_there(context: RuleContext, cause: str) -> Events:
+    """The devices on the bus, or the Mac, as evidence that no GPU is NVIDIA's; () for a text that
+    names its GPU but lists no devices."""
     machine = context.snapshot
     if cause == "apple-silicon":
-        return shown(context, "os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
+        return (shown(context, "os.machine", f"macOS on {machine.os.machine or 'a Mac'}"),)
+    if is_report(context) and not machine.pci_devices and events(context, *LOOKED_FOR_CUDA):
+        return ()
     devices = []
     for device in machine.pci_devices or ():
         devices.append(f"{device.vendor} {device.name or device.device_id} at {device.bus_id}")
     text = "; ".join(devices) or "no NVIDIA GPU found"
-    return shown(context, "pci_devices", text)
+    return (shown(context, "pci_devices", text),)
 
 
 def _in_use(context: RuleContext) -> bool:

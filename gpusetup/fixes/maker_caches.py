@@ -14,9 +14,10 @@ from gpusetup.model.shell import lines
 ON_LOCAL_DISK = lines(
     'export MIOPEN_USER_DB_PATH="/tmp/miopen-$(id -un)"',
     'export MIOPEN_CUSTOM_CACHE_DIR="$MIOPEN_USER_DB_PATH/cache"',
-    'mkdir -p "$MIOPEN_CUSTOM_CACHE_DIR"',
+    'install -d -m 700 "$MIOPEN_USER_DB_PATH" "$MIOPEN_CUSTOM_CACHE_DIR"',
 )
-"""A folder for each user, because a node's /tmp is shared."""
+"""A folder for each user, because a node's /tmp is shared. `install` fails if somebody else owns
+the folder, so that no stranger's compiled kernels are loaded."""
 DATABASES = lines(
     "df -T ~/.config/miopen ~/.cache/miopen", "ls -ld ~/.config/miopen ~/.cache/miopen"
 )

@@ -170,3 +170,8 @@ def test_a_card_that_was_moved_into_the_machine_is_its_gpu(sentence: str) -> Non
     answer = read_report(f"{sentence}\n{NOT_COMPILED}")
     assert answer.cause == "torch-cpu-build"
     assert answer.snapshot.gpus
+
+
+def test_a_text_that_lists_no_devices_is_not_quoted_as_a_bus() -> None:
+    finding = read_report(f"GPU: Instinct MI60\n{NOT_COMPILED}").findings[0]
+    assert all("pci_devices" not in evidence.source for evidence in finding.evidence)
