@@ -362,6 +362,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "nccl-p2p-failure",
         "rdma-memlock",
         "bf16-unsupported",
+        "xpu-no-float64",
         "gpu-gives-no-memory",
         "out-of-memory",
         "host-out-of-memory",

@@ -180,6 +180,7 @@ NO_FAILURES = (
         "variable-in-script",
         "directml",
         "works-as-root",
+        "rocm-lists-gpu",
         "index-marker",
         "packaged-program",
         "environment-owner",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import gfx_of, has_kernels
+from gpusetup.accelerators.amd_devices import AmdDevice, amd_device
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.facts import Fact
 
@@ -54,3 +55,41 @@ def xpu_counts_none(context: RuleContext) -> str:
     reasons = {event.values.get("why") for event in events(context, "no-xpu")}
     # A message without a reason says nothing against the count.
     return "torch.xpu counts no GPU" if reasons - {None} == {"count"} else ""
+
+
+def rocm_lists_the_gpu(context: RuleContext) -> str:
+    """Returns a sentence if ROCm's own tools list the AMD GPU that torch's ROCm build does not
+    find, else "".
+
+    rocminfo opens /dev/kfd, so then the kernel driver, its nodes and the permissions work. The
+    other tools read the driver's files only, which every user may.
+    """
+    if not events(context, "no-hip-gpus") or events(context, "works-as-root"):
+        return ""
+    tools = [event.values.get("tool", "").lower() for event in events(context, "rocm-lists-gpu")]
+    if not tools:
+        return ""
+    tool = next(
+        (name for name in tools if name.replace("-", "").replace("_", "") == "rocminfo"), ""
+    )
+    return f"{tool or tools[0]} lists the GPU"
+
+
+def devices_in_rocms_list(context: RuleContext) -> list[AmdDevice]:
+    """The GPUs that rocminfo lists, by their PCI ids."""
+    devices = []
+    for event in events(context, "rocm-lists-gpu"):
+        device = amd_device(event.values.get("chip"))
+        if device is not None:
+            devices.append(device)
+    return devices
+
+
+def rocm_of_wheel(context: RuleContext) -> str:
+    """The ROCm release that the installed wheel of torch is for (`6.2`), or that the text installs;
+    "" if neither is known."""
+    for backend in (context.torch.backend, context.snapshot.wanted.backend):
+        label = re.match(r"rocm(\d+\.\d+)", backend or "")
+        if label is not None:
+            return label[1]
+    return ""
