@@ -310,6 +310,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "torch-outside-environment",
         "two-torch-installs",
         "mixed-conda-pip",
+        "torch-builds-mixed",
         "torch-half-installed",
         "rocm-wheel-on-nvidia",
         "xpu-wheel-on-nvidia",
@@ -321,6 +322,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.LIBRARIES: (
         "mkl-version-mismatch",
+        "rocm-libraries-mixed",
         "ld-library-path-conflict",
         "extension-abi-mismatch",
         "torchvision-mismatch",

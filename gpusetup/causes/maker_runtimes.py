@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause
 from gpusetup.evidence import proofs
-from gpusetup.fixes import xpu
+from gpusetup.fixes import rocm, xpu
+from gpusetup.messages.makers import AMDS
 from gpusetup.messages.row import says
 
 # `float64`, `double precision`, `FP64 data type`.
@@ -19,6 +20,8 @@ OTHERS_WITHOUT_IT = (
     r"\b(?:MPS|Metal|Apple|CUDA|NVIDIA|GeForce|OpenGL)\b|\b(?:if|whether|when) (?:the |this |your )"
 )
 """Devices of other makers that refuse float64 too, and words of a condition."""
+LIBRARIES_OF_ROCM = rf"(?:{AMDS}|libamd_comgr|librocprofiler[\w-]*|libroctracer\w*)"
+TORCH_SYMBOL_INSIDE = r"(?=\w*(?:c10|2at|5torch|6caffe2))"
 
 CAUSES = (
     Cause(
@@ -63,5 +66,64 @@ CAUSES = (
             "whether the device does not support double precision",
             "Metal: this GPU does not support double precision",
         ),
+    ),
+    Cause(
+        "rocm-libraries-mixed",
+        title="{library} and the other ROCm libraries come from different releases",
+        plain="ROCm's libraries come from different releases",
+        means="Each ROCm library fits only the libraries of the same release. After a partial "
+        "update, or if LD_LIBRARY_PATH names another ROCm, one library lacks a function that "
+        "another one calls.",
+        text="Update all ROCm packages together",
+        proven_by="The loader reports an undefined symbol or a missing symbol version in one of "
+        "ROCm's libraries",
+        not_when="If the undefined symbol is in torch's own libraries and begins with at:: or "
+        "c10::, the cause is torch-builds-mixed. If a library is missing, the cause is amd-gpu",
+        # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others).
+        stage="import",
+        way=rocm.one_release,
+        explains=("torch-import-failed", "amd-gpu"),
+        says=(
+            rf"(?P<library>{LIBRARIES_OF_ROCM}\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?",
+            says(
+                r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)",
+                "/opt/rocm",
+            ),
+            rf"(?P<library>{LIBRARIES_OF_ROCM}\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found",
+            rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{LIBRARIES_OF_ROCM}\.so[.\d]*)",
+            # torch's library calls a function that the loaded ROCm lacks.
+            r"(?P<library>lib(?:torch_hip|torch_cpu|c10_hip|caffe2_nvrtc)\.so): undefined symbol: (?P<symbol>(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr)\w+)",
+        ),
+        examples=(
+            "ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE",
+            "/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start",
+            "libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)",
+            "symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference",
+            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
+        ),
+        not_examples=("libamdhip64.so.6: version `GLIBC_2.34' is fine",),
+    ),
+    Cause(
+        "torch-builds-mixed",
+        title="torch's own library {library} does not fit torch's other libraries",
+        plain="torch's own libraries come from different builds",
+        means="torch's libraries fit each other only if they come from one build. Here torch was "
+        "compiled in parts, or a second copy of torch is loaded first.",
+        text="Use one prebuilt torch in a new environment",
+        proven_by="A function of torch (at::, c10::) is undefined in torch's own ROCm or XPU "
+        "library",
+        not_when="If conda and pip installed torch, the cause is mixed-conda-pip",
+        # Source: ld.so(8); PyTorch's cmake/Dependencies.cmake (HIP's flag -fclang-abi-compat=17).
+        stage="import",
+        way=rocm.one_build,
+        explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
+        says=(
+            rf"(?P<library>lib(?:torch_hip|c10_hip|torch_xpu|c10_xpu)\.so): undefined symbol: (?P<symbol>_Z{TORCH_SYMBOL_INSIDE}\w*)",
+        ),
+        examples=(
+            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: "
+            "_ZNK2at10TensorBase14const_data_ptrIN3c104HalfELi0EEEPKT_v",
+        ),
+        not_examples=("libtorch_xpu.so: undefined symbol: zeInit",),
     ),
 )

@@ -155,3 +155,65 @@ def test_a_gpu_that_rocm_lists_needs_no_driver(text: str, words: str, never: str
     to_do = everything_to_do(answer)
     assert words in to_do
     assert never not in to_do
+
+
+VENV = "/home/u/.venv/lib/python3.12/site-packages"
+UNDEFINED_SYMBOLS = (
+    # the text, the cause, words of the fix, words that never stand in it
+    (
+        "Arch Linux, RX 6800, python-pytorch-rocm\nImportError: /opt/rocm/lib/librocsolver.so.0: "
+        "undefined symbol: _Z31rocblas_internal_syr2k_templateILb0E",
+        "rocm-libraries-mixed", "sudo pacman -Syu", "gpusetup install",
+    ),
+    (
+        "Ubuntu 24.04, MI210\n/opt/rocm/lib/libamdhip64.so.6: version `hip_6.3' not found "
+        "(required by /opt/rocm/lib/librccl.so.1)",
+        "rocm-libraries-mixed", ".venv-torch/bin/python -m pip install torch", "modprobe",
+    ),
+    (
+        f"RX 7900 XTX, torch 2.7.1+rocm6.3\nImportError: {VENV}/torch/lib/librocsolver.so: "
+        "undefined symbol: rocblas_internal_foo",
+        "rocm-libraries-mixed", "LD_LIBRARY_PATH=", "pacman",
+    ),
+    (
+        "Fedora 42, 5700 XT, I built torch\nImportError: /usr/local/lib64/python3.13/site-packages/"
+        "torch/lib/libtorch_hip.so: undefined symbol: _ZNK2at10TensorBase14const_dataIN3c104",
+        "torch-builds-mixed", "device-gfx1010", "HSA_OVERRIDE",
+    ),
+    (
+        f"AMD ROCm: OSError: {VENV}/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: "
+        "_Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_",
+        "extension-abi-mismatch", "--no-cache-dir bitsandbytes", "torch torchvision",
+    ),
+    (
+        f"RX 7900 XTX, torch 2.6.0+rocm6.2.4\nImportError: {VENV}/xformers/_C.so: undefined "
+        "symbol: _ZN3c106detail14torchCheckFailEPKcS2_jRKSs",
+        "extension-abi-mismatch", "whl/rocm6.2", "gpusetup install",
+    ),
+    (
+        f"RX 6900 XT\nImportError: {VENV}/sgl_kernel/common_ops.abi3.so: undefined symbol: "
+        "_ZN2at4_ops4item4callERKNS_6TensorE",
+        "extension-abi-mismatch", "sgl-kernel", "common_ops",
+    ),
+    (
+        f"RTX 4090, torch 2.4.0+cu124\nOSError: {VENV}/bitsandbytes/libbitsandbytes_cuda124.so: "
+        "undefined symbol: cgemm_4bit_inference_naive_fp16",
+        "extension-abi-mismatch", "bitsandbytes", "ROCm",
+    ),
+)  # fmt: skip
+
+
+@each("text, cause, words, never", UNDEFINED_SYMBOLS)
+def test_an_undefined_symbol_is_judged_by_the_place_of_the_library(
+    text: str, cause: str, words: str, never: str
+) -> None:
+    answer = read_report(text)
+    assert answer.cause == cause
+    to_do = everything_to_do(answer)
+    assert words in to_do
+    assert never not in to_do
+
+
+def test_a_foreign_symbol_of_any_package_is_no_fault_of_torch() -> None:
+    text = f"RX 7900 XTX\nImportError: {VENV}/mypkg/_ext.so: undefined symbol: my_function"
+    assert read_report(text).cause == "unknown"
