@@ -342,6 +342,8 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "ptx-unsupported-toolchain",
         "gpu-too-old-for-triton",
         "triton-mismatch",
+        "rocm-headers-missing",
+        "level-zero-headers-missing",
         "triton-build-failed",
         "triton-no-compiler",
         "triton-missing",
@@ -354,6 +356,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.RUNNING: (
         "shm-too-small",
         "cuda-fork-reinit",
+        "worker-cannot-pickle",
         "local-rank-argument",
         "nccl-unavailable-windows",
         "libuv-missing",

@@ -6,8 +6,11 @@ kernel driver and its device nodes are not at fault.
 
 from __future__ import annotations
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.record import Cause
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import proofs
+from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import rocm, xpu
 from gpusetup.messages.makers import AMDS
 from gpusetup.messages.row import says
@@ -22,6 +25,22 @@ OTHERS_WITHOUT_IT = (
 """Devices of other makers that refuse float64 too, and words of a condition."""
 LIBRARIES_OF_ROCM = rf"(?:{AMDS}|libamd_comgr|librocprofiler[\w-]*|libroctracer\w*)"
 TORCH_SYMBOL_INSIDE = r"(?=\w*(?:c10|2at|5torch|6caffe2))"
+STANDARD_HEADER = (
+    r"(?:limits|c(?:math|stdint|stddef|stdlib|string|limits|assert|float|stdio)|algorithm|array"
+    r"|atomic|chrono|complex|functional|initializer_list|iostream|map|memory|mutex|new|numeric"
+    r"|ostream|sstream|stdexcept|string|tuple|type_traits|utility|vector)"
+)
+"""Headers of the C++ standard library, which have no suffix."""
+
+
+def rocm_compiles(context: RuleContext) -> bool:
+    """Whether the compiler that lacks a header is ROCm's: its folder is named, or the GPU or torch
+    is for AMD."""
+    if any("by" in event.values for event in events(context, "rocm-headers-missing")):
+        return True
+    is_of_amd = maker_of(context.torch.backend) == "amd" or "amd" in vendors_of(context.snapshot)
+    return is_of_amd and not has_nvidia(context)
+
 
 CAUSES = (
     Cause(
@@ -125,5 +144,58 @@ CAUSES = (
             "_ZNK2at10TensorBase14const_data_ptrIN3c104HalfELi0EEEPKT_v",
         ),
         not_examples=("libtorch_xpu.so: undefined symbol: zeInit",),
+    ),
+    Cause(
+        "rocm-headers-missing",
+        title="ROCm compiles a kernel and does not find the C++ header <{header}>",
+        plain="ROCm compiles a kernel and does not find the C++ headers",
+        means="MIOpen and hiprtc compile some kernels on first use. For that they need the headers "
+        "of the system's C++ library. ROCm includes the compiler, but not these headers.",
+        text="Install the development files of the C++ library",
+        proven_by="ROCm's compiler cannot find a header of the C++ standard library",
+        not_when="If a header of your program or of a package is missing, install that package's "
+        "development files",
+        # Source: clang's documentation of its command line (--gcc-install-dir: the newest GCC
+        # installation is taken); MIOpen's hipoc_program.cpp.
+        stage="first-kernel",
+        where=(rocm_compiles,),
+        way=rocm.headers_of_cpp,
+        explains=("amd-gpu", "triton-build-failed"),
+        says=(
+            says(rf"fatal error: '(?P<header>{STANDARD_HEADER})' file not found", "file not found"),
+            says(
+                rf"(?:/comgr-\w+/|hiprtc)\S{{0,120}} fatal error: '(?P<header>{STANDARD_HEADER})' file not found",
+                "file not found",
+                by="ROCm",
+            ),
+        ),
+        examples=("/tmp/comgr-1/input/x.cpp:39:10: fatal error: 'limits' file not found",),
+        not_examples=(
+            "MIOpen was installed. my.cpp:1:10: fatal error: 'mine.h' file not found",
+            "fatal error: 'cmath.inc' file not found",
+        ),
+    ),
+    Cause(
+        "level-zero-headers-missing",
+        title="Level Zero's development headers are missing ({header})",
+        means="Triton for Intel GPUs compiles a small helper on first use, which needs the headers "
+        "of Level Zero. The graphics driver includes only Level Zero's loader. torch and the "
+        "driver are fine.",
+        text="Install Level Zero's development headers",
+        proven_by="A compiler cannot find a header in the folder level_zero",
+        not_when="If torch.xpu finds no GPU, the cause is intel-gpu",
+        # Source: intel-xpu-backend-for-triton, third_party/intel/backend/driver.py (ZE_PATH);
+        # level-zero's releases.
+        stage="first-kernel",
+        way=xpu.level_zero_headers,
+        explains=("intel-gpu", "triton-build-failed"),
+        says=(
+            r"level_zero/(?P<header>ze\w*\.h)['\">]{0,2}:? (?:file not found|No such file)",
+            r"(?:Cannot open include file|cannot find)\W{1,3}level_zero/(?P<header>ze\w*\.h)",
+        ),
+        examples=(
+            "sycl_functions.h:13:10: fatal error: 'level_zero/ze_api.h' file not found",
+            "error C1083: Cannot open include file: 'level_zero/ze_api.h'",
+        ),
     ),
 )

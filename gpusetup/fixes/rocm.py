@@ -22,7 +22,7 @@ from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.maker_facts import rocm_lists_the_gpu, rocm_of_wheel
 from gpusetup.fixes import maker_stacks, paste, system_packages
 from gpusetup.fixes.extension_packages import distribution_of
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Lines, lines, shell_line
 
@@ -248,3 +248,46 @@ def extension_for_rocm(context: RuleContext, _text: str) -> Fix:
 
 
 TORCH_AND_ROCM = lines('python -c "import torch; print(torch.__version__, torch.version.hip)"')
+
+
+NEWEST_GCC = (
+    'sudo apt install -y "libstdc++-$(ls /usr/lib/gcc/x86_64-linux-gnu | sort -n | tail -n 1)-dev"'
+)
+"""ROCm's clang takes the headers of the newest GCC whose folder exists, although these headers may
+belong to an older one."""
+CPP_HEADERS = {
+    "ubuntu": lines(NEWEST_GCC),
+    "debian": lines(NEWEST_GCC),
+    "fedora": lines("sudo dnf install -y gcc-c++"),
+    "rhel": lines("sudo dnf install -y gcc-c++"),
+    "suse": lines("sudo zypper install -y gcc-c++"),
+    "arch": lines("sudo pacman -S --noconfirm gcc"),
+}
+"""A family of distributions -> the command that installs the headers of the C++ library."""
+
+
+def headers_of_cpp(context: RuleContext, _text: str) -> Fix:
+    """Install the headers of the C++ library, with which ROCm compiles kernels at run time."""
+    family = system_packages.linux_family(context) or ""
+    others: tuple[Alternative, ...] = ()
+    if family not in CPP_HEADERS and not on(context, "windows"):
+        others = (
+            *paste.other("on Debian and Ubuntu", *CPP_HEADERS["debian"]),
+            *paste.other("on Fedora", *CPP_HEADERS["fedora"]),
+        )
+    where = "in the image" if in_container(context) else "on this system"
+    return Fix(
+        text=f"Install the headers of the C++ library {where}: libstdc++-NN-dev on Debian and "
+        "Ubuntu (NN: the newest GCC in /usr/lib/gcc/x86_64-linux-gnu, because ROCm's compiler "
+        "takes that one), gcc-c++ on Fedora and openSUSE, gcc on Arch. You do not need another "
+        "torch or ROCm",
+        commands=CPP_HEADERS.get(family, ()),
+        alternatives=others,
+        looks=()
+        if on(context, "windows")
+        else paste.look("see which versions of GCC and of the headers are there", *GCC_VERSIONS),
+        needs_root=True,
+    )
+
+
+GCC_VERSIONS = lines("ls -d /usr/lib/gcc/*/* /usr/include/c++/*")

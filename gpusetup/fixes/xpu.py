@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpusetup.accelerators.makers import INTEL
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.maker_facts import intels_extension_fails
-from gpusetup.fixes import maker_stacks, paste
+from gpusetup.fixes import maker_stacks, paste, system_packages
 from gpusetup.fixes.maker_stacks import pip_from
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
@@ -150,4 +150,43 @@ def _without_ipex(context: RuleContext) -> str:
     return (
         ". Once it is listed, use torch's own XPU build (https://download.pytorch.org/whl/xpu) in "
         "place of intel-extension-for-pytorch, which Intel ended in March 2026"
+    )
+
+
+HEADERS_PACKAGES = {
+    "ubuntu": "libze-dev",
+    "debian": "libze-dev",
+    "fedora": "oneapi-level-zero-devel",
+    "rhel": "level-zero-devel",
+    "suse": "level-zero-devel",
+    "arch": "level-zero-headers",
+}
+"""A family of distributions -> the package with Level Zero's headers. Intel's own repository for
+Ubuntu calls older releases of it level-zero-dev."""
+
+
+def level_zero_headers(context: RuleContext, _text: str) -> Fix:
+    """Install Level Zero's development headers, with which Triton compiles its helper."""
+    if on(context, "windows"):
+        return Fix(
+            text="Download the Level Zero SDK (level-zero-win-sdk, a zip file among the releases "
+            "of the project level-zero), unpack it, and set ZE_PATH to the folder that contains "
+            "`include` and `lib`. Keep torch and the graphics driver. Triton also needs the C++ "
+            "compiler of Visual Studio's Build Tools",
+            commands=(paste.setting(context, "ZE_PATH", r"C:\level-zero-sdk"),),
+        )
+    family = system_packages.linux_family(context) or ""
+    package = HEADERS_PACKAGES.get(family, "")
+    names = "libze-dev (older: level-zero-dev) on Ubuntu and Debian"
+    return Fix(
+        text=f"Install Level Zero's development package: {names}, oneapi-level-zero-devel on "
+        "Fedora, level-zero-headers on Arch. If the headers are in another folder, set ZE_PATH to "
+        "the folder that contains `include`. Keep torch and the driver",
+        commands=system_packages.package_of(family, package),
+        alternatives=()
+        if package
+        else paste.other(
+            "on Ubuntu and Debian", *system_packages.package_of("ubuntu", "libze-dev")
+        ),
+        needs_root=True,
     )

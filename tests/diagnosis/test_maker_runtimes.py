@@ -217,3 +217,66 @@ def test_an_undefined_symbol_is_judged_by_the_place_of_the_library(
 def test_a_foreign_symbol_of_any_package_is_no_fault_of_torch() -> None:
     text = f"RX 7900 XTX\nImportError: {VENV}/mypkg/_ext.so: undefined symbol: my_function"
     assert read_report(text).cause == "unknown"
+
+
+PICKLE = (
+    "PicklingError: Can't pickle <function <lambda> at 0x13f>: attribute lookup <lambda> failed"
+)
+UNPICKLABLE = (
+    # the text, the cause, words of the fix
+    (f"MacBook M1, next(iter(test_loader))\n{PICKLE}", "worker-cannot-pickle", "num_workers=0"),
+    (f"MacBook M1, training\n{PICKLE}", "worker-cannot-pickle", "named function"),
+    (
+        "Windows 11, RTX 3060\nmultiprocessing\\popen_spawn_win32.py\nAttributeError: Can't "
+        "pickle local object 'f.<locals>.<lambda>'",
+        "worker-cannot-pickle", "__main__",
+    ),
+    (
+        "Mac M2: torch.save(model): AttributeError: Can't pickle local object 'f.<locals>.g'",
+        "apple-silicon", "",
+    ),
+)  # fmt: skip
+
+
+@each("text, cause, words", UNPICKLABLE)
+def test_a_lambda_that_a_worker_cannot_receive_is_no_question_of_cuda(
+    text: str, cause: str, words: str
+) -> None:
+    answer = read_report(text)
+    assert answer.cause == cause
+    assert words in everything_to_do(answer)
+
+
+MISSING_HEADERS = (
+    # the text, the cause, words of the fix
+    (
+        "Fedora, RX 7800 XT\n/tmp/comgr-cb/include/hiprtc_runtime.h:2:10: fatal error: 'cmath' "
+        "file not found",
+        "rocm-headers-missing", "dnf install -y gcc-c++",
+    ),
+    (
+        "Ubuntu 22.04\nMIOpen(HIP): Warning [BuildHip] /tmp/comgr-b/x.cpp:39:10: fatal error: "
+        "'limits' file not found\n1 error generated when compiling for gfx1030.",
+        "rocm-headers-missing", "libstdc++-$(ls",
+    ),
+    (
+        "Windows 11, Arc B580\n.venv\\sycl_functions.h:13:10: fatal error: 'level_zero/ze_api.h' "
+        "file not found",
+        "level-zero-headers-missing", "$env:ZE_PATH",
+    ),
+    (
+        "Ubuntu, Arc B580, torch 2.7.0+xpu: level_zero/ze_api.h: No such file or directory",
+        "level-zero-headers-missing", "libze-dev",
+    ),
+    ("RTX 3060, Ubuntu: clang: fatal error: 'cmath' file not found", "unknown", ""),
+)  # fmt: skip
+
+
+@each("text, cause, words", MISSING_HEADERS)
+def test_headers_for_compiling_kernels_are_installed_by_the_system(
+    text: str, cause: str, words: str
+) -> None:
+    answer = read_report(text)
+    assert answer.cause == cause
+    if words:
+        assert words in everything_to_do(answer)
