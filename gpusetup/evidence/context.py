@@ -180,6 +180,7 @@ NO_FAILURES = (
         "variable-in-script",
         "directml",
         "works-as-root",
+        "card-beside-nvidia",
         "index-marker",
         "packaged-program",
         "environment-owner",
