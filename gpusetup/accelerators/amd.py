@@ -15,6 +15,13 @@ BUILT_FOR = (
 """The targets for which torch's ROCm wheels have kernels: PYTORCH_ROCM_ARCH in
 .ci/docker/manywheel/build.sh of PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026."""
 
+SERVED_CARDS = (
+    "Radeon RX 6800 to 6950, the series RX 7000 and 9000, the graphics of Ryzen AI, and Instinct "
+    "MI100 and newer"
+)
+"""The cards with the targets of `BUILT_FOR`, in words for somebody who does not know the target.
+gfx900 and gfx906 are left out because of `LAST_ROCM`."""
+
 BUILT_FOR_TORCH = "2.13"
 """The version of torch whose build script is the source of `BUILT_FOR`."""
 

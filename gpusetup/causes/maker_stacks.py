@@ -203,7 +203,7 @@ CAUSES = (
         proven_by="sysctl reports an Apple processor, but Python runs as x86_64",
         # Source: Apple, "About the Rosetta translation environment"; PyPI's files of torch.
         by_check=True,
-        explains=("apple-silicon", "python-no-wheel", "no-wheel-for-platform"),
+        explains=("apple-silicon", "no-nvidia-gpu", "python-no-wheel", "no-wheel-for-platform"),
         check=CheckCommand(
             command='python -c "import platform; print(platform.machine(), platform.processor())"',
             prints="x86_64 i386",

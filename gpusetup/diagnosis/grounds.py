@@ -23,7 +23,7 @@ from gpusetup.evidence.context import (
     releases_of_torch,
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
-from gpusetup.evidence.maker_facts import rocm_lists_the_gpu
+from gpusetup.evidence.maker_facts import may_be_another_makers, rocm_lists_the_gpu
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.fixes import owners
@@ -212,10 +212,15 @@ def only_the_maker_was_read(grounds: Grounds) -> bool:
 
     A person with a build of torch for this maker has a different problem.
     """
-    backend = grounds.context.torch.backend or ""
+    torch = grounds.context.torch
+    backend = torch.backend or ""
     is_build_of_another_maker = backend == "cpu" or backend.startswith("cu")
     if rocm_lists_what_torch_misses(grounds):
         return False
+    # XPU builds also answer "Torch not compiled with CUDA enabled", so without a version this
+    # message does not show a CPU build.
+    if grounds.root.id == "intel-gpu" and torch.version is None:
+        is_build_of_another_maker = False
     return grounds.is_one_of(MAKERS) and not is_build_of_another_maker
 
 
@@ -226,6 +231,8 @@ BY_MAKER = (*MAKERS, "maker-wrong-build", "rocm-wheel-on-nvidia", "xpu-wheel-on-
 def gpus_of_two_makers(grounds: Grounds) -> bool:
     """Whether a text shows an NVIDIA GPU and another maker's: in a laptop, or in a second
     machine."""
+    if grounds.is_one_of(("torch-cpu-build",)):
+        return may_be_another_makers(grounds.context.snapshot)
     if not grounds.is_one_of(BY_MAKER):
         return False
     other_makers = vendors_of(grounds.context.snapshot) - {"nvidia"}

@@ -107,7 +107,10 @@ def reading_of_intel(context: RuleContext) -> str:
     # The program may have a torch of its own, which is not the one that works.
     if events(context, "gpu-unused") and not fails_while_it_runs(context):
         return alike.TORCHS_XPU
-    works = events(context, "backend-runs") or fails_while_it_runs(context)
+    # "I use XPU" beside torch's complaint about CUDA says only what the person wants.
+    lacks_cuda = events(context, "torch-not-compiled-with-cuda")
+    runs = events(context, "backend-runs") and not lacks_cuda
+    works = runs or fails_while_it_runs(context)
     return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
 
 
@@ -140,6 +143,9 @@ def for_the_maker(context: RuleContext, reading: str) -> str:
         return alike.OLLAMA_IN_DOCKER
     if reading in OF_TORCH and is_of_intel(context):
         return reading_of_intel(context)
+    # torch's list of kernels tells nothing while neither its build nor the GPU is known.
+    if reading in (alike.THIS_TORCH, alike.TORCHS_CUDA) and _build_is_open(context):
+        return alike.WHICH_ROCM
     return reading
 
 

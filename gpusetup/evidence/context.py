@@ -181,6 +181,7 @@ NO_FAILURES = (
         "directml",
         "works-as-root",
         "rocm-lists-gpu",
+        "card-beside-nvidia",
         "index-marker",
         "packaged-program",
         "environment-owner",

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import gfx_of, has_kernels
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of, has_kernels
 from gpusetup.accelerators.amd_devices import AmdDevice, amd_device
+from gpusetup.accelerators.other_gpus import SMALL_TARGETS, is_discrete_arc
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.facts import Fact
+from gpusetup.model.machine import Events, Snapshot
 
 
 def intels_extension_fails(context: RuleContext) -> str:
@@ -93,3 +95,24 @@ def rocm_of_wheel(context: RuleContext) -> str:
         if label is not None:
             return label[1]
     return ""
+
+
+def may_be_another_makers(machine: Snapshot) -> bool:
+    """Whether a text names an NVIDIA card and a card of AMD's or Intel's that torch has a build
+    for, and shows no driver, so that either card may be the one in use.
+
+    The graphics of a processor do not count: they are beside most NVIDIA cards.
+    """
+    if machine.origin != "report" or not machine.gpus or machine.driver.version:
+        return False
+    names = [gpu.values.get("name", "") for gpu in cards_of_other_makers(machine)]
+    if any(map(is_discrete_arc, names)):
+        return True
+    targets = {gfx_of(name) for name in names}
+    return bool(targets & {*BUILT_FOR} - {*SMALL_TARGETS})
+
+
+def cards_of_other_makers(machine: Snapshot) -> Events:
+    """The cards of other makers that a text names, also those named beside an NVIDIA card."""
+    kinds = ("foreign-gpu", "card-beside-nvidia")
+    return tuple(event for event in machine.events if event.kind in kinds)

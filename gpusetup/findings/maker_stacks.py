@@ -22,6 +22,7 @@ from gpusetup.evidence.context import (
     is_report,
     macos_version,
     on,
+    readings,
 )
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import maker_stacks
@@ -371,7 +372,24 @@ def said_of_macos(context: RuleContext) -> Findings:
         return
 
 
+def translated_in_a_text(context: RuleContext) -> Findings:
+    """A Python for Intel Macs whose report names an Apple chip as its processor."""
+    if not is_report(context) or context.os.machine != "x86_64":
+        return
+    chips = [gpu for gpu in events(context, "foreign-gpu") if gpu.values.get("vendor") == APPLE.id]
+    platform = [
+        reading
+        for reading in readings(context, "os.machine")
+        if reading.value == context.os.machine and reading.source.startswith("report, line")
+    ]
+    if not chips or not platform:
+        return
+    seen = (*chips[:1], shown(context, "os.machine", f"macOS, Python: {context.os.machine}"))
+    yield finding(context, "python-for-intel-mac", seen, fix=maker_stacks.native_python(context))
+
+
 RULES = (
+    translated_in_a_text,
     said_of_the_stack,
     said_of_macos,
     driver_not_loaded,

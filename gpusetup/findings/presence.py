@@ -196,8 +196,9 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     if _apple(context) and is_report(context) and events(context, "cuda-error"):
         return
     cause, fix = _of_whom(context)
-    messages = events(context, *LOOKED_FOR_CUDA)[:MESSAGES_SHOWN]
-    evidence = (*messages, *_what_is_there(context, cause))
+    errors = events(context, *LOOKED_FOR_CUDA[1:])[:ERRORS_SHOWN]
+    cards = events(context, "foreign-gpu")[: MESSAGES_SHOWN - len(errors)]
+    evidence = (*errors, *cards, *_what_is_there(context, cause))
     maker_is_at_fault = (
         intels_extension_fails(context)
         or crashes_without_kernels(context)
@@ -221,8 +222,9 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     yield finding(context, cause, evidence, fix=fix, severity=severity, board=board, build=build)
 
 
-MESSAGES_SHOWN = 3
-"""How many messages the evidence quotes."""
+MESSAGES_SHOWN, ERRORS_SHOWN = 3, 2
+"""How many messages the evidence quotes, and how many of them may be errors, so that a card is
+quoted too."""
 
 
 def _what_is_there(context: RuleContext, cause: str) -> Events:
@@ -344,6 +346,13 @@ The order of causes cannot express this: on a machine without torch, the missing
 while a text in which an installer finds no torch is not about a GPU at all."""
 
 
+WITHOUT_ITS_GPU = (
+    *("gpu-unused", "cuda-lib-missing", "extension-not-built", "cuda-home-missing"),
+    "built-for-another-processor",
+)
+"""Events of a program that ran without the GPU, or that needed a part of CUDA's."""
+
+
 def _runs(context: RuleContext) -> bool:
     """Whether CUDA ran according to a text, or nothing in the text failed because it needed a GPU.
 
@@ -355,11 +364,9 @@ def _runs(context: RuleContext) -> bool:
     looked_in_vain = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
     torch_sees_gpu = machine.torch.cuda_available
     if _apple(context):
-        if torch_sees_gpu:
-            return True
-        names_the_mac = machine.os.machine or machine.os.name or machine.torch.version
-        is_of_a_program = machine.failing.program or machine.python.version is None
-        return not (names_the_mac or is_of_a_program or looked_in_vain)
+        # Every Mac has no CUDA, so this explains only a failure in which something looked for it.
+        needs_a_gpu = events(context, *LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
+        return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
     if looked_in_vain or torch_sees_gpu is False:
         return False
     lists_a_device = machine.pci_devices or machine.gpus

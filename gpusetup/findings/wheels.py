@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.record import RECORDS, Message
 from gpusetup.causes.wheels import good_python, way_without_wheels
@@ -291,6 +292,9 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     """The cause if an index has no release that fits a requirement of torch's family."""
     name, version, label = requirement(requested)
     backend = label or index_label(event)
+    # No label of CUDA, ROCm or XPU has wheels for macOS, whatever the Python.
+    if context.os.family == "macos" and maker_of(backend):
+        return "no-wheel-for-platform"
     is_unknown_cuda = (backend or "").startswith("cu") and backend not in context.catalog.backends
     # Nightly builds are deleted after some weeks.
     if is_unknown_cuda or ".dev" in (version or ""):

@@ -237,6 +237,11 @@ ON_MPS = (
         '"mps" has no sparse tensors: make these dense (`.to_dense()`), or keep them on "cpu"',
     ),
     WayOnMps(
+        "(?i)mixed precision requires",
+        "This program has mixed precision for CUDA only: run it without (accelerate: "
+        "`--mixed_precision no`), and in float32 or in half precision throughout",
+    ),
+    WayOnMps(
         "(?i)bfloat16",
         'bfloat16 on "mps" needs macOS 14 or newer and a current torch: update both, or let the '
         "program use float16 or float32",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from gpusetup.accelerators.makers import INTEL
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import (
@@ -19,7 +20,9 @@ from gpusetup.evidence.context import (
     packages,
     releases_of_torch,
 )
+from gpusetup.evidence.maker_facts import cards_of_other_makers, may_be_another_makers
 from gpusetup.fixes import owners
+from gpusetup.model.shell import lines
 from gpusetup.model.versions import parsed
 
 Reading = Callable[[RuleContext], str]
@@ -34,7 +37,33 @@ PROGRAMS_PYTHON = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, '
     'torch.cuda.get_arch_list())"'
 )
+(GPUS_ON_THE_BUS,) = lines("lspci -nn | grep -iE 'vga|3d|display'")
 NODES_ENGINE = "kubectl get nodes -o wide  # its last column is CONTAINER-RUNTIME"
+
+# --- which GPU is there ---------------------------------------------------------------------------
+
+
+def maker_of_the_gpu_that_is_there(context: RuleContext) -> str:
+    """Whose build of torch the machine can use; "" if a text names cards of two makers, so that the
+    one with the failing program may be either."""
+    if may_be_another_makers(context.snapshot):
+        return ""
+    return "the text names cards of one maker"
+
+
+def build_for_the_other_card(context: RuleContext) -> str:
+    """What to install if the other maker's card is the one in the machine; "" for texts with cards
+    of one maker."""
+    if not may_be_another_makers(context.snapshot):
+        return ""
+    card = cards_of_other_makers(context.snapshot)[0].values
+    build = "XPU" if card.get("vendor") == INTEL.id else "ROCm"
+    name = card.get("name", "")
+    return (
+        f"If the {name} is in this machine, install torch's {build} build: "
+        f"`gpusetup resolve --gpu '{name}'` names it. If the NVIDIA card is: "
+    )
+
 
 # --- which torch is there -------------------------------------------------------------------------
 

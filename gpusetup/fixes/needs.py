@@ -14,6 +14,7 @@ from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import owners
 from gpusetup.fixes.clauses import clauses_without
 from gpusetup.fixes.need_readings import (
+    GPUS_ON_THE_BUS,
     NODES_ENGINE,
     PROGRAMS_PYTHON,
     TORCHS_KERNELS,
@@ -21,11 +22,13 @@ from gpusetup.fixes.need_readings import (
     Reading,
     abi_of_the_missing_symbol,
     always,
+    build_for_the_other_card,
     cluster_without_docker,
     compiled_for_the_torch_that_is_there,
     engine_of_the_node,
     host_of_a_lender,
     kernels_of_torch,
+    maker_of_the_gpu_that_is_there,
     marker_of_another_system,
     never,
     no_administrator,
@@ -76,6 +79,13 @@ TORCH = "torch"
 """The need to know which torch is there."""
 
 NEEDS: tuple[NeedRow, ...] = (
+    NeedRow(
+        what="GPU",
+        lines=INSTALLS_TORCH,
+        read=maker_of_the_gpu_that_is_there,
+        asks=GPUS_ON_THE_BUS,
+        first=build_for_the_other_card,
+    ),
     NeedRow(
         what=TORCH,
         lines=INSTALLS_TORCH,

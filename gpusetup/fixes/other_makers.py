@@ -12,6 +12,7 @@ from gpusetup.accelerators.amd import (
     FIRST_TORCH,
     LAST_ROCM,
     RELATIVES,
+    SERVED_CARDS,
     WINDOWS_TARGETS,
     gfx_of,
 )
@@ -243,7 +244,7 @@ def _for_board(context: RuleContext) -> Fix:
         )
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
-        f"(PyTorch's, on Linux, has kernels for {', '.join(BUILT_FOR)}). Otherwise the CPU build "
+        f"(PyTorch's, on Linux, has kernels for {SERVED_CARDS}). Otherwise the CPU build "
         f"works{'. ' + AMDS_FOR_WINDOWS if windows else ''}",
         alternatives=_if_served(context),
     )
@@ -291,9 +292,12 @@ BUILD_FOR_ROCM = (
 
 def _if_served(context: RuleContext) -> tuple[Alternative, ...]:
     """Install PyTorch's own build for Linux, for a GPU whose target the text does not show."""
-    if not on(context, "linux") or context.os.wsl:
+    if context.os.family not in (None, "linux") or context.os.wsl:
         return ()
-    return paste.other("if the GPU is one of these", _install_from(context, str(AMD.index)))
+    title = "if the GPU is one of these"
+    if not on(context, "linux"):
+        title += " and the system is Linux"
+    return paste.other(title, _install_from(context, str(AMD.index)))
 
 
 WITHOUT_ROCM_ON_WINDOWS = {
@@ -412,12 +416,16 @@ def intel(context: RuleContext) -> Fix:
             "`render`",
             needs_root=True,
         )
-    lacks = why or events(context, "torch-not-compiled-with-cuda")
-    install = lacks and maker_of(context.torch.backend) != "intel"
+    runs_on_xpu = events(context, "backend-runs") and not events(context, *SHOW_A_TORCH)
+    if maker_of(context.torch.backend) == "intel" or runs_on_xpu:
+        return Fix(text=f'torch\'s XPU build calls this GPU "xpu". {CHOOSE_XPU}')
     return Fix(
-        text="Install torch's XPU build: the installed torch has no XPU support"
-        if why
-        else 'torch\'s XPU build uses the GPU as device "xpu". Replace "cuda" in your code '
-        'with "xpu"',
-        commands=(_install_from(context, str(INTEL.index)),) if install else (),
+        text=f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {CHOOSE_XPU}',
+        commands=(_install_from(context, str(INTEL.index)),),
     )
+
+
+CHOOSE_XPU = (
+    'In your own code, replace "cuda" with "xpu"; in a program, choose XPU (or Intel) in its '
+    "options or settings"
+)

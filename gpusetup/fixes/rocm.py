@@ -12,6 +12,7 @@ import re
 from gpusetup.accelerators.amd import (
     BUILT_FOR,
     INDEX_OF_AMD,
+    SERVED_CARDS,
     device_extras,
     gfx_of,
     has_kernels,
@@ -35,10 +36,10 @@ WHAT_TORCH_READS = lines(
 
 def targets_of_wheel(context: RuleContext) -> str:
     """The targets for which the installed wheel has kernels, with the wheel's ROCm release; for an
-    unknown release, those of the newest wheels."""
+    unknown release, the cards of the newest wheels."""
     rocm = rocm_of_wheel(context)
     if not rocm:
-        return f"{', '.join(BUILT_FOR)} (older wheels have fewer)"
+        return f"{SERVED_CARDS} (older wheels have kernels for fewer)"
     version = context.torch.version or ""
     targets = [target for target in BUILT_FOR if has_kernels(target, rocm, version) is not False]
     return f"{', '.join(targets)} (at most, in wheels for ROCm {rocm})"

@@ -226,7 +226,7 @@ ROWS = (
     # `using an integrated Intel GPU`.
     row(
         "foreign-gpu",
-        r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)|\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)|\bIntel(?:\(R\))? Iris(?:\(R\))? Xe\b",
+        r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)|\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)|\b(?:Intel(?:\(R\))? )?Iris(?:\(R\))? (?:Xe|Plus|Pro)\b|\bUHD (?:Graphics\b|[67]\d0\b)",
         unless=rf"{OTHER_CARDS}|\bdiscrete|\bdedicated",
         vendor="intel",
         name="integrated graphics",
@@ -273,7 +273,7 @@ ROWS = (
     # import intel_extension_for_pytorch; torch-2.1.0a0+cxx11.abi, which Intel built for it
     row(
         "ipex",
-        r"\bintel[-_]extension[-_]for[-_]pytorch\b|\bipex[-_]llm\b|\d\+cxx11\.abi\b|\bipex\.__version__",
+        r"\bintel[-_]extension[-_]for[-_]pytorch\b|\bipex[-_]llm\b|(?<![\w.])(?<!vision[= ])(?<!audio[= ])(?<!vision==)(?<!audio==)\d\.[\w.]{1,12}\+cxx11\.abi\b|\bipex\.__version__",
         "intel",
         "ipex",
         "cxx11.abi",
@@ -324,6 +324,7 @@ ROWS = (
         "mps-lacks",
         r"(?:is|are) not supported on MPS\b",
         r"(?:is|are) unsupported by mps\b",
+        r"requires a GPU \(not ['\"]?mps\b",
         r"MPS backend is supported on macOS \d{1,2}(?:\.\d{1,2})?",
         r"Could not run '[\w.:]{3,60}' with arguments from the '(?:Sparse|Quantized)?MPS' backend",
     ),

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
-from gpusetup.accelerators.other_gpus import SMALL_TARGETS, maker_named
+from gpusetup.accelerators.other_gpus import maker_named
+from gpusetup.evidence.maker_facts import cards_of_other_makers, may_be_another_makers
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.render.topology import links_line
@@ -47,7 +47,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
     # If a text shows neither a GPU nor a driver, no build can be recommended.
     shows_hardware = machine.gpus or driver.version
     is_judged = machine.origin != "report" or shows_hardware
-    if is_judged and recommends and not _names_cards_of_two_makers(machine):
+    if is_judged and recommends and not may_be_another_makers(machine):
         values["recommended"] = recommended_line(answer.resolution)
         values["newest"] = newest_line(answer.newest, answer.resolution)
     values["catalog"] = answer.catalog_as_of
@@ -65,24 +65,9 @@ def _gpus_text(machine: Snapshot) -> str:
     texts = counted(lines)
     if not texts and machine.makers is not None:
         texts = [maker_gpu_line(gpu) for gpu in machine.makers.gpus]
-    if _names_cards_of_two_makers(machine):
+    if may_be_another_makers(machine):
         texts = [*texts, other_makers_gpus(machine)]
     return "; ".join(texts) or other_makers_gpus(machine) or "no NVIDIA GPU"
-
-
-def _names_cards_of_two_makers(machine: Snapshot) -> bool:
-    """Whether a text names an NVIDIA card and a card of AMD's that torch has kernels for, and shows
-    no driver, so that either card may be the one in use.
-
-    The graphics of a processor do not count: they are beside most NVIDIA cards.
-    """
-    if machine.origin != "report" or not machine.gpus or machine.driver.version:
-        return False
-    names = [
-        event.values.get("name", "") for event in machine.events if event.kind == "foreign-gpu"
-    ]
-    targets = {gfx_of(name) for name in names}
-    return bool(targets & {*BUILT_FOR} - {*SMALL_TARGETS})
 
 
 def counted(texts: Iterable[str]) -> list[str]:
@@ -121,9 +106,7 @@ def other_makers_gpus(machine: Snapshot) -> str:
     """The GPUs of other makers that a report mentions, as text; "" if it mentions none."""
     names: dict[str, None] = {}
     makers: dict[str, None] = {}
-    for event in machine.events:
-        if event.kind != "foreign-gpu":
-            continue
+    for event in cards_of_other_makers(machine):
         name = event.values.get("name", "")
         # A message such as "HIP error" shows the maker, but it is not the name of a GPU.
         is_a_message = name.startswith(ERRORS_OF_ROCM)

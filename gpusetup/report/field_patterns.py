@@ -41,7 +41,7 @@ class FieldPattern(NamedTuple):
 # `2.5.1+cu124`, but not the beginning of a longer version.
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
 # `2.5.1+cu124`.
-LABELLED_VERSION = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"
+LABELLED_VERSION = rf"({RELEASE}\+(?:{LABEL}))\b(?!-|\.\d)"
 """A version with a build label that only torch and its companions use."""
 # `', `, or `', 12.4, ` if the CUDA version stands between the two.
 BETWEEN_ANSWERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
@@ -92,7 +92,7 @@ MAC = (
     r"\b[Ii]?Mac[Bb]ook(?:a|u|iem|em|en)?\b|\biMac\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)"
     r"|\bM[1-5] (?:Pro|Max|Ultra|Air|Mac|[Cc]hip|[Cc]pu)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:(?:with|on|mit|con|com|avec) )?(?:an? |chip )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b|\b[Aa]pple [Ss]ilicon [Mm]ac\b"
     # "auf meinem Mac", "sur mon Mac", "tengo un Mac", "no meu Mac"; "M1-Chip", "puce M1", "chip M2".
-    r"|\b(?:[Mm]einem?|[Ee]inem|[Mm]on|[Mm]i|[Mm]eu|[Mm]io|[Uu]n|[Uu]m) Mac\b(?! (?:et|und|y|e|o|ou|oder) )|\bM[1-5]-Chip\b|\b(?:[Pp]uce|[Cc]hip)(?: Apple)? M[1-5]\b"
+    r"|\b(?:[Mm]einem?|[Ee]inem|[Mm]on|[Mm]i|[Mm]eu|[Mm]io|[Uu]n|[Uu]m) Mac\b(?! (?:et|und|y|e|o|ou|oder) )|\bM[1-5]-Chip\b|\b(?:[Pp]uce|[Cc]hip)(?: Apple)? M[1-5]\b|\b(?:[Mm]y|[Aa]n) (?:base )?M[1-5]\b(?!\.\d|-)"
     # "my macOS version is Sonoma", "MAC silicon".
     r"|\b[Mm]y mac ?OS\b|\b(?:MAC|[Mm]ac) [Ss]ilicon\b|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
     # "enabled in MacOS"; "我的macOS版本", "适合mac", "Macで".
@@ -152,8 +152,9 @@ PATTERNS = (
     FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?<!installation: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{HAS_NO_CUDA}[^$>#\n]{{0,60}}?\btorch==){LABELLED_VERSION}", HINT),
     # A labelled version after words of a person: `it says 2.5.1+cpu`.
     FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?=[sprgdf\d])(?:\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|g(?:ives?|ave|ot)|displays?)(?: me)?:? [`'\"(]?|\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?|(?<![\w.+/=-])(?={RELEASE}\S{{4,6}}\W{{1,6}}torch\.cuda\.)){LABELLED_VERSION}", HINT),
-    # `Downloading torch-2.5.1+cu124-cp312-...whl`. The installation may still fail.
-    FieldPattern(fields.TORCH_VERSION, "torch-", rf"\b(?:Using cached|Downloading|Downloaded) (?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
+    # `Downloading torch-2.5.1+cu124-cp312-...whl`, `pip install https://.../torch-2.5.1+cu124-cp312-...whl`.
+    # The installation may still fail.
+    FieldPattern(fields.TORCH_VERSION, "torch-", rf"\b(?:Using cached|Download(?:ing|ed)|install(?:ing|ed)?|used?|with)\b[^\n]{{1,3}}(?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
     # `PyTorch version: N/A`, which collect_env prints if torch is not installed.
     FieldPattern(fields.TORCH_INSTALLED, "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
     # The path of a file of an installed torch in a traceback, or torch's version in a report.

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
-from gpusetup.accelerators.makers import BY_ID, MAKERS
-from gpusetup.accelerators.other_gpus import maker_named
+from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.row import is_switched_off
-from gpusetup.messages.search import Text, line_source
+from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report import fields
 from gpusetup.report.facts import HINT, Claim, Facts
+from gpusetup.report.maker_words import (
+    NVIDIA_WORD,
+    labelled_gpus,
+    maker_of_prose,
+    makers_of_forks,
+    other_makers_gpu,
+)
 from gpusetup.report.mentions import is_another_card, is_only_mentioned
-from gpusetup.report.person import prose_of
 
 # `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
 LSPCI = lazy(
@@ -49,7 +53,7 @@ def pci_devices_and_nodes(text: Text) -> Facts:
                 yield DeviceNode(path=node[2], mode=node[1])
     yield from amd_boards(text)
     named = list(other_makers_gpu_events(text))
-    yield from named or list(_makers_of_forks(text)) or _maker_of_prose(text)
+    yield from named or list(makers_of_forks(text)) or maker_of_prose(text)
 
 
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
@@ -78,9 +82,6 @@ def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
 
 
 # --- other makers' GPUs ---------------------------------------------------------------------------
-NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
-NVIDIA_MODEL = lazy(r"GeForce|\b(?:RTX|GTX|Tesla|Quadro)\b|NVIDIA-SMI")
-"""Words that show an NVIDIA GPU. "NVIDIA" alone stands in messages on every machine."""
 CHARACTERS_NEAR = 120
 """The number of characters before and after a card's name in which an NVIDIA card is looked for."""
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
@@ -103,7 +104,7 @@ OTHER_MAKERS = (
     # `Radeon RX 7900 XTX`, `AMD GPU`, errors of ROCm, HIP and MIOpen, `Strix Halo`, `MI300X`.
     MakersGpu(
         "amd",
-        ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "mi5", "mi6", "hip", "hsa_"),
+        ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "mi5", "mi6", "hip", "hsa_", "0m igpu", "0m apu", "0m gpu", "0m graphics"),
         lazy(
             r"(?=[AR])(?<![Ww]ith )(?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))(?: \d{3,4}\w?)?(?: ?(?:XTX?|GRE))?"
             r"|(?=[RrHhM])(?<![\w+.])(?<!no )(?:ROCk module is loaded|rocm-smi|rocBLAS error|HIP error(?=: )|hipErrorNoBinaryForGpu|ROCm error(?=: \w)|hipM(?:alloc|emcpy)\w{0,12}|HSA_STATUS_ERROR\w*|HSA_OVERRIDE_GFX_VERSION ?=|MIOpen(?: Error|: [Ee]rror|\(HIP\)))"
@@ -111,7 +112,7 @@ OTHER_MAKERS = (
             rf"|(?=[Aa][Mm][Dd])(?<![\w/]){NOT_IN_A_LIST}(?<![Nn]o )(?<!uses )[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{{3}} ?(?:XTX?|xtx?|GRE))\b"
             r"|(?=[Aa][Mm][Dd])(?<![A-Za-z0-9_/])[Aa][Mm][Dd](?: ?[\w-]{1,12})? ?(?:显卡|顯示卡|グラボ|グラフィックボード|그래픽 ?카드)"
             r"|(?=[RrVvAaSs])(?i:\b(?:radeon |rx ?)?vega ?(?:56|64|frontier)\b|\b(?:amd |radeon )?r9 (?:2[789]0x?|3[89]0x?|fury|nano)\b|\bstrix halo\b)"
-            r"|\b(?:Radeon )?80[56]0S\b|(?<![\w.-])(?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00\b|(?<![\w.-])MI(?:25|50|60|100|210|250X?|300[AX]|325X|35[05]X)(?! or| and|,|/)\b"
+            r"|\b(?:Radeon )?80[56]0S\b|(?<![\w.-])(?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00\b|(?<![\w.-])MI(?:25|50|60|100|210|250X?|300[AX]|325X|35[05]X)(?!(?:,? (?:or|and) |, ?|/)(?:Instinct )?MI\d)\b|\b(?:7[468]0M|8[4-9]0M)(?= (?:iGPU|APU|GPU|graphics)\b)|\bVega (?:3|6|7|8|10|11)\b"
         ),
     ),
     # `RX 7900 XTX`, `7900xtx`.
@@ -146,7 +147,7 @@ MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
 def other_makers_gpu_events(text: Text) -> Facts:
     """The first GPU of each maker other than NVIDIA, found by its name or by messages of its
     software, or the one that a label of the text names."""
-    labelled = list(_labelled_gpus(text))
+    labelled = list(labelled_gpus(text))
     yield from labelled
     lines_with_label = {gpu.source for gpu in labelled}
     for vendor, needles, pattern in OTHER_MAKERS:
@@ -154,9 +155,15 @@ def other_makers_gpu_events(text: Text) -> Facts:
         if not text.has_any(needles):
             continue
         match = _first_outside_lists(pattern, text.flat)
-        if match is None or _is_a_choice(match, text.flat):
+        if match is None:
             continue
         start, end = match.span()
+        if _is_a_choice(match, text.flat):
+            # Either card may be the one in this machine, unless the sentence says where it went.
+            if not is_another_card(text.flat, start, end):
+                card = other_makers_gpu(vendor, match[0].strip(), text.source(start))
+                yield replace(card, kind="card-beside-nvidia")
+            continue
         # "On my MacBook it works": the machine that failed is another one.
         if vendor == "apple" and is_only_mentioned(fields.OS_FAMILY, text.flat, start, end):
             continue
@@ -223,80 +230,6 @@ IN_AN_ERROR = lazy(r"(?:(?:Error|Exception|Warning): |exception ['\"]).*$")
 that it was built for, not the GPU of the machine."""
 CHARACTERS_OF_A_MESSAGE = 180
 """The beginning of a message is looked for in this many characters before the word."""
-
-# `GPU: Instinct MI60`, `Graphics card = Intel Data Center GPU Flex 170`.
-LABELLED = lazy(
-    r"(?im)^\W{0,6}(?:gpu|gpus|graphics(?: card)?|video card|graphics adapter|vga|accelerator|显卡|видеокарта)"
-    r"(?: (?:model|name))?\W{0,4}[:=：]\W{0,4}(\S.{1,60})$"
-)
-"""A line that names the GPU after a label, and its value."""
-
-
-def _labelled_gpus(text: Text) -> Iterator[Event]:
-    """The GPUs of other makers that the text's own labels name, read as the option `--gpu` reads
-    them."""
-    if not text.has_any(("gpu", "graphics", "card", "vga", "accelerator", "显卡", "видеокарта")):
-        return
-    for number, line in enumerate(text.lines):
-        label = LABELLED.match(line)
-        if label is None:
-            continue
-        name = label[1].strip(" *`|")
-        # `GPU: NVIDIA RTX 3060 and the processor's Radeon` names a GPU that CUDA can use.
-        if NVIDIA_WORD.search(name):
-            continue
-        maker = maker_named(name)
-        names_a_model = any(character.isdigit() for character in name)
-        if maker is not None and names_a_model:
-            yield other_makers_gpu(maker.id, name, line_source(number + 1))
-
-
-# `stable-diffusion-webui-amdgpu/`, `ComfyUI-Zluda\`, `webui-arc-directml\`.
-FORK = lazy(
-    r"(?i)[\\/][\w.-]*(?:[-_](?:(?P<amd>amdgpu|amd|rocm|zluda)|(?P<intel>ipex|xpu|arc[-_]directml)))(?:[-_][\w.-]*)?[\\/]"
-)
-"""The folder of a program's fork that is made for one maker's GPUs."""
-
-
-def _makers_of_forks(text: Text) -> Iterator[Event]:
-    """The maker whose GPUs a fork in the text's paths is made for.
-
-    Only a text that names no NVIDIA GPU is read like this, because people also try a fork on a
-    machine that it is not made for.
-    """
-    if not text.has_any(("amd", "rocm", "zluda", "ipex", "xpu", "directml")):
-        return
-    fork = FORK.search(text.flat)
-    if fork is None or NVIDIA_MODEL.search(text.flat):
-        return
-    maker = BY_ID[fork.lastgroup or ""]
-    yield other_makers_gpu(maker.id, f"{maker.name} GPU", text.source(fork.start()))
-
-
-# `does this work with amd`, `по поводу amd`, `ROCm으로`; not `AMD Ryzen`, `amd64`, `CUDA or ROCm`.
-USED_WITH = r"\b(?:with|on|for|have|my|an|using|use|about|mit|auf|avec|sur|con|en|на|с|поводу) "
-IN_PROSE = lazy(
-    rf"(?i)(?:{USED_WITH}(?:amd|амд|rocm|(?P<intel>intel arc))(?![A-Za-z0-9_./-])|(?<![\w./-])(?:amd|rocm)(?= ?(?:으로|으론|에서|で|用户|显卡|平台)))"
-    r"(?! ?(?:\d|ryzen|epyc|threadripper|athlon|opteron|fx\b|cpu|processor|platform|image|build|prozessor|процессор|处理器)|,? ?(?:or|and|,) ?(?:cuda|nvidia|mps|xpu|intel))"
-)
-"""A maker of GPUs as people call it in a sentence."""
-
-
-def _maker_of_prose(text: Text) -> Iterator[Event]:
-    """The maker that a person's sentence names, if the text names no NVIDIA GPU anywhere."""
-    if not text.has_any(("amd", "амд", "rocm", "intel arc")):
-        return
-    words = prose_of(text).words
-    mention = IN_PROSE.search(words)
-    if mention is None or NVIDIA_MODEL.search(text.flat) or "nvidia" in words.lower():
-        return
-    maker = BY_ID["intel" if mention["intel"] else "amd"]
-    # A mention that is wrapped or spaced differently is not found, and the first line is quoted.
-    position = max(text.low.find(mention[0].lower()), 0)
-    gpu = other_makers_gpu(maker.id, f"{maker.name} GPU", text.source(position))
-    # The name is not in the text, so the person's line is quoted.
-    yield replace(gpu, text=text.shown(position, position + 1))
-
 
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
 # prints on every machine.
@@ -368,13 +301,3 @@ def _no_cuda_event(text: Text, source: str) -> Event:
     build_line = build[0] if build else ""
     shown = f"{build_line}, GPU models and configuration: No CUDA"
     return Event(kind=kind, source=source, text=shown)
-
-
-def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
-    """The event for a GPU that is not from NVIDIA."""
-    return Event(
-        kind="foreign-gpu",
-        values={"vendor": vendor, "name": name},
-        source=source,
-        text=name,
-    )

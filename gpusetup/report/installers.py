@@ -140,9 +140,9 @@ PIN = lazy(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<vers
 # `torchvision==0.20.1+cu124`.
 COMPANION_PIN = lazy(r"\b(?P<companion>torch(?:vision|audio)) ?==(?P<version>\d{1,2}(?:\.\d{1,3}){2})(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
 # pip's `Could not find a version that satisfies the requirement torch==1.7.1 (from versions: 2.2.0,
-# 2.3.0)`, or its last line, `No matching distribution found for torch==1.7.1`.
+# 2.3.0)`, which people often quote without the versions, or its last line, `No matching distribution found for torch==1.7.1`.
 REQUIREMENT = lazy(
-    r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}\S{1,60}?)?) ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?"
+    r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}[\w.+*,<>=!~-]{1,60})?)(?![\w-])(?: ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?)?"
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)(?![\w-])"
 )
 LOCKED_TORCH = (

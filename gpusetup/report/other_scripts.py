@@ -17,6 +17,7 @@ from gpusetup.report import fields, hardware
 from gpusetup.report.facts import GUESS, Facts
 from gpusetup.report.field_claims import claims
 from gpusetup.report.field_patterns import MAC, FieldPattern
+from gpusetup.report.maker_words import other_makers_gpu
 
 # Chinese, Japanese, Korean, Cyrillic, Hebrew, Arabic, Hindi and Thai letters.
 OTHER_LETTERS = lazy(
@@ -106,7 +107,7 @@ def names_in_other_scripts(text: Text) -> Facts:
     graphics = RYZEN_GRAPHICS.search(latin_text.flat)
     if graphics and "amd" not in known_vendors:
         source = latin_text.source(graphics.start())
-        yield hardware.other_makers_gpu("amd", f"Radeon {graphics[1]}", source)
+        yield other_makers_gpu("amd", f"Radeon {graphics[1]}", source)
     yield from claims(latin_text, MAC_PATTERNS)
 
 

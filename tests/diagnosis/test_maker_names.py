@@ -92,7 +92,14 @@ LABELLED = (
     ("We run this on Intel Arc", NOT_COMPILED, "intel-gpu"),
     (r"M:\stable-diffusion-webui-arc-directml\venv", NO_DRIVER, "intel-gpu"),
     ("/home/u/stable-diffusion-webui-amdgpu/launch.py", NO_DRIVER, "amd-gpu"),
+    ("### GPU\n\nrx 7800 xt", NOT_COMPILED, "amd-gpu"),
+    ("**GPU**\namd", NO_DRIVER, "amd-gpu"),
+    ("Grafikkarte: Radeon VII", NOT_COMPILED, "amd-gpu"),
+    ("GPU: Data Center GPU Flex 170", NOT_COMPILED, "intel-gpu"),
+    ("torch on 2x MI60, Ubuntu 22.04", NOT_COMPILED, "amd-gpu"),
     # These have no build for the GPU, or an NVIDIA GPU.
+    ("my laptop with Iris Xe graphics (i7-1165G7)", NOT_COMPILED, "no-nvidia-gpu"),
+    ("### GPU\n\nNVIDIA RTX 3060", NO_DRIVER, "driver-missing"),
     ("GPU: Intel Iris Xe", NOT_COMPILED, "no-nvidia-gpu"),
     ("GPU: NVIDIA RTX 3060, the processor has Radeon 780M", NO_DRIVER, "driver-missing"),
     ("RTX 3060, started from /opt/webui-amdgpu/launch.py", NO_DRIVER, "driver-missing"),
@@ -105,16 +112,62 @@ def test_the_gpu_of_a_label_or_a_fork_is_the_texts_gpu(line: str, error: str, ca
     assert read_report(f"{line}\n{error}").cause == cause
 
 
-def test_a_text_with_cards_of_two_makers_recommends_no_build(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+CARDS_OF_TWO_MAKERS = (
+    "I switched my 4090 to my Linux server and added my 7900XTX here",
+    "The 3090 now sits in my son's PC, this box has an RX 7900 XT",
+    "I have an RTX 3060 and an RX 6800 XT",
+)
+
+
+@each("sentence", CARDS_OF_TWO_MAKERS)
+def test_a_text_with_cards_of_two_makers_asks_which_is_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sentence: str
 ) -> None:
     text = tmp_path / "post.txt"
-    moved = "I switched my 4090 to my Linux server and added my 7900XTX here"
-    text.write_text(f"{moved}\n{NOT_COMPILED}", encoding="utf-8")
+    text.write_text(f"{sentence}\n{NOT_COMPILED}", encoding="utf-8")
     main(["doctor", "--report", str(text)])
     screen = capsys.readouterr().out
     assert "recommended" not in screen
-    assert "RTX 4090" in screen and "7900XTX" in screen
+    assert "depends on the installed GPU" in screen and "lspci" in screen
+    assert "-m pip install" not in screen
+    assert "install torch's ROCm build" in screen
+
+
+WHEELS = (
+    # what was installed, the cause if torch finds no GPU
+    ("pip install torch-2.7.0+rocm6.3-cp312-cp312-manylinux_2_28_x86_64.whl", "amd-gpu"),
+    ("pip install https://x.org/whl/torch-2.7.0%2Bxpu-cp312-cp312-win_amd64.whl", "intel-gpu"),
+)
+
+
+@each("command, cause", WHEELS)
+def test_the_wheel_that_was_installed_tells_the_build(command: str, cause: str) -> None:
+    assert read_report(f"{command}\ntorch.cuda.is_available() is False").cause == cause
+
+
+ON_A_MAC = (
+    # the text, the cause: every Mac has no CUDA, so this explains only what looked for it
+    (
+        "Apple M2 Pro\nOMP: Error #15: Initializing libomp.dylib, but found libomp.dylib",
+        "openmp-twice",
+    ),
+    (f"Apple M2 Pro\n{NOT_COMPILED}", "apple-silicon"),
+    (
+        "Python platform: macOS-10.16-x86_64-i386-64bit\nIs CUDA available: False\n"
+        "CPU:\nApple M2 Pro",
+        "python-for-intel-mac",
+    ),
+    (
+        "macOS 13.1, MacBook Pro M1\n"
+        "it says Could not find a version that satisfies the requirement torch==1.12.1+cu113",
+        "no-wheel-for-platform",
+    ),
+)
+
+
+@each("text, cause", ON_A_MAC)
+def test_a_mac_is_the_cause_only_of_what_looked_for_a_gpu(text: str, cause: str) -> None:
+    assert read_report(text).cause == cause
 
 
 NO_DEVICE = "ValueError: Invalid CUDA 'device=0' requested."

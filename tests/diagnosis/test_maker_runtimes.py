@@ -233,7 +233,7 @@ UNPICKLABLE = (
     ),
     (
         "Mac M2: torch.save(model): AttributeError: Can't pickle local object 'f.<locals>.g'",
-        "apple-silicon", "",
+        "program-failed", "",
     ),
 )  # fmt: skip
 
