@@ -49,9 +49,9 @@ def workers_are_shown(context: RuleContext) -> bool:
     return any("workers" in event.values for event in events(context, "worker-cannot-pickle"))
 
 
-def starts_workers_anew(context: RuleContext) -> bool:
+def starts_new_workers(context: RuleContext) -> bool:
     """Whether pickle failed for a worker process: the text shows one, or the system is one that
-    starts them anew."""
+    starts them from scratch."""
     return on(context, "macos") or on(context, "windows") or workers_are_shown(context)
 
 
@@ -82,11 +82,11 @@ CAUSES = (
     Cause(
         "worker-cannot-pickle",
         certain_if=workers_are_shown,
-        where=(starts_workers_anew,),
+        where=(starts_new_workers,),
         no_command="the change is in your own code.",
         title="A worker process cannot receive {object}: it cannot be pickled",
         plain="A worker process cannot receive an object of the program: it cannot be pickled",
-        means="macOS and Windows start worker processes anew (`spawn`), and Linux may do the same. "
+        means="macOS and Windows start worker processes from scratch (`spawn`), and Linux may do the same. "
         "Python then sends them the dataset and its functions by pickle, which cannot send a "
         "lambda, a function inside a function, or an open file. The GPU and torch are fine.",
         text="Set `num_workers=0` in the DataLoader, so that the main process loads the data. To "
