@@ -78,6 +78,7 @@ CAUSES = (
             ),
         ),
         examples=(
+            "RuntimeError: Required aspect fp64 is not supported on the device",
             "terminate: Double type is not supported on this platform",
             "RuntimeError: The device does not support double precision",
         ),
@@ -178,6 +179,7 @@ CAUSES = (
     Cause(
         "level-zero-headers-missing",
         title="Level Zero's development headers are missing ({header})",
+        plain="Level Zero's development headers are missing",
         means="Triton for Intel GPUs compiles a small helper on first use, which needs the headers "
         "of Level Zero. The graphics driver includes only Level Zero's loader. torch and the "
         "driver are fine.",

@@ -66,7 +66,7 @@ def rocm_lists_the_gpu(context: RuleContext) -> str:
     rocminfo opens /dev/kfd, so then the kernel driver, its nodes and the permissions work. The
     other tools read the driver's files only, which every user may.
     """
-    if not events(context, "no-hip-gpus") or events(context, "works-as-root"):
+    if not _rocm_build_finds_none(context) or events(context, "works-as-root"):
         return ""
     tools = [event.values.get("tool", "").lower() for event in events(context, "rocm-lists-gpu")]
     if not tools:
@@ -75,6 +75,16 @@ def rocm_lists_the_gpu(context: RuleContext) -> str:
         (name for name in tools if name.replace("-", "").replace("_", "") == "rocminfo"), ""
     )
     return f"{tool or tools[0]} lists the GPU"
+
+
+def _rocm_build_finds_none(context: RuleContext) -> bool:
+    """Whether torch's ROCm build runs and finds no GPU."""
+    # If one of ROCm's libraries is missing, HIP was not asked.
+    if any(event.values.get("why") != "driver" for event in events(context, "no-hip-gpus")):
+        return True
+    is_rocm = (context.torch.backend or "").startswith("rocm")
+    finds_none = context.torch.cuda_available is False or events(context, "cuda-unavailable")
+    return is_rocm and bool(finds_none)
 
 
 def devices_in_rocms_list(context: RuleContext) -> list[AmdDevice]:

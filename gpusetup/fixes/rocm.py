@@ -170,8 +170,9 @@ def one_build(context: RuleContext, _text: str) -> Fix:
 MIXED_BUILDS = "torch-builds-mixed"
 MIXED_EXTENSION = "extension-abi-mismatch"
 SAME_ABI = (
-    "HIP's compiler (clang 18 or newer) and gcc name some functions differently: PyTorch's own "
-    "build passes -fclang-abi-compat=17 to HIP for that reason"
+    "HIP's compiler (clang 18 or newer) and gcc name some functions differently, so PyTorch's "
+    "build passes -fclang-abi-compat=17 to HIP. If clang compiles the rest too, it needs the same "
+    "flag"
 )
 COPIES = lines(
     "find / -name 'libtorch_cpu.so' -not -path '/proc/*' 2>/dev/null",

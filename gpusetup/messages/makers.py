@@ -102,11 +102,19 @@ ROWS = (
         r"\bChip ID: \d{2,6} ?\(0x(?P<chip>[0-9a-f]{4})\)",
         tool="rocminfo",
     ),
+    # rocm-smi's table.
+    row(
+        "rocm-lists-gpu",
+        r"\bROCm System Management Interface\b.{0,900}?\b(?:GPU\[\d\]|\d+ \d+ 0x[0-9a-f]{4})",
+        tool="rocm-smi",
+    ),
     # `rocminfo and rocm-smi both list the card`, `it is recognized by the rocm tooling`.
     *rows(
         "rocm-lists-gpu",
         rf"(?<!sudo )(?<!if )(?<!when )(?<!root )(?<!neither )\b(?P<tool>{ROCMS_TOOLS})\b(?:(?! not| never| fail| can ?not| should| would)[\w ]){{0,24}} {LISTS}",
-        rf"(?<!not )(?<!n't )(?<!be )(?<!no GPU )(?<!nothing )\b(?:seen|listed|visible|recogni[sz]ed|detected|found|shown|shows up|appears)\b (?:fine |correctly |just fine )?(?:by|in|with|under|from|via) (?:the )?(?P<tool>{ROCMS_TOOLS})\b",
+        rf"(?<!not )(?<!n't )(?<!be )(?<!no GPU )(?<!nothing )\b(?:see (?:it|(?:my|the) (?:\w+ )?(?:GPU|card))|seen|listed|visible|recogni[sz]ed|detected|found|shown|shows up|appears)\b (?:fine |correctly |just fine )?(?:by|in|with|under|from|via) (?:the )?(?P<tool>{ROCMS_TOOLS})\b",
+        # Beside a container, the host's list shows nothing of what the program may open.
+        unless=r"\bhost\b",
     ),
     # `it works in any docker container`, because the user in a container is root.
     row(

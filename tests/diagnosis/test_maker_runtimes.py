@@ -137,6 +137,11 @@ LISTED_BY_ROCM = (
         "Only /dev/kfd may still be closed", "newest driver",
     ),
     (
+        "Ubuntu, torch 2.3.0+rocm6.0\n>>> torch.cuda.is_available()\nFalse\n$ rocminfo | grep gfx\n"
+        "  Name:                    gfx1100",
+        "This wheel has kernels for gfx1100", "newest driver",
+    ),
+    (
         f"WSL2, RX 7900 XT, torch 2.6.0+rocm6.2.4\n{NO_HIP}\nrocminfo shows gfx1100",
         "libhsa-runtime64.so", "unset",
     ),
