@@ -10,7 +10,7 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.record import Cause
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, has_nvidia
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.fixes import rocm, xpu
 from gpusetup.messages.makers import AMDS
 from gpusetup.messages.row import says
@@ -38,8 +38,10 @@ def rocm_compiles(context: RuleContext) -> bool:
     is for AMD."""
     if any("by" in event.values for event in events(context, "rocm-headers-missing")):
         return True
-    is_of_amd = maker_of(context.torch.backend) == "amd" or "amd" in vendors_of(context.snapshot)
-    return is_of_amd and not has_nvidia(context)
+    # ROCm does not exist for macOS, where Apple's clang prints the same message.
+    if on(context, "macos") or has_nvidia(context):
+        return False
+    return maker_of(context.torch.backend) == "amd" or "amd" in vendors_of(context.snapshot)
 
 
 CAUSES = (

@@ -273,6 +273,7 @@ MISSING_HEADERS = (
         "Ubuntu, Arc B580, torch 2.7.0+xpu: level_zero/ze_api.h: No such file or directory",
         "level-zero-headers-missing", "libze-dev",
     ),
+    ("macOS 13.4, Radeon RX 6800: fatal error: 'cmath' file not found", "unknown", ""),
     ("RTX 3060, Ubuntu: clang: fatal error: 'cmath' file not found", "unknown", ""),
 )  # fmt: skip
 
