@@ -147,6 +147,12 @@ before it."""
 INTERFACES = "ip -brief addr"
 ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
 """Shows whether the program also fails on the card, or only on the integrated graphics."""
+HIDDEN_FROM_TORCH = (
+    "env | grep -E 'VISIBLE_DEVICES|HSA_'; rocminfo | grep -i gfx; "
+    'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.version.hip)"'
+)
+"""Shows what can hide a GPU from torch that rocminfo lists: a variable, another Python, or a target
+without kernels in this build."""
 ROCM_BLOCKING = f"export AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
 """With these variables, HIP waits for each kernel, so the traceback names the call that failed."""
 CPU_FLAGS = (

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import facts, gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
+from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, has_nvidia
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.fixes import paste
+from gpusetup.fixes import paste, rocm
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import says
@@ -103,6 +105,26 @@ def chose_kernels_of_hopper(context: RuleContext) -> bool:
 def _minor(version: str) -> str:
     """The first two numbers of a version: "3.12" of "3.12.4"."""
     return ".".join(version.split(".")[:2])
+
+
+KERNEL_PACKAGES = (
+    r"(?:bitsandbytes|flash_attn|xformers|sgl_kernel|vllm|sglang|aiter|apex|deepspeed|exllamav2"
+    r"|causal_conv1d|mamba_ssm|torch_scatter|torch_sparse|torch_cluster|torchao|auto_gptq|gptqmodel"
+    r"|awq_ext|transformer_engine|spconv|ctranslate2|onnxruntime|llama_cpp)"
+)
+"""The folders of packages whose compiled libraries contain kernels for GPUs."""
+OF_ITS_BUILD = r"(?!cu[A-Z]|_?Py)(?=\w*(?:__device_stub__|hip|roc|cuda|cublas|nccl|gemm|quant))\w+"
+"""A symbol of a package's own kernels or of a runtime, but not of NVIDIA's driver or of Python."""
+
+
+def is_built_for_rocm(context: RuleContext) -> bool:
+    """Whether the extension runs on an AMD GPU: by torch's build, the GPU, or the library's name."""
+    if has_nvidia(context):
+        return False
+    if maker_of(context.torch.backend) == "amd" or vendors_of(context.snapshot) == {"amd"}:
+        return True
+    messages = [event.text or "" for event in events(context, "extension-abi-mismatch")]
+    return any(re.search(r"_rocm\d|_hip\b|3hip", message) for message in messages)
 
 
 CAUSES = (
@@ -216,6 +238,21 @@ CAUSES = (
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
+                where=(is_built_for_rocm,),
+                having={"lacks": ""},
+                way=rocm.extension_for_rocm,
+                title="{module}'s compiled library lacks a part: it was built for another ROCm or "
+                "is incomplete",
+                means="The undefined symbol belongs to the package's own kernels or to ROCm's "
+                "runtime, and not to torch. So torch, the driver and ROCm are fine.",
+            ),
+            Message(
+                where=(is_built_for_rocm,),
+                way=rocm.extension_for_rocm,
+                means="A compiled extension fits only the torch and the ROCm that it was compiled "
+                "for. torch, the driver and ROCm itself are fine.",
+            ),
+            Message(
                 having={"module": "^flash_?attn"},
                 text="The easiest way is to use torch's own attention, which needs no package "
                 '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). As '
@@ -236,6 +273,17 @@ CAUSES = (
                 "current torch and sources",
                 commands=(BUILD_CACHE,),
                 windows=(BUILD_CACHE_ON_WINDOWS,),
+            ),
+            Message(
+                having={"lacks": ""},
+                title="{module}'s compiled library lacks a part: it was built for another CUDA or "
+                "is incomplete",
+                means="The undefined symbol belongs to the package's own kernels or to CUDA's "
+                "runtime, and not to torch. So torch and the driver are fine.",
+                text="Install another release of the package: its newest, or an older one if the "
+                "newest is what fails. Or build it from source for this torch",
+                commands=rebuild_of("extension-abi-mismatch"),
+                look=(alike.TORCHS_CUDA,),
             ),
         ),
         says=(
@@ -294,6 +342,13 @@ CAUSES = (
                 "undefined symbol",
                 unless=r"torch(?:audio|vision)[/\\]",
             ),
+            # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
+            # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
+            says(
+                rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})",
+                "undefined symbol",
+                lacks="a part of its build",
+            ),
             says(
                 r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)",
                 unless=r"\.so|lib(?:torch|c10)",
@@ -325,11 +380,13 @@ CAUSES = (
             "ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa",
             "RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0",
             "torch 2.10.0 broke torchcodec",
+            "OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_",
         ),
         not_examples=(
             "selective_scan_cuda has an undefined symbol",
             "torch broke the record",
             "whether torch 2.9 breaks xformers",
+            "/x/site-packages/vllm/_C.so: undefined symbol: PyUnicode_AsUTF8",
         ),
     ),
     Cause(

@@ -75,6 +75,12 @@ def _types_differ_on_mps(context: RuleContext) -> bool:
     return any(event.values.get("why") == "types" for event in events(context, "mps-lacks"))
 
 
+def _a_tensor_is_elsewhere(context: RuleContext) -> bool:
+    """Whether Metal reports a tensor that is not in the memory of the Mac's GPU."""
+    messages = [event.text or "" for event in events(context, "mps-lacks")]
+    return any("laceholder storage" in message for message in messages)
+
+
 def _xpu_works(context: RuleContext) -> bool:
     """Whether torch's XPU build is installed, so that a program that asks for CUDA is at fault."""
     if events(context, "no-xpu"):
@@ -230,6 +236,12 @@ CAUSES = (
                 "in another number format.",
             ),
             Message(
+                where=(_a_tensor_is_elsewhere,),
+                title='A tensor of the program is not on the Mac\'s device "mps"',
+                means="torch and Metal work. The program left the model, an input or a constant on "
+                "the CPU.",
+            ),
+            Message(
                 where=(lambda context: bool(events(context, "mps-lacks")),),
                 title='The Mac\'s device "mps" does not support what the program needs',
                 means="The program already runs on Apple's GPU, but Metal does not support every "
@@ -351,6 +363,12 @@ CAUSES = (
                 title="{build} has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
                 means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
+            ),
+            Message(
+                where=(lambda context: bool(maker_facts.rocm_lists_the_gpu(context)),),
+                title="torch's ROCm build finds no GPU, although ROCm's own tools list one",
+                means="ROCm's tools reach the GPU through the same kernel driver as torch. So the "
+                "program, its variables or the wheel's kernels differ, and not the driver.",
             ),
             Message(
                 where=(_rocm_finds_no_gpu,),

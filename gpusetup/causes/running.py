@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import drivers, paste
 from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
@@ -28,6 +28,37 @@ def _older_cuda(context: RuleContext, _text: str) -> Fix:
     )
 
 
+OF_A_FUNCTION = (
+    r"Can'?t (?:pickle|get) (?:<function |local object (?:<function )?)[`'\"]?"
+    r"(?P<object>[\w.<>]{0,60}<(?:lambda|locals)>[\w.<>]{0,60})"
+)
+"""The message for a lambda or for a function inside a function."""
+CANNOT_PICKLE = (
+    r"(?:Can'?t pickle (?:<?(?:local object|function|class)\b ?)?|Can'?t get local object |cannot "
+    r"pickle )(?:<function )?[`'\"]?(?P<object>[\w.<>]{2,80}(?: object)?)"
+)
+WORKERS = (
+    r"(?:\bdata ?loaders?\b|\bnum_workers\b|popen_(?:spawn|forkserver)\w*|ForkingPickler"
+    r"|\bmultiprocessing[/\\.]|_loader\))"
+)
+"""Words that show worker processes, although other programs use pickle too."""
+
+
+def workers_are_shown(context: RuleContext) -> bool:
+    """Whether the text shows worker processes near the message of pickle."""
+    return any("workers" in event.values for event in events(context, "worker-cannot-pickle"))
+
+
+def starts_new_workers(context: RuleContext) -> bool:
+    """Whether pickle failed for a worker process: the text shows one, or the system is one that
+    starts them from scratch."""
+    return on(context, "macos") or on(context, "windows") or workers_are_shown(context)
+
+
+PICKLES = ("pickle", "can't get local object", "cant get local object")
+SAVES = r"torch\.save|serialization\.py|\bpickle\.dump\b"
+"""Words that show that an object is written to a file."""
+
 CAUSES = (
     Cause(
         "cuda-fork-reinit",
@@ -46,6 +77,53 @@ CAUSES = (
         says=(
             r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
             r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
+        ),
+    ),
+    Cause(
+        "worker-cannot-pickle",
+        certain_if=workers_are_shown,
+        where=(starts_new_workers,),
+        no_command="the change is in your own code.",
+        title="A worker process cannot receive {object}: it cannot be pickled",
+        plain="A worker process cannot receive an object of the program: it cannot be pickled",
+        means="macOS and Windows start worker processes from scratch (`spawn`), and Linux may do the same. "
+        "Python then sends them the dataset and its functions by pickle, which cannot send a "
+        "lambda, a function inside a function, or an open file. The GPU and torch are fine.",
+        text="Set `num_workers=0` in the DataLoader, so that the main process loads the data. To "
+        "keep the workers, replace the lambda or local function by a named function (or class) at "
+        "the top level of a module, or by functools.partial of one (in a notebook: import it from "
+        "a .py file), and open files inside the worker. Also guard the program's start with "
+        '`if __name__ == "__main__":`',
+        proven_by="Python cannot pickle an object while a DataLoader or another process starts its "
+        "workers",
+        not_when="If torch.save fails with this message, save the state_dict instead of the model",
+        # Source: Python documentation, multiprocessing ("Contexts and start methods") and pickle
+        # ("What can be pickled"); torch documentation, torch.utils.data ("Platform-specific
+        # behaviors").
+        stage="running",
+        says=(
+            says(OF_A_FUNCTION, *PICKLES, unless=SAVES),
+            says(
+                rf"{CANNOT_PICKLE}(?=.{{0,1500}}?{WORKERS})",
+                *PICKLES,
+                unless=SAVES,
+                workers="after",
+            ),
+            says(
+                rf"{WORKERS}.{{0,1500}}?{CANNOT_PICKLE}",
+                *PICKLES,
+                unless=SAVES,
+                workers="before",
+            ),
+        ),
+        examples=(
+            "PicklingError: Can't pickle <function <lambda> at 0x13fee15a0>: attribute lookup "
+            "<lambda> on __main__ failed\n  for x in DataLoader(data, num_workers=4)",
+            "popen_spawn_win32.py: AttributeError: Can't get local object 'main.<locals>.collate'",
+        ),
+        not_examples=(
+            "torch.save(model): AttributeError: Can't pickle local object 'f.<locals>.g'",
+            "DataLoader workers read a pickle",
         ),
     ),
     Cause(

@@ -24,6 +24,7 @@ FILES = (
     "host",
     "libraries",
     "loading",
+    "maker_runtimes",
     "maker_stacks",
     "memory",
     "parallel",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpusetup.causes import alike
 from gpusetup.evidence.context import events, listed_gpus
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
-from gpusetup.evidence.maker_facts import xpu_counts_none
+from gpusetup.evidence.maker_facts import rocm_lists_the_gpu, xpu_counts_none
 from gpusetup.model.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def _crashed_after_collect_env(context: RuleContext) -> bool:
     return is_printed and bool(events(context, "program-crashed", "silent-crash"))
 
 
+def _rocm_lists_the_gpu(context: RuleContext) -> bool:
+    """Whether ROCm's own tools list the GPU that torch does not find."""
+    return bool(rocm_lists_the_gpu(context))
+
+
 def _ran_on_xpu(context: RuleContext) -> bool:
     """Whether oneDNN failed on an Intel GPU, so that torch had already reached the GPU."""
     return any("call" in event.values for event in events(context, "no-xpu"))
@@ -102,6 +107,9 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part=alike.KERNEL_OF_MAKER, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
     # The target is known; the open question is which kernels the installed torch has.
     Answered(part=alike.AMD_TARGETS, is_shown=_target_is_printed, following=alike.THIS_TORCH),
+    Answered(
+        part=alike.AMD_TARGETS, is_shown=_rocm_lists_the_gpu, following=alike.HIDDEN_FROM_TORCH
+    ),
     Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
     Answered(
         part=alike.MPS_FALLBACK, is_shown=_printed("mps-fallback"), following=alike.TORCHS_MPS

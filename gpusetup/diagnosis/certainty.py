@@ -113,6 +113,13 @@ OPEN = (
         holds=ask.driver_of_another_maker,
     ),
     Doubt(
+        reason="hidden-from-torch",
+        sentence="a variable may hide the GPU, or the program may run another Python or a torch "
+        "without kernels for it",
+        holds=ask.rocm_lists_what_torch_misses,
+        asks=alike.HIDDEN_FROM_TORCH,
+    ),
+    Doubt(
         reason="only-the-maker",
         sentence="a GPU from another maker does not explain the failure by itself: the installed "
         "build, the maker's driver or the permissions on the device may be at fault",

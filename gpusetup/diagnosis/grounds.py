@@ -23,7 +23,7 @@ from gpusetup.evidence.context import (
     releases_of_torch,
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
-from gpusetup.evidence.maker_facts import may_be_another_makers
+from gpusetup.evidence.maker_facts import may_be_another_makers, rocm_lists_the_gpu
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.fixes import owners
@@ -202,6 +202,11 @@ def driver_of_another_maker(grounds: Grounds) -> bool:
     return grounds.root.id == "intel-gpu" and grounds.shows("no-xpu")
 
 
+def rocm_lists_what_torch_misses(grounds: Grounds) -> bool:
+    """Whether ROCm's own tools list the GPU, so that its driver is no reason to doubt."""
+    return grounds.root.id == "amd-gpu" and bool(rocm_lists_the_gpu(grounds.context))
+
+
 def only_the_maker_was_read(grounds: Grounds) -> bool:
     """Whether the text names the maker of the GPU, and no build of torch for another maker.
 
@@ -210,6 +215,8 @@ def only_the_maker_was_read(grounds: Grounds) -> bool:
     torch = grounds.context.torch
     backend = torch.backend or ""
     is_build_of_another_maker = backend == "cpu" or backend.startswith("cu")
+    if rocm_lists_what_torch_misses(grounds):
+        return False
     # XPU builds also answer "Torch not compiled with CUDA enabled", so without a version this
     # message does not show a CPU build.
     if grounds.root.id == "intel-gpu" and torch.version is None:

@@ -26,12 +26,14 @@ OF_TORCH = (
     *(alike.WHICH_ROCM, alike.TORCHS_KERNELS),
 )
 """Commands that ask a torch for CUDA or ROCm, or NVIDIA's driver."""
+ONLY_ON_INTEL = ("no-xpu", "xpu-no-float64", "sycl-finds-none")
+"""Events that only Intel's runtime causes."""
 
 
 def is_of_intel(context: RuleContext) -> bool:
     """Whether the text is about torch on an Intel GPU."""
     maker_of_build = maker_of(context.torch.backend)
-    if maker_of_build == "intel" or events(context, "no-xpu", "sycl-finds-none"):
+    if maker_of_build == "intel" or events(context, *ONLY_ON_INTEL):
         return True
     return vendors_of(context.snapshot) == {"intel"} and not has_nvidia(context)
 

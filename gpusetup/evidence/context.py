@@ -180,6 +180,7 @@ NO_FAILURES = (
         "variable-in-script",
         "directml",
         "works-as-root",
+        "rocm-lists-gpu",
         "card-beside-nvidia",
         "index-marker",
         "packaged-program",

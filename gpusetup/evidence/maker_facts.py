@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of, has_kernels
+from gpusetup.accelerators.amd_devices import AmdDevice, amd_device
 from gpusetup.accelerators.other_gpus import SMALL_TARGETS, is_discrete_arc
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.facts import Fact
@@ -56,6 +57,54 @@ def xpu_counts_none(context: RuleContext) -> str:
     reasons = {event.values.get("why") for event in events(context, "no-xpu")}
     # A message without a reason says nothing against the count.
     return "torch.xpu counts no GPU" if reasons - {None} == {"count"} else ""
+
+
+def rocm_lists_the_gpu(context: RuleContext) -> str:
+    """Returns a sentence if ROCm's own tools list the AMD GPU that torch's ROCm build does not
+    find, else "".
+
+    rocminfo opens /dev/kfd, so then the kernel driver, its nodes and the permissions work. The
+    other tools read the driver's files only, which every user may.
+    """
+    if not _rocm_build_finds_none(context) or events(context, "works-as-root"):
+        return ""
+    tools = [event.values.get("tool", "").lower() for event in events(context, "rocm-lists-gpu")]
+    if not tools:
+        return ""
+    tool = next(
+        (name for name in tools if name.replace("-", "").replace("_", "") == "rocminfo"), ""
+    )
+    return f"{tool or tools[0]} lists the GPU"
+
+
+def _rocm_build_finds_none(context: RuleContext) -> bool:
+    """Whether torch's ROCm build runs and finds no GPU."""
+    # If one of ROCm's libraries is missing, HIP was not asked.
+    if any(event.values.get("why") != "driver" for event in events(context, "no-hip-gpus")):
+        return True
+    is_rocm = (context.torch.backend or "").startswith("rocm")
+    finds_none = context.torch.cuda_available is False or events(context, "cuda-unavailable")
+    return is_rocm and bool(finds_none)
+
+
+def devices_in_rocms_list(context: RuleContext) -> list[AmdDevice]:
+    """The GPUs that rocminfo lists, by their PCI ids."""
+    devices = []
+    for event in events(context, "rocm-lists-gpu"):
+        device = amd_device(event.values.get("chip"))
+        if device is not None:
+            devices.append(device)
+    return devices
+
+
+def rocm_of_wheel(context: RuleContext) -> str:
+    """The ROCm release that the installed wheel of torch is for (`6.2`), or that the text installs;
+    "" if neither is known."""
+    for backend in (context.torch.backend, context.snapshot.wanted.backend):
+        label = re.match(r"rocm(\d+\.\d+)", backend or "")
+        if label is not None:
+            return label[1]
+    return ""
 
 
 def may_be_another_makers(machine: Snapshot) -> bool:

@@ -324,7 +324,7 @@ def _maker_in_text(context: RuleContext) -> Maker | None:
     build_maker = maker_of(context.torch.backend)
     if build_maker:
         makers.add(build_maker)
-    if events(context, "no-xpu"):
+    if events(context, "no-xpu", "xpu-no-float64"):
         makers.add(INTEL.id)
     if events(context, "no-hip-gpus", "hip-kernel-missing"):
         makers.add(AMD.id)

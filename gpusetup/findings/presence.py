@@ -338,6 +338,7 @@ STOPS_EARLIER = (
     "torchaudio-mismatch",
     "windows-dll-missing",
     "windows-pagefile-too-small",
+    "worker-cannot-pickle",
 )
 """Failures that happen with or without a GPU: then a missing GPU is only a note.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import maker_stacks, paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
+from gpusetup.model.machine import Event, Events
 
 
 def for_mac(context: RuleContext) -> Fix:
@@ -23,24 +24,7 @@ def for_mac(context: RuleContext) -> Fix:
         if mismatch.values.get("why") == "types":
             return _for_types(mismatch)
     if lacks:
-        compiles = events(context, "torch-not-compiled-with-cuda")
-        message = " ".join(event.text or "" for event in (*lacks, *compiles))
-        text = next((way for words, way in ON_MPS if re.search(words, message)), None)
-        # With the variable in place, torch would not have failed at an operation that it lacks.
-        shown_outputs = [event.values.get("what") for event in events(context, "output-shown")]
-        is_set = "mps-fallback" in shown_outputs
-        if is_set and text is None:
-            text = LACKS_DESPITE_FALLBACK
-        fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
-        library = _library_that_computes(context)
-        if library:
-            newer = paste.pip(context, "install", "--upgrade", library)
-            first = (
-                f"First update {library}: its newer releases handle what mps lacks. If the error "
-                "remains: "
-            )
-            return Fix(text=f"{first}{text or LACKS}", commands=(newer,))
-        return Fix(text=text or LACKS, commands=() if text else fallback)
+        return _for_what_mps_lacks(context, lacks)
     # Install torch only if it is known to be missing, because a text about torch usually comes from
     # an installed torch.
     missing = events(context, "torch-missing") or context.torch.installed is False
@@ -49,6 +33,84 @@ def for_mac(context: RuleContext) -> Fix:
         text='Since torch 1.12, the ordinary wheel uses an Apple GPU as the device "mps". '
         'Replace "cuda" in your code with "mps" or "cpu"',
         commands=(install,) if missing else (),
+    )
+
+
+FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
+"""The variable that lets torch compute operators on the CPU that mps lacks. It catches only
+NotImplementedError (torch's MPSFallback.mm)."""
+
+
+def _for_what_mps_lacks(context: RuleContext, lacks: Events) -> Fix:
+    """What to do if an operation failed on mps: a newer release, another type, the CPU, and torch's
+    fallback only for the errors that it catches."""
+    compiles = events(context, "torch-not-compiled-with-cuda")
+    message = " ".join(event.text or "" for event in (*lacks, *compiles))
+    if STRAY_TENSOR.search(message):
+        return _for_stray_tensor(context)
+    known_way = next((way for way in ON_MPS if re.search(way.words, message)), None)
+    text = known_way.text if known_way else LACKS
+    needs_newer_torch = known_way is None or known_way.newer_torch
+    # With the variable in place, torch would not have failed at an operation that it lacks.
+    is_set = fallback_is_set(context)
+    is_caught = any("caught" in event.values for event in lacks)
+    fallback = (paste.setting(context, FALLBACK, "1"),)
+    if known_way is None and is_set:
+        text = FALLBACK_NOT_READ if is_caught else LACKS_DESPITE_FALLBACK
+    elif known_way is None and is_caught:
+        text, needs_newer_torch = LACKS_OPERATOR, False
+    if library := _library_that_computes(context):
+        newer = paste.pip(context, "install", "--upgrade", library)
+        first = (
+            f"First update {library}: its newer releases handle what mps lacks. If the error "
+            "remains: "
+        )
+        return Fix(text=f"{first}{text}", commands=(newer,))
+    newer_torch = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
+    if needs_newer_torch:
+        return Fix(text=text, commands=(newer_torch,))
+    if known_way:
+        return Fix(text=text)
+    return Fix(
+        text=text,
+        commands=fallback,
+        alternatives=paste.other("a newer torch, which may have the operation", newer_torch),
+    )
+
+
+def fallback_is_set(context: RuleContext) -> bool:
+    """Whether a text sets PYTORCH_ENABLE_MPS_FALLBACK: in a shell, in the script, or in words."""
+    if FALLBACK in context.snapshot.environment:
+        return True
+    for event in events(context, "output-shown"):
+        if event.values.get("what") == "mps-fallback":
+            return True
+    for event in events(context, "variable-in-script"):
+        if event.values.get("variable") == FALLBACK:
+            return True
+    return False
+
+
+STRAY_TENSOR = re.compile("laceholder storage")
+"""Metal's message for a tensor that is not in the GPU's memory."""
+
+
+def _for_stray_tensor(context: RuleContext) -> Fix:
+    """How to find the tensor that is not on mps, although the program runs there."""
+    text = (
+        "MPS works, but one tensor of this call is still on the CPU. Right before the line of your "
+        "traceback, print the devices: `print({p.device for p in model.parameters()}, {b.device "
+        "for b in model.buffers()})` for the model, and `print(x.device)` for every input (of a "
+        "batch: `{k: v.device for k, v in batch.items()}`). Move whatever prints cpu to "
+        '"mps". For a tensor, keep the result (`x = x.to("mps")`), because `.to()` returns a copy'
+    )
+    library = _library_that_computes(context)
+    if not library:
+        return Fix(text=text)
+    newer = paste.pip(context, "install", "--upgrade", library)
+    return Fix(
+        text=text,
+        alternatives=paste.other(f"if {library} itself makes the tensor: a newer release", newer),
     )
 
 
@@ -126,57 +188,79 @@ def _library_that_computes(context: RuleContext) -> str:
 
 
 LACKS = (
-    'The program already uses "mps", which does not support this operation: run the operation '
-    "on the CPU, or update torch"
+    'The program already uses "mps", which does not support this operation in the installed torch: '
+    "update torch, because newer releases support more. If the error remains, run this part on the "
+    f'CPU (`.to("cpu")`). {FALLBACK} does not help here, because it catches only '
+    "NotImplementedError"
+)
+LACKS_OPERATOR = (
+    'The program already uses "mps", which lacks this operator: let torch run it on the CPU '
+    "(slower), set before the program imports torch. Or update torch, whose newer releases have "
+    "more operators"
 )
 LACKS_DESPITE_FALLBACK = (
-    'The program already uses "mps" and PYTORCH_ENABLE_MPS_FALLBACK, which does not catch this '
+    f'The program already uses "mps" and {FALLBACK}, which does not catch this '
     'error: update torch (and macOS), or run this part on "cpu"'
 )
+FALLBACK_NOT_READ = (
+    f'The program already uses "mps". torch reads {FALLBACK} when it is imported, so set it in the '
+    "shell that starts the program, or in the script before the first import. If it is set in "
+    "time, update torch, whose newer releases have more operators"
+)
+
+
+class WayOnMps(NamedTuple):
+    """What to do for a known error of Metal."""
+
+    words: str
+    """A pattern for the error."""
+    text: str
+    newer_torch: bool = False
+    """Whether a newer torch is the first thing to try."""
+
+
 ON_MPS = (
-    (
+    WayOnMps(
         "(?i)MPS backend is supported on",
         "This macOS is new enough; torch says the same where its process does not reach Metal. Run "
         "it as the user who is logged in at the screen, and not in a virtual machine, a container "
         "or a sandbox. `system_profiler SPDisplaysDataType` must name Metal there",
     ),
-    (
+    WayOnMps(
         "BackendCompilerFailed",
         "torch.compile in this torch writes code for CUDA only. Update torch, whose newer releases "
         'compile for "mps", or run the model without torch.compile',
+        newer_torch=True,
     ),
-    (
+    WayOnMps(
         "(?i)'SparseMPS' backend",
         '"mps" has no sparse tensors: make these dense (`.to_dense()`), or keep them on "cpu"',
     ),
-    (
-        "laceholder storage",
-        'The program already uses "mps", but one of its tensors is elsewhere: move the model '
-        'and all inputs to "mps" (`.to("mps")`)',
-    ),
-    (
+    WayOnMps(
         "(?i)mixed precision requires",
         "This program has mixed precision for CUDA only: run it without (accelerate: "
         "`--mixed_precision no`), and in float32 or in half precision throughout",
     ),
-    (
+    WayOnMps(
         "(?i)bfloat16",
         'bfloat16 on "mps" needs macOS 14 or newer and a current torch: update both, or let the '
         "program use float16 or float32",
+        newer_torch=True,
     ),
-    (
+    WayOnMps(
         "(?i)float8|fp8",
         '"mps" does not support float8: use the weights in float16 or bfloat16, or as GGUF',
     ),
-    (
+    WayOnMps(
         "float64|MPS framework doesn't support",
         '"mps" does not support float64: make these tensors float32, or keep them on "cpu"',
     ),
-    (
-        r"failed assertion|\bMPS\w+\.mm:\d+",
-        "Metal's own library aborted in this operation, and PYTORCH_ENABLE_MPS_FALLBACK does not "
+    WayOnMps(
+        r"failed assertion|\bMPS\w+\.mm:\d+|\b(?:MPSNDArray|MPSGraph)\b",
+        f"Metal's own library aborted in this operation, and {FALLBACK} does not "
         'catch that. Update torch and macOS. If it still fails, run this part on "cpu" '
         '(`.to("cpu")`), or with a smaller input',
+        newer_torch=True,
     ),
 )
-"""An error of Metal -> what to do."""
+"""Errors of Metal, the first one that matches counts."""

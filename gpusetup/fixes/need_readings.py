@@ -98,6 +98,9 @@ def torch_that_is_there(context: RuleContext) -> str:
         return f"the torch of {lent[0].values.get('service', 'the notebook')}"
     if two_releases_are_open(context):
         return ""
+    # For each release there is one build for macOS, and torch itself prints this message.
+    if events(context, "mps-lacks"):
+        return "torch's build for macOS"
     # A release that a person mentions does not identify the build, because the index that it came
     # from is unknown.
     is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")

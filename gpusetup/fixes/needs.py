@@ -68,11 +68,12 @@ class NeedRow(Frozen):
 
 INSTALLS_TORCH = (
     r"^gpusetup install\b(?!.* (?:vllm|sglang|lmdeploy|xformers|flash-attn|--venv)\b)"
-    r"|^(?:\S*python\S* -m )?(?:uv )?pip3? install\b.*(?<![\w/.-])torch(?:==\S+)?(?![\w.-])"
+    r"|^(?:(?!\.venv-)\S*python\S* -m )?(?:uv )?pip3? install\b"
+    r".*(?<![\w/.-])torch(?:==\S+)?(?![\w.-])"
     r"|^(?:conda|mamba) install\b.* (?:pytorch|torch)\b|^uv add\b.* torch\b"
 )
-"""A command that replaces the installed torch. With `--venv`, the environment is new and has no
-torch yet."""
+"""A command that replaces the installed torch. With `--venv`, or in a folder `.venv-…`, the
+environment is new and has no torch yet."""
 
 TORCH = "torch"
 """The need to know which torch is there."""

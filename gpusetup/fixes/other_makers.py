@@ -23,10 +23,12 @@ from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.evidence.gpu_facts import lacks_target_on_windows
 from gpusetup.evidence.maker_facts import (
     crashes_without_kernels,
+    devices_in_rocms_list,
     intels_extension_fails,
+    rocm_lists_the_gpu,
     xpu_counts_none,
 )
-from gpusetup.fixes import maker_stacks, owners, paste, xpu
+from gpusetup.fixes import maker_stacks, owners, paste, rocm, xpu
 from gpusetup.fixes.maker_stacks import last_rocm_of, pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
@@ -101,6 +103,8 @@ def amd_board(context: RuleContext) -> Board:
     for name in names:
         if target := gfx_of(name):
             return Board(name, target)
+    for device in devices_in_rocms_list(context):
+        return Board(device.name, device.target)
     return Board("This GPU", None)
 
 
@@ -219,9 +223,11 @@ def _for_board(context: RuleContext) -> Fix:
             return maker_stacks.from_amds_index(context, None)
         if not (is_rocm or _hip_ran(context)):
             return maker_stacks.from_amds_index(context, board.target)
+    if rocm_lists_the_gpu(context) and not lacking:
+        return rocm.hidden_from_torch(context, board.target)
     # The torch in the text is a ROCm build if its version or a message of HIP shows it.
     if not lacking and (is_rocm or events(context, "no-hip-gpus")):
-        kernels = ", ".join(BUILT_FOR)
+        kernels = rocm.targets_of_wheel(context)
         of_linux = (
             f" (in Linux amdgpu, /dev/kfd, the groups render and video) and a GPU of {kernels}"
         )
@@ -368,14 +374,14 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     )
 
 
-def _is_older_than(context: RuleContext, rocm: str) -> bool:
+def _is_older_than(context: RuleContext, first_rocm: str) -> bool:
     """Whether the installed wheel is for an older ROCm, or for an unknown ROCm and its error shows
     that the target is missing."""
     backend = context.torch.backend or ""
     rocm_of_wheel = re.match(r"rocm(\d+\.\d+)", backend)
     if rocm_of_wheel is None:
         return True
-    return parsed(rocm_of_wheel[1]) < parsed(rocm)
+    return parsed(rocm_of_wheel[1]) < parsed(first_rocm)
 
 
 # --- Intel --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpusetup.accelerators.makers import INTEL
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.maker_facts import intels_extension_fails
-from gpusetup.fixes import maker_stacks, paste
+from gpusetup.fixes import maker_stacks, paste, system_packages
 from gpusetup.fixes.maker_stacks import pip_from
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
@@ -22,6 +22,9 @@ FIRST_WITH_RUNTIME = "2.6"
 
 RUNTIME_DLLS = r"^(?:c10_xpu|torch_xpu|sycl\d|ur_(?:loader|adapter)|pi_|ze_loader|mkl_sycl)"
 """A pattern for torch's XPU DLLs and for those of Intel's runtime that they load."""
+
+FIRST_WITHOUT_FLOAT64 = "2.5"
+"""The first torch whose ordinary XPU operations need no float64 on the device."""
 
 
 LEVEL_ZEROS_GPUS = lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'", "ls -ln /dev/dri", "id -Gn")
@@ -51,6 +54,50 @@ def runtime_of_wheel(context: RuleContext, _text: str) -> Fix:
             *lines('call "C:\\Program Files (x86)\\Intel\\oneAPI\\setvars.bat"'),
         ),
     )
+
+
+def without_float64(context: RuleContext, _text: str) -> Fix:
+    """Avoid float64 on a GPU that does not compute it: by a newer torch, in float32, on the CPU or
+    emulated."""
+    float32 = (
+        'use float32: `.float()` before `.to("xpu")`, `dtype=torch.float32` for new tensors, and '
+        "float32 for arrays from NumPy, which are float64 by default. Or move this operation to "
+        'the CPU (`.to("cpu")`)'
+    )
+    emulation = paste.other(
+        "let Intel's driver emulate float64 (slow), in the shell that starts the program",
+        paste.setting(context, "OverrideDefaultFP64Settings", "1"),
+        paste.setting(context, "IGC_EnableDPEmulation", "1"),
+    )
+    newer = "ordinary operations on xpu no longer need float64 there"
+    if events(context, "ipex"):
+        fix = maker_stacks.without_ipex(context)
+        return replace(
+            fix,
+            text=f"{fix.text}. If your own code uses float64, {float32}",
+            alternatives=emulation,
+        )
+    version = (context.torch.version or "").partition("+")[0]
+    # The message comes from an installed torch, which pip would otherwise keep.
+    install = paste.pip(
+        context, "install", "--force-reinstall", *TORCH, "--index-url", str(INTEL.index)
+    )
+    if version and parsed(version) < parsed(FIRST_WITHOUT_FLOAT64):
+        return Fix(
+            text=f"Use torch {FIRST_WITHOUT_FLOAT64} or newer from the XPU index, because {newer}. "
+            f"If your own code uses float64, {float32}",
+            commands=(install,),
+            alternatives=emulation,
+        )
+    text = f"{float32[0].upper()}{float32[1:]}"
+    if version:
+        return Fix(text=text, alternatives=emulation)
+    older = f"If torch is older than {FIRST_WITHOUT_FLOAT64}, update it first: {newer}"
+    newest = paste.other("the newest torch from the XPU index", install)
+    return Fix(text=f"{text}. {older}", alternatives=(*newest, *emulation))
+
+
+TORCH = ("torch", "torchvision")
 
 
 def shows_no_gpu(context: RuleContext) -> Fix:
@@ -103,4 +150,43 @@ def _without_ipex(context: RuleContext) -> str:
     return (
         ". Once it is listed, use torch's own XPU build (https://download.pytorch.org/whl/xpu) in "
         "place of intel-extension-for-pytorch, which Intel ended in March 2026"
+    )
+
+
+HEADERS_PACKAGES = {
+    "ubuntu": "libze-dev",
+    "debian": "libze-dev",
+    "fedora": "oneapi-level-zero-devel",
+    "rhel": "level-zero-devel",
+    "suse": "level-zero-devel",
+    "arch": "level-zero-headers",
+}
+"""A family of distributions -> the package with Level Zero's headers. Intel's own repository for
+Ubuntu calls older releases of it level-zero-dev."""
+
+
+def level_zero_headers(context: RuleContext, _text: str) -> Fix:
+    """Install Level Zero's development headers, with which Triton compiles its helper."""
+    if on(context, "windows"):
+        return Fix(
+            text="Download the Level Zero SDK (level-zero-win-sdk, a zip file among the releases "
+            "of the project level-zero), unpack it, and set ZE_PATH to the folder that contains "
+            "`include` and `lib`. Keep torch and the graphics driver. Triton also needs the C++ "
+            "compiler of Visual Studio's Build Tools",
+            commands=(paste.setting(context, "ZE_PATH", r"C:\level-zero-sdk"),),
+        )
+    family = system_packages.linux_family(context) or ""
+    package = HEADERS_PACKAGES.get(family, "")
+    names = "libze-dev (older: level-zero-dev) on Ubuntu and Debian"
+    return Fix(
+        text=f"Install Level Zero's development package: {names}, oneapi-level-zero-devel on "
+        "Fedora, level-zero-headers on Arch. If the headers are in another folder, set ZE_PATH to "
+        "the folder that contains `include`. Keep torch and the driver",
+        commands=system_packages.package_of(family, package),
+        alternatives=()
+        if package
+        else paste.other(
+            "on Ubuntu and Debian", *system_packages.package_of("ubuntu", "libze-dev")
+        ),
+        needs_root=True,
     )

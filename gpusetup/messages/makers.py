@@ -51,6 +51,11 @@ INTELS = r"(?:\bsycl-ls\b|\blevel_zero:(?:gpu|\d)|\b(?:XPU|GPU|SYCL|Intel)\b.{0,
 """Words that name Intel's own tools and runtime."""
 
 
+ROCMS_TOOLS = r"rocm[-_]?info|rocm[-_]smi|amd[-_]smi|rocm tool(?:s|ing)?|rocm utilities"
+LISTS = r"(?:shows?|lists?|sees?|detects?|finds?|recogni[sz]es?|reports?|prints?|displays?|works?)\b(?! (?:no|not|nothing|only|just|an? error|the CPU|as root|with sudo)\b)"
+"""ROCm's own tools, and the words that they list the GPU."""
+
+
 ROWS = (
     # `access '/dev/kfd': No such file or directory`.
     *rows(
@@ -87,6 +92,29 @@ ROWS = (
         "works-as-root",
         r"\bsudo [^\n]{3,140}?\b(?:works|prints? True|shows? (?:True|the|my)|lists? (?:the|my)|sees (?:the|my))\b|\b(?:as|with|under) root\b[^.\n]{0,40}?\b(?:works|sees|finds|shows|lists|True)\b|\bworks (?:fine )?(?:as|with|under) (?:root|sudo)\b",
         unless=r"\b(?:not|n't|neither|even) (?:\w+ ){0,2}(?:work|as root|with sudo|with root)",
+    ),
+    # rocminfo's list of agents.
+    *rows(
+        "rocm-lists-gpu",
+        r"\bDevice Type: GPU\b",
+        r"\bName: gfx\d{3,4}[a-f]?\b",
+        r"\bName: amdgcn-amd-amdhsa-",
+        r"\bChip ID: \d{2,6} ?\(0x(?P<chip>[0-9a-f]{4})\)",
+        tool="rocminfo",
+    ),
+    # rocm-smi's table.
+    row(
+        "rocm-lists-gpu",
+        r"\bROCm System Management Interface\b.{0,900}?\b(?:GPU\[\d\]|\d+ \d+ 0x[0-9a-f]{4})",
+        tool="rocm-smi",
+    ),
+    # `rocminfo and rocm-smi both list the card`, `it is recognized by the rocm tooling`.
+    *rows(
+        "rocm-lists-gpu",
+        rf"(?<!sudo )(?<!if )(?<!when )(?<!root )(?<!neither )\b(?P<tool>{ROCMS_TOOLS})\b(?:(?! not| never| fail| can ?not| should| would)[\w ]){{0,24}} {LISTS}",
+        rf"(?<!not )(?<!n't )(?<!be )(?<!no GPU )(?<!nothing )\b(?:see (?:it|(?:my|the) (?:\w+ )?(?:GPU|card))|seen|listed|visible|recogni[sz]ed|detected|found|shown|shows up|appears)\b (?:fine |correctly |just fine )?(?:by|in|with|under|from|via) (?:the )?(?P<tool>{ROCMS_TOOLS})\b",
+        # Beside a container, the host's list shows nothing of what the program may open.
+        unless=r"\bhost\b",
     ),
     # `it works in any docker container`, because the user in a container is root.
     row(
@@ -215,13 +243,12 @@ ROWS = (
     *rows(
         "no-xpu",
         r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
-        r"Double type is not supported on this platform",
         "atenipextypexpu",
         r"torch\.xpu\.is_available\(\)[\"'`]?(?: is|:|\)| ==| ->)? ?[\"'`]?False",
         "failed to initialize xpu devices",
         r"\bUR_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
         r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
-        r"Required aspect \w{2,20} is not supported on the device",
+        r"Required aspect (?!fp64\b)\w{2,20} is not supported on the device",
         r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
         r"\(PI_ERROR_(?!DEVICE_LOST)\w{3,40}\)",
         r"Error loading \W?\S{0,200}intel-ext-pt-\w{2,8}\.dll",
@@ -314,6 +341,15 @@ ROWS = (
         "mps-lacks",
         r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
         "mps",
+    ),
+    # `The operator 'aten::x' is not currently implemented for the MPS device.`: the errors that
+    # PYTORCH_ENABLE_MPS_FALLBACK catches.
+    row(
+        "mps-lacks",
+        r"NotImplementedError:[^\n]{0,200}?\bMPS\b|\b[Oo]perator ['\"`]?aten::[\w.]{2,60}['\"`]? is not (?:currently )?(?:implemented|supported) (?:for|on) (?:the )?MPS|not (?:currently )?implemented (?:for|on) (?:the )?MPS|Could not run '[\w.:]{3,60}' with arguments from the 'MPS' backend|the MPS device\. As a temporary fix",
+        "mps",
+        unless=r"will fall back to run",
+        caught="by the fallback",
     ),
     # Input type (MPSHalfType) and weight type (torch.HalfTensor) should be the same
     row(

@@ -1,0 +1,203 @@
+"""Causes in the software of AMD and Intel that the message of a program states.
+
+A program that prints such a message has reached the GPU, or failed before it looked for one. So the
+kernel driver and its device nodes are not at fault.
+"""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.causes.record import Cause
+from gpusetup.choose.installed import vendors_of
+from gpusetup.evidence import proofs
+from gpusetup.evidence.context import RuleContext, events, has_nvidia
+from gpusetup.fixes import rocm, xpu
+from gpusetup.messages.makers import AMDS
+from gpusetup.messages.row import says
+
+# `float64`, `double precision`, `FP64 data type`.
+DOUBLE = r"(?:fp64|float64|doubles?|double[- ]precision)(?: \(double\))?(?: (?:data ?)?types?)?"
+NOT_SUPPORTED = r"(?:(?:is |are )?not (?:natively )?supported|(?:is |are )?unsupported)"
+A_DEVICE = r"(?:the |this |your |current |target |selected |sycl |xpu |gpu )+(?:device|platform|gpu|hardware|card)"
+OTHERS_WITHOUT_IT = (
+    r"\b(?:MPS|Metal|Apple|CUDA|NVIDIA|GeForce|OpenGL)\b|\b(?:if|whether|when) (?:the |this |your )"
+)
+"""Devices of other makers that refuse float64 too, and words of a condition."""
+LIBRARIES_OF_ROCM = rf"(?:{AMDS}|libamd_comgr|librocprofiler[\w-]*|libroctracer\w*)"
+TORCH_SYMBOL_INSIDE = r"(?=\w*(?:c10|2at|5torch|6caffe2))"
+STANDARD_HEADER = (
+    r"(?:limits|c(?:math|stdint|stddef|stdlib|string|limits|assert|float|stdio)|algorithm|array"
+    r"|atomic|chrono|complex|functional|initializer_list|iostream|map|memory|mutex|new|numeric"
+    r"|ostream|sstream|stdexcept|string|tuple|type_traits|utility|vector)"
+)
+"""Headers of the C++ standard library, which have no suffix."""
+
+
+def rocm_compiles(context: RuleContext) -> bool:
+    """Whether the compiler that lacks a header is ROCm's: its folder is named, or the GPU or torch
+    is for AMD."""
+    if any("by" in event.values for event in events(context, "rocm-headers-missing")):
+        return True
+    is_of_amd = maker_of(context.torch.backend) == "amd" or "amd" in vendors_of(context.snapshot)
+    return is_of_amd and not has_nvidia(context)
+
+
+CAUSES = (
+    Cause(
+        "xpu-no-float64",
+        certain_if=proofs.message_states_it,
+        title="This Intel GPU does not compute float64, and the program uses it",
+        means="torch reached the GPU, so its driver and torch's build work. Arc A cards and Iris "
+        "Xe graphics have no float64 in hardware.",
+        text="Use float32, or move the operation to the CPU",
+        proven_by="SYCL or Intel's compiler refuses float64 (the aspect fp64) on the device",
+        not_when="If torch does not find the device xpu at all, the cause is intel-gpu",
+        # Source: SYCL 2020, "Device aspects" (fp64); torch-xpu-ops of torch 2.5; Intel's oneAPI
+        # documentation and compute-runtime's FAQ on the emulation of double precision.
+        stage="first-kernel",
+        way=xpu.without_float64,
+        beside_torch="Use the program's newest release or its Vulkan build. Or let Intel's driver "
+        "emulate float64, which is slow: set OverrideDefaultFP64Settings=1 and "
+        "IGC_EnableDPEmulation=1",
+        explains=("intel-gpu", "no-nvidia-gpu"),
+        says=(
+            r"Required aspect fp64 is not supported",
+            says(
+                rf"\b{DOUBLE} {NOT_SUPPORTED} (?:on|by) {A_DEVICE}\b",
+                "fp64",
+                "float64",
+                "double",
+                unless=OTHERS_WITHOUT_IT,
+            ),
+            says(
+                rf"\b{A_DEVICE} (?:does not|doesn't|has no|lacks) (?:natively |native )?(?:support(?:s|ing)? )?(?:for )?{DOUBLE}",
+                "fp64",
+                "float64",
+                "double",
+                unless=OTHERS_WITHOUT_IT,
+            ),
+        ),
+        examples=(
+            "RuntimeError: Required aspect fp64 is not supported on the device",
+            "terminate: Double type is not supported on this platform",
+            "RuntimeError: The device does not support double precision",
+        ),
+        not_examples=(
+            "whether the device does not support double precision",
+            "Metal: this GPU does not support double precision",
+        ),
+    ),
+    Cause(
+        "rocm-libraries-mixed",
+        title="{library} and the other ROCm libraries come from different releases",
+        plain="ROCm's libraries come from different releases",
+        means="Each ROCm library fits only the libraries of the same release. After a partial "
+        "update, or if LD_LIBRARY_PATH names another ROCm, one library lacks a function that "
+        "another one calls.",
+        text="Update all ROCm packages together",
+        proven_by="The loader reports an undefined symbol or a missing symbol version in one of "
+        "ROCm's libraries",
+        not_when="If the undefined symbol is in torch's own libraries and begins with at:: or "
+        "c10::, the cause is torch-builds-mixed. If a library is missing, the cause is amd-gpu",
+        # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others).
+        stage="import",
+        way=rocm.one_release,
+        explains=("torch-import-failed", "amd-gpu"),
+        says=(
+            rf"(?P<library>{LIBRARIES_OF_ROCM}\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?",
+            says(
+                r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)",
+                "/opt/rocm",
+            ),
+            rf"(?P<library>{LIBRARIES_OF_ROCM}\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found",
+            rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{LIBRARIES_OF_ROCM}\.so[.\d]*)",
+            # torch's library calls a function that the loaded ROCm lacks.
+            r"(?P<library>lib(?:torch_hip|torch_cpu|c10_hip|caffe2_nvrtc)\.so): undefined symbol: (?P<symbol>(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr)\w+)",
+        ),
+        examples=(
+            "ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE",
+            "/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start",
+            "libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)",
+            "symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference",
+            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
+        ),
+        not_examples=("libamdhip64.so.6: version `GLIBC_2.34' is fine",),
+    ),
+    Cause(
+        "torch-builds-mixed",
+        title="torch's own library {library} does not fit torch's other libraries",
+        plain="torch's own libraries come from different builds",
+        means="torch's libraries fit each other only if they come from one build. Here torch was "
+        "compiled in parts, or a second copy of torch is loaded first.",
+        text="Use one prebuilt torch in a new environment",
+        proven_by="A function of torch (at::, c10::) is undefined in torch's own ROCm or XPU "
+        "library",
+        not_when="If conda and pip installed torch, the cause is mixed-conda-pip",
+        # Source: ld.so(8); PyTorch's cmake/Dependencies.cmake (HIP's flag -fclang-abi-compat=17).
+        stage="import",
+        way=rocm.one_build,
+        explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
+        says=(
+            rf"(?P<library>lib(?:torch_hip|c10_hip|torch_xpu|c10_xpu)\.so): undefined symbol: (?P<symbol>_Z{TORCH_SYMBOL_INSIDE}\w*)",
+        ),
+        examples=(
+            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: "
+            "_ZNK2at10TensorBase14const_data_ptrIN3c104HalfELi0EEEPKT_v",
+        ),
+        not_examples=("libtorch_xpu.so: undefined symbol: zeInit",),
+    ),
+    Cause(
+        "rocm-headers-missing",
+        title="ROCm compiles a kernel and does not find the C++ header <{header}>",
+        plain="ROCm compiles a kernel and does not find the C++ headers",
+        means="MIOpen and hiprtc compile some kernels on first use. For that they need the headers "
+        "of the system's C++ library. ROCm includes the compiler, but not these headers.",
+        text="Install the development files of the C++ library",
+        proven_by="ROCm's compiler cannot find a header of the C++ standard library",
+        not_when="If a header of your program or of a package is missing, install that package's "
+        "development files",
+        # Source: clang's documentation of its command line (--gcc-install-dir: the newest GCC
+        # installation is taken); MIOpen's hipoc_program.cpp.
+        stage="first-kernel",
+        where=(rocm_compiles,),
+        way=rocm.headers_of_cpp,
+        explains=("amd-gpu", "triton-build-failed"),
+        says=(
+            says(rf"fatal error: '(?P<header>{STANDARD_HEADER})' file not found", "file not found"),
+            says(
+                rf"(?:/comgr-\w+/|hiprtc)\S{{0,120}} fatal error: '(?P<header>{STANDARD_HEADER})' file not found",
+                "file not found",
+                by="ROCm",
+            ),
+        ),
+        examples=("/tmp/comgr-1/input/x.cpp:39:10: fatal error: 'limits' file not found",),
+        not_examples=(
+            "MIOpen was installed. my.cpp:1:10: fatal error: 'mine.h' file not found",
+            "fatal error: 'cmath.inc' file not found",
+        ),
+    ),
+    Cause(
+        "level-zero-headers-missing",
+        title="Level Zero's development headers are missing ({header})",
+        plain="Level Zero's development headers are missing",
+        means="Triton for Intel GPUs compiles a small helper on first use, which needs the headers "
+        "of Level Zero. The graphics driver includes only Level Zero's loader. torch and the "
+        "driver are fine.",
+        text="Install Level Zero's development headers",
+        proven_by="A compiler cannot find a header in the folder level_zero",
+        not_when="If torch.xpu finds no GPU, the cause is intel-gpu",
+        # Source: intel-xpu-backend-for-triton, third_party/intel/backend/driver.py (ZE_PATH);
+        # level-zero's releases.
+        stage="first-kernel",
+        way=xpu.level_zero_headers,
+        explains=("intel-gpu", "triton-build-failed"),
+        says=(
+            r"level_zero/(?P<header>ze\w*\.h)['\">]{0,2}:? (?:file not found|No such file)",
+            r"(?:Cannot open include file|cannot find)\W{1,3}level_zero/(?P<header>ze\w*\.h)",
+        ),
+        examples=(
+            "sycl_functions.h:13:10: fatal error: 'level_zero/ze_api.h' file not found",
+            "error C1083: Cannot open include file: 'level_zero/ze_api.h'",
+        ),
+    ),
+)
