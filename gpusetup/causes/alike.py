@@ -129,6 +129,11 @@ WHICH_STACK = (
 """Shows the kernel, the firmware and the driver's packages, because a fault that came with an
 update is in one of them."""
 KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
+ROCM_ON_THE_HOST = (
+    "rocminfo | grep -iE 'gfx|open'; sudo dmesg | grep -iE 'amdgpu|kfd' | tail -n 40  "
+    "# on the host, not in the container"
+)
+"""Shows whether the host's own kernel refuses the GPU too."""
 RIGHTS = "id; ls -l /dev/kfd /dev/dri"
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
 """Shows how the GPUs are connected, and which pairs have peer access."""
@@ -153,6 +158,13 @@ HIDDEN_FROM_TORCH = (
 )
 """Shows what can hide a GPU from torch that rocminfo lists: a variable, another Python, or a target
 without kernels in this build."""
+ROCM_COMPUTES = (
+    'python -X faulthandler -c "import torch; gpu = torch.cuda.get_device_properties(0); '
+    "print(torch.__version__, gpu.name, gpu.gcnArchName, torch.cuda.get_arch_list()); "
+    "ones = torch.ones(9, 9, device='cuda'); print((ones @ ones).sum())\""
+)
+"""Shows the GPU's target next to those of torch's build, and whether a matrix product fails too. If
+it does not, the program's own call is at fault."""
 ROCM_BLOCKING = f"export AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
 """With these variables, HIP waits for each kernel, so the traceback names the call that failed."""
 CPU_FLAGS = (

@@ -343,6 +343,8 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "gpu-too-old-for-triton",
         "triton-mismatch",
         "rocm-headers-missing",
+        "rocm-sdk-incomplete",
+        "macos-too-old",
         "level-zero-headers-missing",
         "triton-build-failed",
         "triton-no-compiler",

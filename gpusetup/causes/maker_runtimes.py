@@ -11,7 +11,7 @@ from gpusetup.causes.record import Cause
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
-from gpusetup.fixes import rocm, xpu
+from gpusetup.fixes import apple, rocm, xpu
 from gpusetup.messages.makers import AMDS
 from gpusetup.messages.row import says
 
@@ -25,6 +25,11 @@ OTHERS_WITHOUT_IT = (
 """Devices of other makers that refuse float64 too, and words of a condition."""
 LIBRARIES_OF_ROCM = rf"(?:{AMDS}|libamd_comgr|librocprofiler[\w-]*|libroctracer\w*)"
 TORCH_SYMBOL_INSIDE = r"(?=\w*(?:c10|2at|5torch|6caffe2))"
+HEADERS_OF_ROCM = (
+    r"(?:hip|hsa|hipcub|hip(?:blas|blaslt|fft|rand|solver|sparse)|roc(?:blas|fft|prim|rand|solver|sparse|thrust)"
+    r"|miopen|rccl|amd_comgr|roctracer|rocprofiler)"
+)
+"""The folders of ROCm's own headers."""
 STANDARD_HEADER = (
     r"(?:limits|c(?:math|stdint|stddef|stdlib|string|limits|assert|float|stdio)|algorithm|array"
     r"|atomic|chrono|complex|functional|initializer_list|iostream|map|memory|mutex|new|numeric"
@@ -177,6 +182,58 @@ CAUSES = (
             "MIOpen was installed. my.cpp:1:10: fatal error: 'mine.h' file not found",
             "fatal error: 'cmath.inc' file not found",
         ),
+    ),
+    Cause(
+        "rocm-sdk-incomplete",
+        title="ROCm's header {header} is missing",
+        plain="A header of ROCm is missing",
+        means="torch's wheels include ROCm's libraries but not its headers. A program or an "
+        "extension that you compile needs ROCm's development packages, in one release that has "
+        "every header that the code includes.",
+        text="Install ROCm's development packages, or compile with another ROCm",
+        proven_by="A compiler cannot find a header in one of ROCm's folders",
+        not_when="If a header of the C++ library is missing, the cause is rocm-headers-missing",
+        # Source: AMD, "ROCm on Linux: meta packages" (rocm-hip-sdk, rocm-dev).
+        stage="build",
+        way=rocm.development_files,
+        explains=("amd-gpu", "extension-build-failed"),
+        says=(
+            says(
+                rf"(?:fatal error|error): ['\"<]?(?P<header>{HEADERS_OF_ROCM}/[\w./ -]{{1,80}}?\.(?:h|hpp|cuh))['\">]?:? (?:file not found|No such file)",
+                "file not found",
+                "no such file",
+            ),
+        ),
+        examples=(
+            "/opt/rocm/include/hip/hip_bf16.h:30:10: fatal error: 'hip/amd_detail/amd_hip_bf16.h' file not found",
+            "fatal error: rocblas/rocblas.h: No such file or directory",
+        ),
+        not_examples=("fatal error: 'mine/mine.h' file not found",),
+    ),
+    Cause(
+        "macos-too-old",
+        title="This program was built for a newer macOS: macOS lacks {symbol}",
+        plain="A program was built for a newer macOS than this one",
+        means="macOS loads a program only if its system libraries have every function that the "
+        "program calls. torch and the GPU are not reached.",
+        text="Update macOS, or use a build of the program for this macOS",
+        proven_by="macOS' loader does not find a symbol in its system libraries, or says that the "
+        "file was built for a newer macOS",
+        not_when="If torch runs and only the device mps is missing, see macos-too-old-for-mps",
+        # Source: Apple's dyld (the messages "Symbol not found" and "Expected in").
+        stage="import",
+        way=apple.for_older_macos,
+        no_command="only a macOS update or another build of the program helps.",
+        explains=("apple-silicon", "torch-import-failed", "program-failed"),
+        says=(
+            r"Symbol not found:? \(?(?P<symbol>_\w+)\)?.{0,600}?Expected in: \W{0,3}(?:<\S+> )?/?(?:usr/lib/libSystem|usr/lib/libc\+\+|System/Library)",
+            r"Symbol not found:? \(?(?P<symbol>_\w+)\)?.{0,300}?which is newer than running OS",
+        ),
+        examples=(
+            "dlopen(/Applications/x.app/Python): Symbol not found: (_mkfifoat) Referenced from: "
+            "'/Applications/x.app/Python' Expected in: '/usr/lib/libSystem.B.dylib'",
+        ),
+        not_examples=("Symbol not found: _PyExc Expected in: /Users/me/lib/libpython3.9.dylib",),
     ),
     Cause(
         "level-zero-headers-missing",

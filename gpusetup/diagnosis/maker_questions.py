@@ -55,6 +55,9 @@ def reading_of_amd(context: RuleContext) -> str | None:
     if is_reached_by_zluda and not events(context, *FAILURES_WITH_ZLUDA):
         return None
     shown = [event.values.get("what") for event in events(context, "output-shown")]
+    # The host's kernel refuses the device, so the container's packages tell nothing.
+    if "kfd" in shown and in_container(context):
+        return alike.ROCM_ON_THE_HOST
     if "kernel" in shown:
         return alike.WHICH_STACK
     # rocminfo itself was refused, so only the kernel's messages tell why.
@@ -70,6 +73,8 @@ def reading_of_amd(context: RuleContext) -> str | None:
     fails = "collect-env" in shown or events(context, "program-failed")
     if context.torch.cuda_available and fails:
         return alike.ROCM_BLOCKING
+    if _hip_failed(context):
+        return alike.ROCM_COMPUTES
     program = program_of(context)
     if is_beside_torch(context) and program and not events(context, "no-hip-gpus"):
         return _first_lines_of(program)
@@ -81,10 +86,15 @@ def reading_of_amd(context: RuleContext) -> str | None:
     return alike.WHICH_ROCM if on(context, "windows") else alike.AMD_TARGETS
 
 
+def _hip_failed(context: RuleContext) -> bool:
+    """Whether a call of HIP failed, which shows that torch is a ROCm build and found a GPU."""
+    return bool(events(context, "hip-failed")) and not events(context, "no-hip-gpus")
+
+
 def _build_is_open(context: RuleContext) -> bool:
     """Whether the text shows neither which build of torch runs nor a message of ROCm, so that the
     build may be one for CUDA or the CPU. Then ROCm's list of GPUs would not show the cause."""
-    if context.torch.backend or is_beside_torch(context):
+    if context.torch.backend or is_beside_torch(context) or _hip_failed(context):
         return False
     return not events(context, "no-hip-gpus", "hip-kernel-missing", "backend-runs")
 

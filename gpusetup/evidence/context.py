@@ -182,6 +182,7 @@ NO_FAILURES = (
         "works-as-root",
         "rocm-lists-gpu",
         "card-beside-nvidia",
+        "hip-failed",
         "index-marker",
         "packaged-program",
         "environment-owner",

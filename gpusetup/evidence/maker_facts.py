@@ -17,8 +17,11 @@ from gpusetup.model.machine import Events, Snapshot
 
 def intels_extension_fails(context: RuleContext) -> str:
     """Returns a sentence if Intel's extension for PyTorch, or the torch that Intel built for it,
-    cannot be loaded or finds no GPU, else ""."""
-    if not events(context, "windows-dll-missing", "no-xpu"):
+    cannot be loaded, finds no GPU, crashes or hangs, else ""."""
+    # Where the extension has no kernels for a GPU, it compiles all of them at the first use, which
+    # looks like a hang.
+    breaks_off = events(context, "run-hangs", "program-crashed", "silent-crash")
+    if not (breaks_off or events(context, "windows-dll-missing", "no-xpu")):
         return ""
     for event in events(context, "ipex"):
         return f"Intel's extension for PyTorch is in use ({event.text})"

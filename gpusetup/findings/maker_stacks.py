@@ -282,8 +282,12 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         refused += events(context, "device-cgroup")
     missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
     # If root finds the GPU and the user does not, nothing but the permissions differs.
+    as_another = events(context, "works-as-root")
     if complaints or events(context, "no-xpu"):
-        refused += events(context, "works-as-root")
+        refused += as_another
+    # A torch for another maker finds no GPU for anybody, at the screen or not.
+    elif maker_of(context.torch.backend) in (AMD.id, INTEL.id):
+        refused += [event for event in as_another if event.values.get("place") == "seat"]
     unloaded = [event for event in complaints if MODULE_IS_MISSING.search(event.text or "")]
     maker = _maker_in_text(context)
     # Render nodes belong to every maker's driver, so the text must name one maker alone.

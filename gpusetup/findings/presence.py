@@ -244,6 +244,9 @@ def _what_is_there(context: RuleContext, cause: str) -> Events:
 
 def _in_use(context: RuleContext) -> bool:
     """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
+    # Intel's ended extension is at fault although it sees the GPU.
+    if intels_extension_fails(context):
+        return False
     torch = context.torch
     if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
         if events(context, *LOOKED_FOR_CUDA[1:], "cuda-lib-missing", "extension-not-built"):

@@ -37,8 +37,8 @@ def for_mac(context: RuleContext) -> Fix:
 
 
 FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
-"""The variable that lets torch compute operators on the CPU that mps lacks. It catches only
-NotImplementedError (torch's MPSFallback.mm)."""
+"""The variable that lets torch compute operators on the CPU that mps lacks. It catches an operator
+without any code for mps (torch's MPSFallback.mm), and not an error inside the operator's code."""
 
 
 def _for_what_mps_lacks(context: RuleContext, lacks: Events) -> Fix:
@@ -111,6 +111,18 @@ def _for_stray_tensor(context: RuleContext) -> Fix:
     return Fix(
         text=text,
         alternatives=paste.other(f"if {library} itself makes the tensor: a newer release", newer),
+    )
+
+
+def for_older_macos(context: RuleContext, _text: str) -> Fix:
+    """What to do on a macOS that is older than the one a program was built for."""
+    macos = context.os.version
+    this_one = f"macOS {macos}" if macos else "this macOS"
+    return Fix(
+        text="Update macOS in System Settings, if Apple offers a newer one for this Mac. Otherwise "
+        f"use a release of the program that supports {this_one} (an older one, or its build for "
+        "older systems), or run it from source with a Python that supports it (python.org's, "
+        "Homebrew's or Miniforge's)"
     )
 
 
@@ -189,9 +201,9 @@ def _library_that_computes(context: RuleContext) -> str:
 
 LACKS = (
     'The program already uses "mps", which does not support this operation in the installed torch: '
-    "update torch, because newer releases support more. If the error remains, run this part on the "
-    f'CPU (`.to("cpu")`). {FALLBACK} does not help here, because it catches only '
-    "NotImplementedError"
+    "update torch, because newer releases support more, and macOS, whose Metal also sets limits. "
+    'If the error remains, run this part on the CPU (`.to("cpu")`). '
+    f"{FALLBACK} does not help here, because it catches only operators that mps lacks entirely"
 )
 LACKS_OPERATOR = (
     'The program already uses "mps", which lacks this operator: let torch run it on the CPU '

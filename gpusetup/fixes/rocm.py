@@ -293,3 +293,31 @@ def headers_of_cpp(context: RuleContext, _text: str) -> Fix:
 
 
 GCC_VERSIONS = lines("ls -d /usr/lib/gcc/*/* /usr/include/c++/*")
+
+
+DEVELOPMENT_FILES = {
+    "ubuntu": "rocm-hip-sdk",
+    "debian": "rocm-hip-sdk",
+    "rhel": "rocm-hip-sdk",
+    "suse": "rocm-hip-sdk",
+    "fedora": "rocm-hip-devel",
+    "arch": "rocm-hip-sdk",
+}
+"""A family of distributions -> the package with ROCm's headers. Fedora's is its own, the others'
+are AMD's and Arch's."""
+HEADERS_THERE = lines("ls -d /opt/rocm*", "ls /opt/rocm/include")
+
+
+def development_files(context: RuleContext, _text: str) -> Fix:
+    """Install ROCm's headers, with which extensions and programs are compiled."""
+    family = system_packages.linux_family(context) or ""
+    package = DEVELOPMENT_FILES.get(family, "")
+    return Fix(
+        text="Install ROCm's development packages (AMD's rocm-hip-sdk) in the release that the "
+        "compiler uses. If they are installed, that release lacks this header: compile with a "
+        "newer ROCm, for example in AMD's image rocm/pytorch or by another module of your "
+        "cluster. Do not copy a header from another release",
+        commands=system_packages.package_of(family, package) if package else (),
+        looks=paste.look("see which ROCm releases and headers are there", *HEADERS_THERE),
+        needs_root=True,
+    )

@@ -7,7 +7,10 @@ Intel's pages on ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR.
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.makers import INTEL
+from gpusetup.accelerators.other_gpus import INTEL_WITH_XPU
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.maker_facts import intels_extension_fails
 from gpusetup.fixes import maker_stacks, paste, system_packages
@@ -102,6 +105,12 @@ TORCH = ("torch", "torchvision")
 
 def shows_no_gpu(context: RuleContext) -> Fix:
     """What to do if torch's XPU build, or Intel's extension, runs and counts no GPU."""
+    if older := graphics_without_xpu(context):
+        return Fix(
+            text="torch's XPU builds are made for Arc cards, the Arc graphics of Core Ultra, and "
+            f"Data Center GPU Max. PyTorch's list does not have {older}: use the CPU build of "
+            "torch, or OpenVINO, which supports this GPU"
+        )
     looks = paste.look("see what Level Zero shows", *LEVEL_ZEROS_GPUS)
     if in_container(context):
         fix = maker_stacks.into_container(context, INTEL)
@@ -138,6 +147,23 @@ def shows_no_gpu(context: RuleContext) -> Fix:
         looks=looks,
         needs_root=not in_a_job,
     )
+
+
+# `Iris Xe`, `UHD Graphics 770`, `HD Graphics 630`.
+OLDER_GRAPHICS = re.compile(
+    r"(?i)\b(?:Iris(?:\(R\))?(?: (?:Xe|Plus|Pro))?|UHD(?: Graphics)?(?: \d{3})?"
+    r"|HD Graphics(?: \d{3,4})?)\b"
+)
+
+
+def graphics_without_xpu(context: RuleContext) -> str:
+    """The name of older Intel graphics in a text that names no newer Intel GPU; "" if there is
+    none."""
+    lines_with_gpus = [gpu.text or "" for gpu in events(context, "foreign-gpu")]
+    if any(INTEL_WITH_XPU.search(line.lower()) for line in lines_with_gpus):
+        return ""
+    older = map(OLDER_GRAPHICS.search, lines_with_gpus)
+    return next((match[0] for match in older if match), "")
 
 
 INTELS_IN_DOCKER = (INTEL.id, "docker")

@@ -34,8 +34,8 @@ FAILS = r"\b(?:crash\w*|fail\w*|errors?|hangs?|segfault|not? (?:\w+ )?(?:detect\
 IN_USE = row(
     "backend-runs",
     (
-        r"(?<!not )(?<!n't )(?<!if )(?<!instead of )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
-        r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|(?<!if torch\.)(?<!until torch\.)\b(?:mps|xpu)\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
+        r"(?<!not )(?<!n't )(?<!if )(?<!instead of )(?<!tried )(?<!try )(?<!to )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
+        r"|(?<!torch\.)\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|(?<!if torch\.)(?<!until torch\.)\b(?:mps|xpu)\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
     ),
     "mps",
     "xpu",
@@ -116,6 +116,16 @@ ROWS = (
         # Beside a container, the host's list shows nothing of what the program may open.
         unless=r"\bhost\b",
     ),
+    # `not available until I sign into the server locally`, `only works when I am logged in at the
+    # desktop`: systemd gives the devices to the user at the screen.
+    row(
+        "works-as-root",
+        r"\b(?:until|unless|only (?:\w+ )?(?:if|when|after)|after|once) [^.\n]{0,40}?\b(?:sign|log)(?:s|ged|ging|ing|ned)?[ -]?(?:in|on|into|onto)\b[^.\n]{0,40}?\b(?:locally|physically|at the (?:screen|desktop|console|monitor)|(?:in|to|into|via) (?:the |a |my )?(?:GNOME|KDE|desktop|GUI|graphical)\b)",
+        "log",
+        "sign",
+        unless=r"\bdocker login\b",
+        place="seat",
+    ),
     # `it works in any docker container`, because the user in a container is root.
     row(
         "works-as-root",
@@ -172,6 +182,14 @@ ROWS = (
         r"\bfound [1-9]\d? ROCm devices.{0,2000}?CUDA error: invalid device function",
         "rocm devices",
         what="kernel",
+    ),
+    # HIP error: unspecified launch failure. Other rows read the missing device and the missing
+    # kernel, and "out of memory" is no failure of the stack.
+    row(
+        "hip-failed",
+        r"\bHIP (?:runtime )?error: (?!no ROCm|invalid device function|invalid device ordinal|out of memory|hipError)[a-z][\w -]{4,60}",
+        "hip error: ",
+        "hip runtime error: ",
     ),
     # HIP error: invalid device function on gfx1036
     *rows(
@@ -244,7 +262,6 @@ ROWS = (
         "no-xpu",
         r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
         "atenipextypexpu",
-        r"torch\.xpu\.is_available\(\)[\"'`]?(?: is|:|\)| ==| ->)? ?[\"'`]?False",
         "failed to initialize xpu devices",
         r"\bUR_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
         r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
@@ -268,6 +285,8 @@ ROWS = (
     *rows(
         "no-xpu",
         "xpu device count is zero",
+        r"(?<!if )(?<!if not )\b(?:torch|ipex)\.xpu\.is_available(?:\(\))?[\"'`]?\)?(?: is| returns?| returned| prints?| gives?| says?|:| ==| ->| =)? ?[\"'`]?[Ff]alse\b",
+        r"Number of (?:dpcpp|sycl|xpu) devices should be greater than zero",
         r"\bxpu[. ]device_count(?:\(\))?['\"`]*\)?(?:,|:| =| ->|(?: is| returns?| prints?| gives?| shows?))? {0,3}0\b(?!\.)",
         r"\bno xpu devices? (?:(?:are|were|is|was) )?(?:available|found|detected)\b",
         why="count",
@@ -346,7 +365,7 @@ ROWS = (
     # PYTORCH_ENABLE_MPS_FALLBACK catches.
     row(
         "mps-lacks",
-        r"NotImplementedError:[^\n]{0,200}?\bMPS\b|\b[Oo]perator ['\"`]?aten::[\w.]{2,60}['\"`]? is not (?:currently )?(?:implemented|supported) (?:for|on) (?:the )?MPS|not (?:currently )?implemented (?:for|on) (?:the )?MPS|Could not run '[\w.:]{3,60}' with arguments from the 'MPS' backend|the MPS device\. As a temporary fix",
+        r"NotImplementedError:[^\n]{0,80}?(?:\boperator\b|aten::)[^\n]{0,120}?\bMPS\b|\b[Oo]perator ['\"`]?aten::[\w.]{2,60}['\"`]? is not (?:currently )?(?:implemented|supported) (?:for|on) (?:the )?MPS|not (?:currently )?implemented (?:for|on) (?:the )?MPS|Could not run '[\w.:]{3,60}' with arguments from the 'MPS' backend|the MPS device\. As a temporary fix",
         "mps",
         unless=r"will fall back to run",
         caught="by the fallback",

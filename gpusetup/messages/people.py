@@ -346,8 +346,21 @@ SEVERAL: tuple[MessageRow, ...] = (
     ),
     row(
         "run-hangs",
-        r"\b(?:hangs?|hung|hanging|freez(?:es|ing)|froze|stuck|stalls?|deadlock\w*|never (?:returns|starts|continues|finishes)|(?:sits|waits|stays)(?: there)? forever|nothing happens)\b|卡住|卡死|不动了|固ま|止まった|止まり|進ま|멈(?:추|춰|췄|춤)|завис|hängt|bleibt stehen|\bse (?:bloque|fige)|colgad|se cuelga|se queda (?:parad|congelad)|\btrava\b|travad",
-        *("hang", "hung", "freez", "froze", "stuck", "stall", "deadlock", "never ", "forever"),
+        r"\b(?:hangs?|hung|hanging|freez(?:es|ing)|froze|stuck|stalls?|deadlock\w*|never (?:returns|starts|continues|finishes|ends|terminates)|(?:does not|doesn['’]?t) (?:terminate|finish|ever (?:end|return|finish))|(?:sits|waits|stays)(?: there)? forever|nothing happens)\b|卡住|卡死|不动了|固ま|止まった|止まり|進ま|멈(?:추|춰|췄|춤)|завис|hängt|bleibt stehen|\bse (?:bloque|fige)|colgad|se cuelga|se queda (?:parad|congelad)|\btrava\b|travad",
+        *(
+            "hang",
+            "hung",
+            "freez",
+            "froze",
+            "stuck",
+            "stall",
+            "deadlock",
+            "never ",
+            "forever",
+            " terminate",
+            " finish",
+            " ever ",
+        ),
         *(
             "nothing happens",
             "卡住",

@@ -142,7 +142,7 @@ def by_message(text: Text) -> Iterator[CudaError]:
             continue
         for words in (*messages, name.lower()):
             start = _place_of(text, words)
-            if start >= 0:
+            if start >= 0 and not _is_of_hip(text, start, code):
                 yield CudaError(code, start, start + len(words))
                 break
     for code, words, pattern in IN_WORDS:
@@ -151,6 +151,22 @@ def by_message(text: Text) -> Iterator[CudaError]:
         match = pattern.search(text.flat)
         if match:
             yield CudaError(code, match.start(), match.end())
+
+
+# `RuntimeError: HIP error: unspecified launch failure`.
+BEFORE_HIPS_MESSAGE = lazy(r"\bHIP (?:runtime )?error: (?:an )?$")
+CHARACTERS_OF_HIP = 24
+ASSERTED = 710
+"""The program's own assertion failed, which means the same on every GPU."""
+
+
+def _is_of_hip(text: Text, start: int, code: int) -> bool:
+    """Whether a message that a kernel failed comes from HIP. On AMD's GPUs the driver or kernels for
+    another target cause these more often than the program does."""
+    if code not in BY_PROGRAMS or code == ASSERTED:
+        return False
+    before = text.flat[max(start - CHARACTERS_OF_HIP, 0) : start]
+    return BEFORE_HIPS_MESSAGE.search(before) is not None
 
 
 def by_number(text: Text) -> Iterator[CudaError]:

@@ -114,7 +114,7 @@ CONTAINER_PATTERNS = (
     # `singularity exec`, the prompt `Apptainer>`.
     ContainerPattern("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
     # `in an LXC container`.
-    ContainerPattern("lxc", ("lxc",), lazy(r"\bLXC container\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
+    ContainerPattern("lxc", ("lxc",), lazy(r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
     # `nvcr.io/nvidia/pytorch:24.05-py3`, the banner of NVIDIA's images, `outside of docker`.
     ContainerPattern("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     # `in a docker container` (unless it works there), and folders that images use: `/app/`.
