@@ -64,6 +64,8 @@ is still built."""
 BOARDS = (
     (r"\bRX ?5[67]00|Radeon Pro W5700", "gfx1010"),
     (r"\bRX ?(?:5300|5500)", "gfx1012"),
+    (r"\bRX ?6[678]00S\b|\bRX ?66\d0M\b", "gfx1032"),
+    (r"\bRX ?6[78][05]0M\b", "gfx1031"),
     (r"\bRX ?(?:68|69)\d0|\bW6800\b|\bV620\b", "gfx1030"),
     (r"\bRX ?67\d0", "gfx1031"),
     (r"\bRX ?66\d0", "gfx1032"),
@@ -127,6 +129,10 @@ request 24137)."""
 WINDOWS_TARGETS = RADEON
 """The targets with wheels for Windows on AMD's index (ROCm/TheRock's SUPPORTED_GPUS.md): all except
 Instinct."""
+
+WSL_TARGETS = ("gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
+"""The targets that ROCm for WSL supports: Radeon RX 7700 and newer, Radeon Pro W7700 and newer, and
+Ryzen AI. Source: AMD's page "WSL support matrices by ROCm version" for Radeon and Ryzen."""
 
 RELEASE_FOR_WINDOWS = (
     *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1152", "gfx1200", "gfx1201"),

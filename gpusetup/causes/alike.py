@@ -150,7 +150,7 @@ INTEL_RUNTIME = (
 """Shows the oneAPI runtime that torch's build includes, and the one that the shell's settings put
 before it."""
 INTERFACES = "ip -brief addr"
-ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
+ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=1  {RUN_AGAIN}, once with each number of a GPU (0, 1)"
 """Shows whether the program also fails on the card, or only on the integrated graphics."""
 HIDDEN_FROM_TORCH = (
     "env | grep -E 'VISIBLE_DEVICES|HSA_'; rocminfo | grep -i gfx; "
@@ -159,12 +159,13 @@ HIDDEN_FROM_TORCH = (
 """Shows what can hide a GPU from torch that rocminfo lists: a variable, another Python, or a target
 without kernels in this build."""
 ROCM_COMPUTES = (
-    'python -X faulthandler -c "import torch; gpu = torch.cuda.get_device_properties(0); '
-    "print(torch.__version__, gpu.name, gpu.gcnArchName, torch.cuda.get_arch_list()); "
+    'python -X faulthandler -c "import torch; '
+    "gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count())); "
+    "print(torch.__version__, torch.cuda.get_arch_list(), [(g.name, g.gcnArchName) for g in gpus]); "
     "ones = torch.ones(9, 9, device='cuda'); print((ones @ ones).sum())\""
 )
-"""Shows the GPU's target next to those of torch's build, and whether a matrix product fails too. If
-it does not, the program's own call is at fault."""
+"""Shows the GPUs' targets next to those of torch's build, and whether a matrix product on the first
+GPU fails too. If it does not, the program's own call is at fault."""
 ROCM_BLOCKING = f"export AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
 """With these variables, HIP waits for each kernel, so the traceback names the call that failed."""
 CPU_FLAGS = (

@@ -441,6 +441,13 @@ CAUSES = (
                 "kernel driver, its firmware or the compute runtime reset the GPU.",
             ),
             Message(
+                where=(maker_facts.onednn_failed,),
+                title="oneDNN, torch's library for matrix products, does not start on the Intel GPU",
+                means="torch reached the GPU, so the build is the right one. oneDNN compiles its "
+                "kernels with Intel's compute runtime, and one of the two is too old for this GPU "
+                "or runs on another GPU than you think.",
+            ),
+            Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",
                 means="torch's XPU build needs Intel's driver and runtime; other builds do not "

@@ -25,6 +25,8 @@ OTHERS_WITHOUT_IT = (
 """Devices of other makers that refuse float64 too, and words of a condition."""
 LIBRARIES_OF_ROCM = rf"(?:{AMDS}|libamd_comgr|librocprofiler[\w-]*|libroctracer\w*)"
 TORCH_SYMBOL_INSIDE = r"(?=\w*(?:c10|2at|5torch|6caffe2))"
+LIBRARIES_OF_ONEAPI = r"lib(?:ur_loader|ur_adapter_\w{2,20}|sycl|pi_\w{2,20}|mkl_\w{2,24}|svml|imf|intlc|umf|tcm|ccl|mpi)"
+"""Libraries of Intel's oneAPI that torch's XPU wheels contain too."""
 HEADERS_OF_ROCM = (
     r"(?:hip|hsa|hipcub|hip(?:blas|blaslt|fft|rand|solver|sparse)|roc(?:blas|fft|prim|rand|solver|sparse|thrust)"
     r"|miopen|rccl|amd_comgr|roctracer|rocprofiler)"
@@ -154,6 +156,31 @@ CAUSES = (
         not_examples=("libtorch_xpu.so: undefined symbol: zeInit",),
     ),
     Cause(
+        "oneapi-libraries-mixed",
+        title="{library} of another oneAPI is loaded in place of the one that torch brings",
+        plain="An installed oneAPI's libraries are loaded in place of torch's own",
+        means="torch's XPU wheels contain Intel's SYCL runtime. After oneAPI's setvars.sh, "
+        "LD_LIBRARY_PATH puts the libraries of the installed oneAPI first, and these fit another "
+        "release only.",
+        text="Start the program without oneAPI's variables",
+        proven_by="The loader misses a symbol or a symbol version in one of oneAPI's libraries",
+        not_when="If torch is older than 2.6, its wheel needs an installed oneAPI of its release",
+        # Source: PyTorch, "Getting Started on Intel GPU"; ld.so(8).
+        stage="import",
+        way=xpu.without_oneapi,
+        explains=("torch-import-failed", "intel-gpu"),
+        says=(
+            rf"(?P<library>{LIBRARIES_OF_ONEAPI}\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found",
+            rf"(?P<library>{LIBRARIES_OF_ONEAPI}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)",
+        ),
+        examples=(
+            "ImportError: /opt/intel/oneapi/compiler/2025.1/lib/libur_loader.so.0: version "
+            "`LIBUR_LOADER_0.10' not found (required by /x/libsycl.so.8)",
+            "ImportError: /x/lib/libsycl.so.8: undefined symbol: urBindlessImagesImportFdExp",
+        ),
+        not_examples=("libsycl.so.8: version `GLIBCXX_3.4.30' not found",),
+    ),
+    Cause(
         "rocm-headers-missing",
         title="ROCm compiles a kernel and does not find the C++ header <{header}>",
         plain="ROCm compiles a kernel and does not find the C++ headers",
@@ -232,6 +259,8 @@ CAUSES = (
         examples=(
             "dlopen(/Applications/x.app/Python): Symbol not found: (_mkfifoat) Referenced from: "
             "'/Applications/x.app/Python' Expected in: '/usr/lib/libSystem.B.dylib'",
+            "dyld[1]: Symbol not found: _kIOMainPortDefault Referenced from: /x/lib.dylib "
+            "(built for macOS 13.0 which is newer than running OS)",
         ),
         not_examples=("Symbol not found: _PyExc Expected in: /Users/me/lib/libpython3.9.dylib",),
     ),

@@ -167,12 +167,15 @@ CAUSES = (
         says=(
             r"Internal error while accessing SQLite database: (?P<refusal>disk I/O error|database is locked|database disk image is malformed|unable to open database file|attempt to write a readonly database|readonly database)",
             r"(?:create_director(?:y|ies)|cannot create director(?:y|ies))\b[^\n]{0,40}?(?P<refusal>Permission denied|Read-only file system|Disk quota exceeded)\b[^\n]{0,80}?[./](?:config|cache)/miopen",
+            r"filesystem(?:_error|::permissions| error)\b[^\n]{0,160}?(?P<refusal>No such file or directory|Permission denied|Read-only file system|Stale file handle)\b[^\n]{0,200}?[./](?:config|cache)/miopen",
             r"\bMIOpen\b[^\n]{0,200}?\b(?P<refusal>database is locked|readonly database|Read-only file system|Disk quota exceeded)\b",
         ),
         examples=(
             "terminate called: filesystem error: cannot create directories: Permission denied "
             "[/home/me/.config/miopen]",
             "MIOpen Error: /root/driver/MLOpen/src/kern_db.cpp: Read-only file system",
+            "what():  boost::filesystem::permissions: No such file or directory: "
+            '"/home/me/.config/miopen//gfx906_60.HIP.ufdb.txt"',
         ),
     ),
     Cause(

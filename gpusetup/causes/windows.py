@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import in_wsl
-from gpusetup.fixes import paste, system_packages, xpu
+from gpusetup.fixes import paste, rocm, system_packages, xpu
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -80,6 +81,11 @@ def _removal(context: RuleContext) -> Lines:
 def _has_a_linux_driver(context: RuleContext) -> bool:
     """Whether a text shows that a Linux driver was installed inside WSL."""
     return bool(events(context, "linux-driver-installed"))
+
+
+def _is_amds_wheel(context: RuleContext) -> bool:
+    """Whether torch on Windows is a ROCm build, which only AMD publishes for Windows."""
+    return maker_of(context.torch.backend) == "amd" or bool(events(context, "amds-index"))
 
 
 def _runtime_was_tried(context: RuleContext) -> bool:
@@ -171,6 +177,15 @@ CAUSES = (
                 "--no-cache-dir`. If torch came with a program, download and unpack that program "
                 "again, into a new folder",
                 windows=(),
+            ),
+            Message(
+                where=(_is_amds_wheel,),
+                having={"dll": r"^(?:shm|fbgemm|torch_cpu|c10)"},
+                title="Windows cannot load {dll} of AMD's wheel: libomp140.x86_64.dll is missing",
+                means="AMD's wheels of before September 2025 need Microsoft's OpenMP runtime for "
+                "LLVM, which only Visual Studio's build tools bring, and not the ordinary Visual "
+                "C++ runtime.",
+                way=rocm.openmp_on_windows,
             ),
             Message(
                 having={"dll": xpu.RUNTIME_DLLS},

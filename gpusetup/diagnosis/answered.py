@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpusetup.causes import alike
 from gpusetup.evidence.context import events, listed_gpus
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
-from gpusetup.evidence.maker_facts import rocm_lists_the_gpu, xpu_counts_none
+from gpusetup.evidence.maker_facts import onednn_failed, rocm_lists_the_gpu, xpu_counts_none
 from gpusetup.model.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _rocm_lists_the_gpu(context: RuleContext) -> bool:
 
 def _ran_on_xpu(context: RuleContext) -> bool:
     """Whether oneDNN failed on an Intel GPU, so that torch had already reached the GPU."""
-    return any("call" in event.values for event in events(context, "no-xpu"))
+    return onednn_failed(context)
 
 
 def _xpu_is_counted(context: RuleContext) -> bool:

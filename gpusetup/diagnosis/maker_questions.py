@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.amd import gfx_of
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.choose.installed import vendors_of
@@ -69,12 +70,12 @@ def reading_of_amd(context: RuleContext) -> str | None:
         return alike.ROCM_STARTS if on_windows else alike.CRASH_ON_ROCM
     if fails_while_it_runs(context):
         return alike.ROCM_STARTS if on_windows else alike.KERNEL_OF_MAKER
+    if _hip_failed(context) and "collect-env" not in shown:
+        return alike.ROCM_COMPUTES
     # ROCm found the GPU, so what counts is which call on it failed.
     fails = "collect-env" in shown or events(context, "program-failed")
     if context.torch.cuda_available and fails:
         return alike.ROCM_BLOCKING
-    if _hip_failed(context):
-        return alike.ROCM_COMPUTES
     program = program_of(context)
     if is_beside_torch(context) and program and not events(context, "no-hip-gpus"):
         return _first_lines_of(program)
@@ -89,6 +90,16 @@ def reading_of_amd(context: RuleContext) -> str | None:
 def _hip_failed(context: RuleContext) -> bool:
     """Whether a call of HIP failed, which shows that torch is a ROCm build and found a GPU."""
     return bool(events(context, "hip-failed")) and not events(context, "no-hip-gpus")
+
+
+def _target_is_open(context: RuleContext) -> bool:
+    """Whether HIP found no kernel for a GPU whose target the text does not show."""
+    lacking = events(context, "hip-kernel-missing")
+    if not lacking or is_beside_torch(context):
+        return False
+    names = [event.values.get("gfx") or event.values.get("name", "") for event in lacking]
+    names += [gpu.values.get("name", "") for gpu in events(context, "foreign-gpu")]
+    return not any(map(gfx_of, names))
 
 
 def _build_is_open(context: RuleContext) -> bool:
@@ -151,8 +162,14 @@ def for_the_maker(context: RuleContext, reading: str) -> str:
     # The server in a container writes to docker's log, and no journal has it.
     if reading in OLLAMAS and in_container(context) and not on(context, "windows"):
         return alike.OLLAMA_IN_DOCKER
+    # A fix that depends on torch's version needs the version, whatever failed.
+    if reading == alike.TORCHS_CUDA and is_of_intel(context):
+        return alike.TORCHS_XPU
     if reading in OF_TORCH and is_of_intel(context):
         return reading_of_intel(context)
+    # With the card unknown, its target is as open as torch's list of kernels.
+    if reading == alike.THIS_TORCH and _target_is_open(context):
+        return alike.ROCM_COMPUTES
     # torch's list of kernels tells nothing while neither its build nor the GPU is known.
     if reading in (alike.THIS_TORCH, alike.TORCHS_CUDA) and _build_is_open(context):
         return alike.WHICH_ROCM

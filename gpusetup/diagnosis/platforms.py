@@ -105,7 +105,8 @@ def names_any(pattern: str, texts: Iterable[str]) -> bool:
 def fit_to_rocm(context: RuleContext, finding: Finding) -> Finding:
     """The finding with the variable by which HIP waits for kernels, if torch is a ROCm build."""
     fix = finding.fix
-    if fix is None or maker_of(context.torch.backend) != "amd" or not is_report(context):
+    is_rocm = maker_of(context.torch.backend) == "amd" or events(context, "hip-failed")
+    if fix is None or not is_rocm or not is_report(context):
         return finding
     text = fix.text.replace(*BLOCKING)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import events, on, says_nothing_else
+from gpusetup.evidence.maker_facts import may_be_another_makers
 from gpusetup.messages.working import NOT_SEEN, NOTICES
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ NAMES_SHOWN = 2
 def _gpu_in_words(context: RuleContext) -> str:
     """The GPUs by name, or else by their maker."""
     names = list(dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ()))
+    # Beside a card of another maker, an NVIDIA card is often named for comparison only.
+    if may_be_another_makers(context.snapshot):
+        return "the GPU"
     if 0 < len(names) <= NAMES_SHOWN and "unknown" not in names:
         return f"the {' and '.join(names)}"
     makers = {"amd": "the AMD GPU", "intel": "the Intel GPU", "apple": "the Mac's GPU"}

@@ -183,6 +183,8 @@ NO_FAILURES = (
         "rocm-lists-gpu",
         "card-beside-nvidia",
         "hip-failed",
+        "amds-index",
+        "amd-graphics",
         "index-marker",
         "packaged-program",
         "environment-owner",

@@ -55,6 +55,11 @@ def crashes_without_kernels(context: RuleContext) -> str:
     return f"torch {version} has no kernels for {' or '.join(sorted(targets))}"
 
 
+def onednn_failed(context: RuleContext) -> bool:
+    """Whether oneDNN could not start on an Intel GPU that torch had already reached."""
+    return any("call" in event.values for event in events(context, "no-xpu"))
+
+
 def xpu_counts_none(context: RuleContext) -> str:
     """Returns a sentence if torch's XPU build runs and counts no Intel GPU, else ""."""
     reasons = {event.values.get("why") for event in events(context, "no-xpu")}

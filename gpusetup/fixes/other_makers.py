@@ -14,8 +14,10 @@ from gpusetup.accelerators.amd import (
     RELATIVES,
     SERVED_CARDS,
     WINDOWS_TARGETS,
+    WSL_TARGETS,
     gfx_of,
 )
+from gpusetup.accelerators.intel import device_has_xpu
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.choose.installed import vendors_of
@@ -25,6 +27,7 @@ from gpusetup.evidence.maker_facts import (
     crashes_without_kernels,
     devices_in_rocms_list,
     intels_extension_fails,
+    onednn_failed,
     rocm_lists_the_gpu,
     xpu_counts_none,
 )
@@ -78,7 +81,13 @@ def names_gpu_with_xpu(context: RuleContext) -> bool:
     """Whether a text names an Intel GPU that torch's XPU builds support, in contrast to the older
     graphics of Intel's processors."""
     names = [gpu.values.get("name", "") for gpu in events(context, "foreign-gpu")]
-    return any(maker_named(name) is INTEL and has_xpu(name) for name in names)
+    if any(maker_named(name) is INTEL and has_xpu(name) for name in names):
+        return True
+    devices = context.snapshot.pci_devices or ()
+    return any(
+        device.vendor == INTEL.id and device_has_xpu(device.device_id, device.name)
+        for device in devices
+    )
 
 
 # --- AMD ----------------------------------------------------------------------------------------
@@ -193,6 +202,8 @@ def _for_board(context: RuleContext) -> Fix:
             text="Give the pod the GPU with AMD's device plugin (resources.limits `amd.com/gpu: "
             "1`), and use an image with a ROCm build of torch (rocm/pytorch)"
         )
+    if context.os.wsl and board.target not in (None, *WSL_TARGETS, *DROPPED):
+        return _on_windows_itself(context, board)
     program = context.snapshot.failing.program
     if on(context, "windows") and program in WITHOUT_ROCM_ON_WINDOWS and not is_rocm:
         if board.target in WINDOWS_TARGETS and not _is_too_old_for_amds_wheels(context):
@@ -247,6 +258,24 @@ def _for_board(context: RuleContext) -> Fix:
         f"(PyTorch's, on Linux, has kernels for {SERVED_CARDS}). Otherwise the CPU build "
         f"works{'. ' + AMDS_FOR_WINDOWS if windows else ''}",
         alternatives=_if_served(context),
+    )
+
+
+def _on_windows_itself(context: RuleContext, board: Board) -> Fix:
+    """What to do in WSL with a GPU that ROCm for WSL does not support."""
+    amds_wheels = maker_stacks.from_amds_index(context, board.target)
+    ways = "in Linux on the machine itself, or a program that uses DirectML or Vulkan"
+    if board.target in WINDOWS_TARGETS:
+        ways = (
+            f"on Windows itself with AMD's wheels, which have kernels for {board.target}, or {ways}"
+        )
+    return Fix(
+        text=f"ROCm for WSL supports Radeon RX 7700 and newer, and Ryzen AI, but not {board.name} "
+        f"({board.target}). Neither another ROCm in WSL nor HSA_OVERRIDE_GFX_VERSION changes that. "
+        f"Use the GPU {ways}",
+        alternatives=paste.other("on Windows itself, in a new environment", *amds_wheels.commands)
+        if board.target in WINDOWS_TARGETS
+        else (),
     )
 
 
@@ -356,6 +385,9 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         )
     override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
     uses_relative = bool(related_target) and on(context, "linux")
+    # ROCm often lists the processor's graphics first, and with the override it would run kernels
+    # there that are made for the card.
+    is_beside_graphics = uses_relative and bool(events(context, "amd-graphics"))
     rocm_build = (_install_from(context, str(AMD.index)),) if has_other_build else ()
     amds_wheels = maker_stacks.from_amds_index(context, target or None)
     # No variable makes the installed wheel run on this target, but AMD has wheels for it.
@@ -367,11 +399,22 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         f"{target or 'this GPU'}: {relative}install a build for it from AMD or your distribution. "
         "The CPU build works too, without the GPU. If the processor's integrated graphics come "
         "first in the list, set HIP_VISIBLE_DEVICES to the card's number",
-        commands=(*rocm_build, override) if uses_relative else (),
+        commands=(*rocm_build, *(LARGEST_GPU if is_beside_graphics else ()), override)
+        if uses_relative
+        else (),
         alternatives=paste.other(f"AMD's own wheels for {target}", *amds_wheels.commands)
         if amds_wheels.commands
         else (),
     )
+
+
+LARGEST_GPU = lines(
+    'export HIP_VISIBLE_DEVICES=$(python -c "import torch; gpu = torch.cuda; '
+    "print(max(range(gpu.device_count()), "
+    'key=lambda n: gpu.get_device_properties(n).multi_processor_count))")'
+)
+"""Selects the GPU with the most compute units, which is the card and not the processor's graphics.
+"""
 
 
 def _is_older_than(context: RuleContext, first_rocm: str) -> bool:
@@ -409,6 +452,8 @@ def intel(context: RuleContext) -> Fix:
         return xpu.shows_no_gpu(context)
     if intels_extension_fails(context):
         return maker_stacks.without_ipex(context)
+    if onednn_failed(context):
+        return xpu.newest_of_both(context)
     if why and "build" not in why:
         return Fix(
             text='Install or update Intel\'s GPU driver; torch then finds the device "xpu". On '

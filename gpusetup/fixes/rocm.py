@@ -295,6 +295,32 @@ def headers_of_cpp(context: RuleContext, _text: str) -> Fix:
 GCC_VERSIONS = lines("ls -d /usr/lib/gcc/*/* /usr/include/c++/*")
 
 
+BUILD_TOOLS = lines(
+    "winget install Microsoft.VisualStudio.2022.BuildTools --override "
+    '"--wait --passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
+)
+
+
+def openmp_on_windows(context: RuleContext, _text: str) -> Fix:
+    """Newer wheels of AMD's, which contain the OpenMP DLL, or the build tools that bring it."""
+    target = next(filter(None, map(gfx_of, _names_of_gpus(context))), None)
+    newer = maker_stacks.from_amds_index(context, target) if target else None
+    return Fix(
+        text="Install AMD's newest wheels, which contain the DLL, or Visual Studio's build tools "
+        "for C++ (x64). Do not download the DLL from a website",
+        commands=newer.commands if newer and newer.commands else BUILD_TOOLS,
+        alternatives=paste.other("Visual Studio's build tools", *BUILD_TOOLS)
+        if newer and newer.commands
+        else (),
+        needs_root=True,
+    )
+
+
+def _names_of_gpus(context: RuleContext) -> list[str]:
+    """The names of AMD's GPUs in a text."""
+    return [gpu.values.get("name", "") for gpu in events(context, "foreign-gpu")]
+
+
 DEVELOPMENT_FILES = {
     "ubuntu": "rocm-hip-sdk",
     "debian": "rocm-hip-sdk",

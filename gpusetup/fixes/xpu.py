@@ -65,7 +65,8 @@ def without_float64(context: RuleContext, _text: str) -> Fix:
     float32 = (
         'use float32: `.float()` before `.to("xpu")`, `dtype=torch.float32` for new tensors, and '
         "float32 for arrays from NumPy, which are float64 by default. Or move this operation to "
-        'the CPU (`.to("cpu")`)'
+        'the CPU (`.to("cpu")`). In mixed precision, use `torch.autocast` with bfloat16 and no '
+        "GradScaler, which computes in float64"
     )
     emulation = paste.other(
         "let Intel's driver emulate float64 (slow), in the shell that starts the program",
@@ -101,6 +102,27 @@ def without_float64(context: RuleContext, _text: str) -> Fix:
 
 
 TORCH = ("torch", "torchvision")
+XPUS_OF_TORCH = (
+    'python -c "import torch; print(torch.__version__, '
+    '[torch.xpu.get_device_name(i) for i in range(torch.xpu.device_count())])"'
+)
+
+
+def newest_of_both(context: RuleContext) -> Fix:
+    """The newest torch and the newest driver, for an operation that does not start on the GPU."""
+    runtime = (
+        "Intel's newest graphics driver"
+        if on(context, "windows")
+        else "Intel's newest compute runtime (libze-intel-gpu1, intel-opencl-icd)"
+    )
+    return Fix(
+        text="Install the newest torch from the XPU index, because its oneDNN knows more GPUs, and "
+        f"{runtime}. If torch lists the processor's graphics too, select the card "
+        "(ONEAPI_DEVICE_SELECTOR=level_zero:N, with its number). Start the program in a shell in "
+        "which oneAPI's setvars was not called",
+        commands=(pip_from(context, str(INTEL.index)),),
+        looks=paste.look("see torch's version and its GPUs", *lines(XPUS_OF_TORCH)),
+    )
 
 
 def shows_no_gpu(context: RuleContext) -> Fix:
@@ -136,8 +158,10 @@ def shows_no_gpu(context: RuleContext) -> Fix:
     in_a_job = bool(events(context, "slurm-job", "login-node"))
     job = "In a job, request a GPU from the scheduler first. " if in_a_job else ""
     return Fix(
-        text=f"{job}Level Zero must list the GPU (`sycl-ls` prints level_zero:gpu; OpenCL alone is "
-        "not enough). If it does not, install Intel's Level Zero packages (libze1, "
+        text=f"{job}The kernel's driver must own the GPU: `lspci -k` names i915 or xe, and "
+        "/dev/dri has a renderD node (if not, install Intel's driver for this kernel, and "
+        "restart). Then Level Zero must list the GPU (`sycl-ls` prints level_zero:gpu; OpenCL "
+        "alone is not enough). If it does not, install Intel's Level Zero packages (libze1, "
         "libze-intel-gpu1) and join the group `render`. If it does, ZE_AFFINITY_MASK or "
         "ONEAPI_DEVICE_SELECTOR hides the GPU, or another oneAPI's libraries are loaded first "
         f"(LD_LIBRARY_PATH){_without_ipex(context)}",
@@ -154,6 +178,26 @@ OLDER_GRAPHICS = re.compile(
     r"(?i)\b(?:Iris(?:\(R\))?(?: (?:Xe|Plus|Pro))?|UHD(?: Graphics)?(?: \d{3})?"
     r"|HD Graphics(?: \d{3,4})?)\b"
 )
+
+
+WITHOUT_LIBRARY_PATH = lines(
+    'env -u LD_LIBRARY_PATH python -c "import torch; print(torch.xpu.is_available())"'
+)
+SETVARS = lines("env | grep -iE 'oneapi|LD_LIBRARY_PATH'", "grep -n setvars ~/.bashrc ~/.profile")
+
+
+def without_oneapi(context: RuleContext, _text: str) -> Fix:
+    """Start the program without the variables of an installed oneAPI."""
+    return Fix(
+        text="Start the program in a new shell in which oneAPI's setvars was not called (remove "
+        "its line from your shell's start file): torch's XPU wheels bring their own runtime since "
+        f"torch {FIRST_WITH_RUNTIME}, and do not need an installed oneAPI. You do not need another "
+        "torch or driver",
+        commands=() if on(context, "windows") else WITHOUT_LIBRARY_PATH,
+        looks=()
+        if on(context, "windows")
+        else paste.look("see which variables oneAPI has set, and where", *SETVARS),
+    )
 
 
 def graphics_without_xpu(context: RuleContext) -> str:

@@ -120,7 +120,7 @@ ROWS = (
     # desktop`: systemd gives the devices to the user at the screen.
     row(
         "works-as-root",
-        r"\b(?:until|unless|only (?:\w+ )?(?:if|when|after)|after|once) [^.\n]{0,40}?\b(?:sign|log)(?:s|ged|ging|ing|ned)?[ -]?(?:in|on|into|onto)\b[^.\n]{0,40}?\b(?:locally|physically|at the (?:screen|desktop|console|monitor)|(?:in|to|into|via) (?:the |a |my )?(?:GNOME|KDE|desktop|GUI|graphical)\b)",
+        r"\b(?:until|unless|only|after|once|first|if I|when I) [^.\n]{0,60}?\b(?:sign|log)(?:s|ged|ging|ing|ned)?[ -]?(?:in|on|into|onto)\b[^.\n]{0,40}?\b(?:locally|physically|in person|at the (?:\w+ )?(?:screen|desktop|console|monitor|machine|keyboard)|(?:in|to|into|via) (?:the |a |my )?(?:GNOME|KDE|desktop|GUI|graphical)\b)|\blocal (?:log-?in|sign-?in|session)\b",
         "log",
         "sign",
         unless=r"\bdocker login\b",
@@ -182,6 +182,22 @@ ROWS = (
         r"\bfound [1-9]\d? ROCm devices.{0,2000}?CUDA error: invalid device function",
         "rocm devices",
         what="kernel",
+    ),
+    # Ryzen 5 3400G with Radeon Vega Graphics, iGPU
+    row(
+        "amd-graphics",
+        r"\b[Ii]GPU\b|\bAPU\b|\bRyzen \d \w[\w ]{2,20} with Radeon\b|\bAMD Radeon(?:\(TM\))?(?: Vega \d{1,2})? Graphics\b",
+        "igpu",
+        "apu",
+        "ryzen",
+        "radeon",
+    ),
+    # pip install --index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/ torch
+    *rows(
+        "amds-index",
+        r"https?://[\w.-]{4,60}/(?:v2(?:-staging)?|rocm/whl[\w-]*|whl[\w-]*)/gfx\w{2,6}(?:-\w{2,8})?/?",
+        r"https?://(?:rocm\.(?:nightlies|devreleases|prereleases)|(?:stable\.)?repo)\.amd\.com/\S{0,80}",
+        r"https?://repo\.radeon\.com/rocm/(?:manylinux|windows)\S{0,120}",
     ),
     # HIP error: unspecified launch failure. Other rows read the missing device and the missing
     # kernel, and "out of memory" is no failure of the stack.
@@ -285,6 +301,7 @@ ROWS = (
     *rows(
         "no-xpu",
         "xpu device count is zero",
+        r"\b(?:reports?|finds?|sees?|shows?|lists?) no xpu devices?\b",
         r"(?<!if )(?<!if not )\b(?:torch|ipex)\.xpu\.is_available(?:\(\))?[\"'`]?\)?(?: is| returns?| returned| prints?| gives?| says?|:| ==| ->| =)? ?[\"'`]?[Ff]alse\b",
         r"Number of (?:dpcpp|sycl|xpu) devices should be greater than zero",
         r"\bxpu[. ]device_count(?:\(\))?['\"`]*\)?(?:,|:| =| ->|(?: is| returns?| prints?| gives?| shows?))? {0,3}0\b(?!\.)",

@@ -156,14 +156,15 @@ def by_message(text: Text) -> Iterator[CudaError]:
 # `RuntimeError: HIP error: unspecified launch failure`.
 BEFORE_HIPS_MESSAGE = lazy(r"\bHIP (?:runtime )?error: (?:an )?$")
 CHARACTERS_OF_HIP = 24
-ASSERTED = 710
-"""The program's own assertion failed, which means the same on every GPU."""
+DRIVERS_OR_BUILDS = (200, 702, 715, 718, 719)
+"""Errors that mean something else on AMD's GPUs: a kernel was built for another target, or the
+driver gave up. An assertion and a wrong address are the program's on every GPU."""
 
 
 def _is_of_hip(text: Text, start: int, code: int) -> bool:
-    """Whether a message that a kernel failed comes from HIP. On AMD's GPUs the driver or kernels for
-    another target cause these more often than the program does."""
-    if code not in BY_PROGRAMS or code == ASSERTED:
+    """Whether a message that a kernel failed comes from HIP and does not mean what it does in
+    CUDA."""
+    if code not in DRIVERS_OR_BUILDS:
         return False
     before = text.flat[max(start - CHARACTERS_OF_HIP, 0) : start]
     return BEFORE_HIPS_MESSAGE.search(before) is not None

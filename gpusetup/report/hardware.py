@@ -29,6 +29,8 @@ LSPCI = lazy(
     r"(?:VGA compatible controller|3D controller|Display controller)(?: \[\d{4}\])?: (.{3,160})"
 )
 IN_USE = lazy(r"Kernel driver in use: ([\w-]+)")
+# `[8086:0bda]`, or `Device 0bda` if the list of names does not have the device yet.
+DEVICE_ID = lazy(r"\[[0-9a-f]{4}:([0-9a-f]{4})\]|\bDevice ([0-9a-f]{4})\b")
 VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
 """The makers of GPUs, each with a pattern for its name in the output of `lspci`."""
 DETAIL_LINES = 7
@@ -78,7 +80,14 @@ def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
             vendor = maker
             break
     name_without_revision = name.partition(" (rev")[0]
-    return PciDevice(vendor=vendor, bus_id=bus_id, name=name_without_revision, driver=driver)
+    device_id = DEVICE_ID.search(name)
+    return PciDevice(
+        vendor=vendor,
+        device_id=device_id[1] or device_id[2] if device_id else None,
+        bus_id=bus_id,
+        name=name_without_revision,
+        driver=driver,
+    )
 
 
 # --- other makers' GPUs ---------------------------------------------------------------------------
@@ -120,7 +129,7 @@ OTHER_MAKERS = (
         "amd",
         ("rx", "0xt", "0 xt", "0gre", "0 gre"),
         lazy(
-            r"\bRX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?\b|(?<![A-Za-z0-9_.])(?:RX ?)?[5-9]\d[0567]0 ?(?:[Xx][Tt][Xx]?|[Gg][Rr][Ee])(?![A-Za-z0-9_])"
+            r"\bRX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|[MS])?\b|(?<![A-Za-z0-9_.])(?:RX ?)?[5-9]\d[0567]0 ?(?:[Xx][Tt][Xx]?|[Gg][Rr][Ee])(?![A-Za-z0-9_])"
             r"|\b[Rr][Xx][ -]?(?:4[678]0|5[5-9]0|5[3-7]00|6[3-9]50|6[4-9]00|7[6-9]00|90[67]0)(?: ?[Xx][Tt][Xx]?)?\b"
         ),
     ),
@@ -253,7 +262,7 @@ def amd_boards(text: Text) -> Facts:
             break
 
 
-BOARD_ENDING = lazy(r" ?(?:XTX?|GRE)(?![A-Za-z0-9])")
+BOARD_ENDING = lazy(r"(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9])")
 """What may follow a board's number in its name: `RX 6600 XT`."""
 BOARDS_READ = 100_000
 """Boards are looked for in this many characters, so that a long log does not take minutes."""
