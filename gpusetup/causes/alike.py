@@ -134,6 +134,12 @@ ROCM_ON_THE_HOST = (
     "# on the host, not in the container"
 )
 """Shows whether the host's own kernel refuses the GPU too."""
+ROCM_REACHES = (
+    "ls -l /dev/kfd /dev/dri/renderD*; id -nG; rocminfo | grep -iE 'gfx|marketing|open'; "
+    "env | grep -E 'HSA_|HIP_|ROCR_'"
+)
+"""Shows whether this user reaches the GPU: its nodes and their groups, ROCm's own list, and the
+variables that hide a GPU."""
 RIGHTS = "id; ls -l /dev/kfd /dev/dri"
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
 """Shows how the GPUs are connected, and which pairs have peer access."""

@@ -422,6 +422,12 @@ CAUSES = (
         ),
         cases=(
             Message(
+                where=(lambda context: bool(maker_facts.level_zero_missing(context)),),
+                title="Intel's Level Zero is not installed: torch does not find its loader",
+                means="Level Zero is the interface to Intel's GPUs. It belongs to the driver's "
+                "packages of the system, and neither torch's wheels nor oneAPI contain it.",
+            ),
+            Message(
                 where=(lambda context: bool(maker_facts.xpu_counts_none(context)),),
                 title="torch's XPU build finds no GPU",
                 means="The build is the right kind, so what counts is Level Zero: the driver's "

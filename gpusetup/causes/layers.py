@@ -323,6 +323,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.LIBRARIES: (
         "mkl-version-mismatch",
         "rocm-libraries-mixed",
+        "torch-lacks-device",
         "oneapi-libraries-mixed",
         "ld-library-path-conflict",
         "extension-abi-mismatch",

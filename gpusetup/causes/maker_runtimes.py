@@ -25,7 +25,7 @@ OTHERS_WITHOUT_IT = (
 """Devices of other makers that refuse float64 too, and words of a condition."""
 LIBRARIES_OF_ROCM = rf"(?:{AMDS}|libamd_comgr|librocprofiler[\w-]*|libroctracer\w*)"
 TORCH_SYMBOL_INSIDE = r"(?=\w*(?:c10|2at|5torch|6caffe2))"
-LIBRARIES_OF_ONEAPI = r"lib(?:ur_loader|ur_adapter_\w{2,20}|sycl|pi_\w{2,20}|mkl_\w{2,24}|svml|imf|intlc|umf|tcm|ccl|mpi)"
+LIBRARIES_OF_ONEAPI = r"lib(?:ur_loader|ur_adapter_\w{2,20}|sycl|pi_\w{2,20}|umf|ccl)"
 """Libraries of Intel's oneAPI that torch's XPU wheels contain too."""
 HEADERS_OF_ROCM = (
     r"(?:hip|hsa|hipcub|hip(?:blas|blaslt|fft|rand|solver|sparse)|roc(?:blas|fft|prim|rand|solver|sparse|thrust)"
@@ -94,6 +94,32 @@ CAUSES = (
         not_examples=(
             "whether the device does not support double precision",
             "Metal: this GPU does not support double precision",
+        ),
+    ),
+    Cause(
+        "torch-lacks-device",
+        certain_if=proofs.message_states_it,
+        title='The installed torch is too old for the device "{device}"',
+        plain="The installed torch is too old for the device mps or xpu",
+        means="torch has the device mps since 1.12, and the module torch.mps since 2.1 (in 2.0 "
+        "only after `import torch.mps`). Ordinary builds know the device xpu since 2.4. An older torch does not know the name, whatever GPU "
+        "the machine has.",
+        text="Install a newer torch",
+        proven_by="torch does not know the device's name, or has no module of that name",
+        not_when="If torch knows the device but does not find a GPU, see apple-silicon and "
+        "intel-gpu",
+        # Source: torch's release notes of 1.12, 2.0 and 2.4; c10/core/Device.cpp.
+        stage="import",
+        way=apple.newer_torch_for_a_device,
+        explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
+        says=(
+            r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b",
+            r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]",
+        ),
+        examples=(
+            "RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu "
+            "device type at start of device string: mps",
+            "AttributeError: module 'torch' has no attribute 'xpu'",
         ),
     ),
     Cause(
@@ -178,7 +204,7 @@ CAUSES = (
             "`LIBUR_LOADER_0.10' not found (required by /x/libsycl.so.8)",
             "ImportError: /x/lib/libsycl.so.8: undefined symbol: urBindlessImagesImportFdExp",
         ),
-        not_examples=("libsycl.so.8: version `GLIBCXX_3.4.30' not found",),
+        not_examples=("libsycl.so.8: version 2025.1 is installed",),
     ),
     Cause(
         "rocm-headers-missing",

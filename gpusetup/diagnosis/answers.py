@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
 )
 from gpusetup.evidence.facts import driver_serves, wanted_cuda
-from gpusetup.fixes import apple, other_makers
+from gpusetup.fixes import apple, other_makers, xpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.shell import own_word
 from gpusetup.model.versions import parsed
@@ -327,7 +327,7 @@ def _of_a_maker(context: RuleContext, question: Event) -> str:
     if names_a_mac or maker_in_a_text(context) == "apple":
         return f"yes, as the device mps. {apple.for_mac(context).text}. {TRY_IT}"
     if "intel" in words or "arc" in words:
-        return f"yes, as the device xpu. {other_makers.intel(context).text}. {TRY_IT}"
+        return f"yes, as the device xpu. {xpu.for_intel(context).text}. {TRY_IT}"
     return f"yes, if ROCm supports the GPU. {other_makers.amd(context).text}. {TRY_IT}"
 
 

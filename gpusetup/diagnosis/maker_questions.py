@@ -144,7 +144,8 @@ def _first_lines_of(program: Program) -> str:
 def for_the_maker(context: RuleContext, reading: str) -> str:
     """The command to ask in place of one for CUDA or torch, if the GPU is from AMD or Intel."""
     asks_rocm = reading in (alike.WHICH_ROCM, alike.AMD_TARGETS)
-    if asks_rocm and events(context, "directml") and not context.torch.backend:
+    is_directml = events(context, "directml") and not context.os.wsl
+    if asks_rocm and is_directml and not context.torch.backend:
         return alike.DIRECTMLS_GPUS
     if asks_rocm and context.os.wsl:
         return alike.AMD_IN_WSL
@@ -167,6 +168,11 @@ def for_the_maker(context: RuleContext, reading: str) -> str:
         return alike.TORCHS_XPU
     if reading in OF_TORCH and is_of_intel(context):
         return reading_of_intel(context)
+    # The build is known and finds nothing, so the device's rights come before its kernels.
+    reaches_none = context.torch.cuda_available is False and not has_nvidia(context)
+    is_rocm = maker_of(context.torch.backend) == "amd"
+    if reading == alike.THIS_TORCH and is_rocm and reaches_none and on(context, "linux"):
+        return alike.AMD_IN_WSL if context.os.wsl else alike.ROCM_REACHES
     # With the card unknown, its target is as open as torch's list of kernels.
     if reading == alike.THIS_TORCH and _target_is_open(context):
         return alike.ROCM_COMPUTES

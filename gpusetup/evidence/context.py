@@ -184,6 +184,8 @@ NO_FAILURES = (
         "card-beside-nvidia",
         "hip-failed",
         "amds-index",
+        "named-by-torch",
+        "rock-loaded",
         "amd-graphics",
         "index-marker",
         "packaged-program",

@@ -55,6 +55,15 @@ def crashes_without_kernels(context: RuleContext) -> str:
     return f"torch {version} has no kernels for {' or '.join(sorted(targets))}"
 
 
+def level_zero_missing(context: RuleContext) -> str:
+    """The library of Level Zero that the system lacks; "" if the text names none."""
+    for event in events(context, "no-xpu"):
+        library = event.values.get("library", "")
+        if library.startswith(("libze_loader", "libze_intel_gpu")):
+            return library
+    return ""
+
+
 def onednn_failed(context: RuleContext) -> bool:
     """Whether oneDNN could not start on an Intel GPU that torch had already reached."""
     return any("call" in event.values for event in events(context, "no-xpu"))

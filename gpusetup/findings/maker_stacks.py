@@ -25,7 +25,7 @@ from gpusetup.evidence.context import (
     readings,
 )
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import maker_stacks
+from gpusetup.fixes import apple, maker_stacks
 from gpusetup.model.finding import Findings
 from gpusetup.model.machine import DeviceNode, Event, MakerStack
 from gpusetup.model.versions import parsed
@@ -219,7 +219,7 @@ def translated_python(context: RuleContext) -> Findings:
         return
     chip = stack.gpus[0].name if stack.gpus else "Apple"
     seen = shown(context, "makers.gpus", f"{chip}, Python: x86_64")
-    yield finding(context, "python-for-intel-mac", (seen,), fix=maker_stacks.native_python(context))
+    yield finding(context, "python-for-intel-mac", (seen,), fix=apple.native_python(context))
 
 
 def old_macos(context: RuleContext) -> Findings:
@@ -236,7 +236,7 @@ def old_macos(context: RuleContext) -> Findings:
         context,
         "macos-too-old-for-mps",
         (seen,),
-        fix=maker_stacks.newer_macos(wanted),
+        fix=apple.newer_macos(wanted),
         version=version,
         wanted=wanted,
         macos=macos,
@@ -269,7 +269,10 @@ def override_is_wrong(context: RuleContext) -> Findings:
 REFUSED = re.compile(r"(?i)permission denied|operation not permitted|not (?:a )?member of")
 NODE_IS_MISSING = re.compile(r"(?i)/dev/kfd.{0,60}(?:no such file|missing|absent|not there|exist)")
 MODULE_IS_MISSING = re.compile(r"(?i)rock module is not loaded")
-MPS_FROM = re.compile(r"(?i)MPS backend is supported on macOS (\d{1,2}(?:\.\d{1,2})?)")
+MPS_FROM = re.compile(
+    r"(?i)(?:MPS backend is supported on"
+    r"|\bMPS\b.{0,80}?supported (?:natively )?(?:starting )?from) macOS (\d{1,2}(?:\.\d{1,2})?)"
+)
 
 
 def said_of_the_stack(context: RuleContext) -> Findings:
@@ -289,6 +292,9 @@ def said_of_the_stack(context: RuleContext) -> Findings:
     elif maker_of(context.torch.backend) in (AMD.id, INTEL.id):
         refused += [event for event in as_another if event.values.get("place") == "seat"]
     unloaded = [event for event in complaints if MODULE_IS_MISSING.search(event.text or "")]
+    # Where rocminfo finds the module elsewhere in the text, somebody has loaded it since.
+    if events(context, "rock-loaded"):
+        unloaded = []
     maker = _maker_in_text(context)
     # Render nodes belong to every maker's driver, so the text must name one maker alone.
     if maker is not None:
@@ -368,7 +374,7 @@ def said_of_macos(context: RuleContext) -> Findings:
             context,
             "macos-too-old-for-mps",
             (event,),
-            fix=maker_stacks.newer_macos(oldest),
+            fix=apple.newer_macos(oldest),
             wanted=oldest,
             version=(context.torch.version or "").partition("+")[0],
             macos=macos or "",
@@ -389,7 +395,7 @@ def translated_in_a_text(context: RuleContext) -> Findings:
     if not chips or not platform:
         return
     seen = (*chips[:1], shown(context, "os.machine", f"macOS, Python: {context.os.machine}"))
-    yield finding(context, "python-for-intel-mac", seen, fix=maker_stacks.native_python(context))
+    yield finding(context, "python-for-intel-mac", seen, fix=apple.native_python(context))
 
 
 RULES = (

@@ -27,7 +27,7 @@ from gpusetup.evidence.maker_facts import crashes_without_kernels, intels_extens
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import apple, gpu_naming, other_makers, paste
+from gpusetup.fixes import apple, gpu_naming, other_makers, paste, xpu
 from gpusetup.fixes.lenders import has_a_scheduler, lender_of
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
@@ -207,6 +207,11 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     is_only_a_note = not maker_is_at_fault and (
         events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     )
+    # A program that filled the GPU's memory, or that runs on the Mac's own device, needs no word on
+    # which build fits.
+    used_it = events(context, "out-of-memory", "backend-runs", "mps-lacks")
+    if is_only_a_note and is_report(context) and cause != "no-nvidia-gpu" and used_it:
+        return
     board = ""
     for event in events(context, "foreign-gpu"):
         name = event.values.get("name", "")
@@ -392,7 +397,7 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         return "amd-gpu", other_makers.amd(context)
     needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
     if maker_of_build == "intel" or needs_xpu or other_makers.names_gpu_with_xpu(context):
-        return "intel-gpu", other_makers.intel(context)
+        return "intel-gpu", xpu.for_intel(context)
     return _without_a_gpu(context)
 
 
@@ -401,6 +406,11 @@ def _without_a_gpu(context: RuleContext) -> tuple[str, Fix]:
     CPU build, unless torch is installed."""
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
+    if older := xpu.graphics_without_xpu(context):
+        text = (
+            f"PyTorch's list of Intel GPUs does not have {older}: use the CPU build of torch, "
+            "OpenVINO for inference, or a machine with another GPU"
+        )
     if in_container(context):
         text += IMAGE
     # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.

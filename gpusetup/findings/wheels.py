@@ -22,7 +22,7 @@ from gpusetup.evidence.lookups import (
     torch_of,
 )
 from gpusetup.findings.message_rules import finding
-from gpusetup.fixes import maker_indexes, maker_stacks, paste
+from gpusetup.fixes import apple, maker_indexes, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -130,7 +130,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "python-for-intel-mac":
-        return maker_stacks.native_python(context)
+        return apple.native_python(context)
     if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
         return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
+from gpusetup.accelerators.makers import INTEL
+from gpusetup.evidence.context import RuleContext, events, macos_version
 from gpusetup.fixes import maker_stacks, paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
+from gpusetup.model.shell import filled, lines
 
 
 def for_mac(context: RuleContext) -> Fix:
@@ -19,7 +22,7 @@ def for_mac(context: RuleContext) -> Fix:
         return _for_its_processor(context, needs_arm=mismatch.values["needed"] == "arm64")
     lacks = events(context, "mps-lacks")
     if "metal" in {event.values.get("why") for event in lacks}:
-        return maker_stacks.reach_metal(context)
+        return reach_metal(context)
     for mismatch in lacks:
         if mismatch.values.get("why") == "types":
             return _for_types(mismatch)
@@ -114,6 +117,22 @@ def _for_stray_tensor(context: RuleContext) -> Fix:
     )
 
 
+def newer_torch_for_a_device(context: RuleContext, _text: str) -> Fix:
+    """A torch that knows the device mps or xpu."""
+    devices = {event.values.get("device") for event in events(context, "torch-lacks-device")}
+    if "xpu" in devices:
+        return Fix(
+            text="Install torch's XPU build, which needs no extension of Intel's",
+            commands=(maker_stacks.pip_from(context, str(INTEL.index)),),
+        )
+    return Fix(
+        text='Update torch, in a Python for Apple silicon (`python -c "import platform; '
+        'print(platform.machine())"` prints arm64): a Python for Intel processors (x86_64) gets '
+        "torch 2.2.2 at most, and no mps on an Apple chip",
+        commands=(paste.pip(context, "install", "--upgrade", "torch", "torchvision"),),
+    )
+
+
 def for_older_macos(context: RuleContext, _text: str) -> Fix:
     """What to do on a macOS that is older than the one a program was built for."""
     macos = context.os.version
@@ -150,7 +169,7 @@ def _for_types(mismatch: Event) -> Fix:
 def _for_its_processor(context: RuleContext, *, needs_arm: bool) -> Fix:
     """A new environment for Apple silicon, if torch's libraries are for Intel processors and Python
     is not, or the reverse."""
-    fix = maker_stacks.native_python(context)
+    fix = native_python(context)
     # Only a translated Python loads libraries for Intel processors on an Apple chip.
     if not needs_arm:
         return fix
@@ -276,3 +295,68 @@ ON_MPS = (
     ),
 )
 """Errors of Metal, the first one that matches counts."""
+
+
+def native_python(context: RuleContext) -> Fix:
+    """Replace a translated Python with one for Apple's processors."""
+    version = ".".join((context.snapshot.python.version or "3.12").split(".")[:2])
+    folder = paste.new_environment_folder(context, version)
+    conda = filled(
+        "CONDA_SUBDIR=osx-arm64 conda create -n torch-arm64 python={version}", version=version
+    )
+    return Fix(
+        text="Create an environment with a Python for Apple silicon (arm64) and install torch "
+        "there. torch 2.2.2 is the last release for Intel Macs, and its wheel does not support "
+        "MPS on Apple chips",
+        commands=(
+            paste.command(
+                context, "uv", "venv", "--python", f"cpython-{version}-macos-aarch64", folder
+            ),
+            paste.command(context, "gpusetup", "install", "--venv", folder),
+        ),
+        alternatives=paste.other("with conda", conda),
+        looks=paste.look(
+            "check the architecture of this Python (it should be arm64)",
+            *lines('python -c "import platform; print(platform.machine())"'),
+        ),
+    )
+
+
+def reach_metal(context: RuleContext) -> Fix:
+    """What to do if torch was built with MPS, but MPS is not available: by the processor and the
+    macOS that are known."""
+    looks = paste.look(
+        "see the macOS, the processor of this Python, and whether Metal is there",
+        *lines(
+            "sw_vers -productVersion",
+            'python -c "import platform; print(platform.machine())"',
+            "system_profiler SPDisplaysDataType | grep -i metal",
+        ),
+    )
+    if context.os.machine == "x86_64":
+        return Fix(
+            text="This Python was built for Intel processors. On an Apple chip, install a Python "
+            "for arm64 and torch in it. On an Intel Mac, MPS needs an AMD GPU; without one, use "
+            'the device "cpu"',
+            looks=looks,
+        )
+    oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
+    # An old macOS has another cause (macos-too-old-for-mps), so a known one is new enough here.
+    knows_macos = macos_version(context) is not None
+    condition = "This macOS is new enough, so" if knows_macos else f"If macOS is {oldest} or newer,"
+    return Fix(
+        text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
+        "the user who is logged in at the screen: a sandbox (an agent's, an editor's or an App "
+        "Sandbox), an ssh session, a virtual machine and a container have no Metal device. You do "
+        "not need another torch",
+        looks=looks,
+    )
+
+
+def newer_macos(macos: str) -> Fix:
+    """Update macOS to a version on which torch has MPS."""
+    return Fix(
+        text=f"Update macOS to {macos} or newer, or install an older torch that supports MPS on "
+        'this macOS. As a workaround, use the device "cpu"',
+        looks=paste.look("see your macOS", *lines("sw_vers")),
+    )

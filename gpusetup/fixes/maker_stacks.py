@@ -21,14 +21,13 @@ from gpusetup.accelerators.amd import (
     WINDOWS_TARGETS,
     device_extras,
 )
-from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker
 from gpusetup.catalog.builds import index_url
-from gpusetup.evidence.context import RuleContext, events, in_container, macos_version, on
+from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.machine import MakerStack
-from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.shell import Line, Lines, filled, lines, shell_line
 from gpusetup.model.versions import parsed
 
 LOAD = {AMD.id: lines("sudo modprobe amdgpu"), INTEL.id: lines("sudo modprobe xe")}
@@ -253,13 +252,23 @@ def build_for_maker(context: RuleContext, stack: MakerStack) -> Fix:
     )
 
 
+SHOW_A_TORCH = (
+    *("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus", "no-nvidia-driver"),
+    "ipex",
+)
+"""Events that only an installed torch can cause."""
+
+
 def pip_from(
     context: RuleContext, index: str, packages: Sequence[str] = ("torch", "torchvision")
 ) -> Line:
     """Install torch and the packages that go with it from an index, replacing the installed
     ones."""
+    shows_a_torch = events(context, *SHOW_A_TORCH) or any(
+        event.values.get("why") == "build" for event in events(context, "no-xpu")
+    )
     # Without --force-reinstall, pip keeps another maker's build of the same version.
-    replacing = ("--force-reinstall",) if context.torch.version else ()
+    replacing = ("--force-reinstall",) if context.torch.version or shows_a_torch else ()
     return paste.pip(context, "install", *replacing, *packages, "--index-url", index)
 
 
@@ -300,11 +309,33 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
         )
     device = ",".join(extras)
     packages = (f"torch[{device}]", f"torchvision[{device}]", "torchaudio")
-    return Fix(
-        text=f"Install AMD's own wheels, which include ROCm and the kernels for {target}. They "
-        "need Python 3.11 to 3.14, and on Windows AMD's current Adrenalin driver. (PyTorch's own "
-        "index has ROCm builds for Linux only.)",
-        commands=(pip_from(context, INDEX_OF_AMD, packages),),
+    text = (
+        f"Install AMD's own wheels, which include ROCm and the kernels for {target}. They need "
+        "Python 3.11 to 3.14, and on Windows AMD's current Adrenalin driver. (PyTorch's own index "
+        "has ROCm builds for Linux only.)"
+    )
+    python = context.snapshot.python.version
+    if python and parsed(python) < parsed(FIRST_PYTHON_OF_AMDS_WHEELS):
+        return Fix(
+            text=f"{text} Yours is {python}, so create an environment with a newer one",
+            commands=in_new_environment(context, INDEX_OF_AMD, packages),
+        )
+    return Fix(text=text, commands=(pip_from(context, INDEX_OF_AMD, packages),))
+
+
+FIRST_PYTHON_OF_AMDS_WHEELS = "3.11"
+NEW_FOLDER = ".venv-3.12"
+
+
+def in_new_environment(context: RuleContext, index: str, packages: Sequence[str]) -> Lines:
+    """The commands that create an environment with Python 3.12 and install packages there from an
+    index."""
+    return (
+        *lines(f"uv venv --python 3.12 {NEW_FOLDER}"),
+        shell_line(
+            ("uv", "pip", "install", "--python", NEW_FOLDER, *packages, "--index-url", index),
+            context.os.family,
+        ),
     )
 
 
@@ -413,69 +444,4 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
             "check whether ROCm for WSL is installed",
             *lines("ls /opt/rocm/lib/librocdxg.so* /dev/dxg", "rocminfo | grep -i gfx"),
         ),
-    )
-
-
-def native_python(context: RuleContext) -> Fix:
-    """Replace a translated Python with one for Apple's processors."""
-    version = ".".join((context.snapshot.python.version or "3.12").split(".")[:2])
-    folder = paste.new_environment_folder(context, version)
-    conda = filled(
-        "CONDA_SUBDIR=osx-arm64 conda create -n torch-arm64 python={version}", version=version
-    )
-    return Fix(
-        text="Create an environment with a Python for Apple silicon (arm64) and install torch "
-        "there. torch 2.2.2 is the last release for Intel Macs, and its wheel does not support "
-        "MPS on Apple chips",
-        commands=(
-            paste.command(
-                context, "uv", "venv", "--python", f"cpython-{version}-macos-aarch64", folder
-            ),
-            paste.command(context, "gpusetup", "install", "--venv", folder),
-        ),
-        alternatives=paste.other("with conda", conda),
-        looks=paste.look(
-            "check the architecture of this Python (it should be arm64)",
-            *lines('python -c "import platform; print(platform.machine())"'),
-        ),
-    )
-
-
-def reach_metal(context: RuleContext) -> Fix:
-    """What to do if torch was built with MPS, but MPS is not available: by the processor and the
-    macOS that are known."""
-    looks = paste.look(
-        "see the macOS, the processor of this Python, and whether Metal is there",
-        *lines(
-            "sw_vers -productVersion",
-            'python -c "import platform; print(platform.machine())"',
-            "system_profiler SPDisplaysDataType | grep -i metal",
-        ),
-    )
-    if context.os.machine == "x86_64":
-        return Fix(
-            text="This Python was built for Intel processors. On an Apple chip, install a Python "
-            "for arm64 and torch in it. On an Intel Mac, MPS needs an AMD GPU; without one, use "
-            'the device "cpu"',
-            looks=looks,
-        )
-    oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
-    # An old macOS has another cause (macos-too-old-for-mps), so a known one is new enough here.
-    knows_macos = macos_version(context) is not None
-    condition = "This macOS is new enough, so" if knows_macos else f"If macOS is {oldest} or newer,"
-    return Fix(
-        text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
-        "the user who is logged in at the screen: a sandbox (an agent's, an editor's or an App "
-        "Sandbox), an ssh session, a virtual machine and a container have no Metal device. You do "
-        "not need another torch",
-        looks=looks,
-    )
-
-
-def newer_macos(macos: str) -> Fix:
-    """Update macOS to a version on which torch has MPS."""
-    return Fix(
-        text=f"Update macOS to {macos} or newer, or install an older torch that supports MPS on "
-        'this macOS. As a workaround, use the device "cpu"',
-        looks=paste.look("see your macOS", *lines("sw_vers")),
     )

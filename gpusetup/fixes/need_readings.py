@@ -76,7 +76,7 @@ INSTALLING = (
 """Events of a person who is about to install torch, so that the installed torch does not matter."""
 SHOW_WHICH_TORCH = (
     *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
-    *("no-xpu", "hip-kernel-missing"),
+    *("no-xpu", "hip-kernel-missing", "torch-lacks-device"),
 )
 """Events in which torch itself says what it lacks."""
 TELL_RELEASES_APART = ("release-regressed", "pin-pulls-torch")

@@ -26,35 +26,18 @@ from gpusetup.evidence.gpu_facts import lacks_target_on_windows
 from gpusetup.evidence.maker_facts import (
     crashes_without_kernels,
     devices_in_rocms_list,
-    intels_extension_fails,
-    onednn_failed,
     rocm_lists_the_gpu,
-    xpu_counts_none,
 )
-from gpusetup.fixes import maker_stacks, owners, paste, rocm, xpu
-from gpusetup.fixes.maker_stacks import last_rocm_of, pytorchs_index
+from gpusetup.fixes import maker_stacks, owners, paste, rocm
+from gpusetup.fixes.maker_stacks import last_rocm_of, pip_from, pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.machine import MakerStack
+from gpusetup.model.shell import filled, lines
 from gpusetup.model.versions import parsed
 
 AMDS_FOR_WINDOWS = "AMD's builds for Windows: https://rocm.docs.amd.com"
 """PyTorch's index has ROCm builds for Linux only (as of November 2026)."""
-SHOW_A_TORCH = (
-    *("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus", "no-nvidia-driver"),
-)
-"""Events that only an installed torch can cause."""
-
-
-def _install_from(context: RuleContext, index: str) -> Line:
-    """The command that installs torch from another maker's index. An option makes pip replace an
-    installed torch."""
-    says_it = events(context, *SHOW_A_TORCH) or any(
-        event.values.get("why") == "build" for event in events(context, "no-xpu")
-    )
-    is_there = context.torch.version or says_it
-    again = ("--force-reinstall",) if is_there else ()
-    return paste.pip(context, "install", *again, "torch", "torchvision", "--index-url", index)
 
 
 def first_install(context: RuleContext) -> Fix | None:
@@ -67,12 +50,12 @@ def first_install(context: RuleContext) -> Fix | None:
         return Fix(
             text="Install torch's XPU build, which uses this GPU as the device xpu. The ordinary "
             "build would only use the CPU",
-            commands=(_install_from(context, str(INTEL.index)),),
+            commands=(pip_from(context, str(INTEL.index)),),
         )
     if "amd" in makers and gfx_of(gpu_names) in BUILT_FOR and not on(context, "windows"):
         return Fix(
             text="Install torch's ROCm build, which uses this GPU. The ordinary build would not",
-            commands=(_install_from(context, str(AMD.index)),),
+            commands=(pip_from(context, str(AMD.index)),),
         )
     return None
 
@@ -188,7 +171,7 @@ def _for_board(context: RuleContext) -> Fix:
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
     lacking = events(context, "hip-kernel-missing") or crashes_without_kernels(context)
-    is_rocm = maker_of(context.torch.backend) == "amd"
+    is_rocm = maker_of(context.torch.backend) == "amd" or _hip_ran(context)
     board, windows = amd_board(context), on(context, "windows") or bool(context.os.wsl)
     is_served = board.target in (None, *BUILT_FOR)
     if is_rocm and context.torch.cuda_available and is_served and not lacking:
@@ -202,7 +185,8 @@ def _for_board(context: RuleContext) -> Fix:
             text="Give the pod the GPU with AMD's device plugin (resources.limits `amd.com/gpu: "
             "1`), and use an image with a ROCm build of torch (rocm/pytorch)"
         )
-    if context.os.wsl and board.target not in (None, *WSL_TARGETS, *DROPPED):
+    ran_in_wsl = events(context, "named-by-torch", "ran-first", "gpu-in-use")
+    if context.os.wsl and not ran_in_wsl and board.target not in (None, *WSL_TARGETS, *DROPPED):
         return _on_windows_itself(context, board)
     program = context.snapshot.failing.program
     if on(context, "windows") and program in WITHOUT_ROCM_ON_WINDOWS and not is_rocm:
@@ -226,8 +210,17 @@ def _for_board(context: RuleContext) -> Fix:
         return replace(fix, text=f"{why}. {fix.text}")
     commands = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *commands)
-    if without_kernels := _without_kernels(context, board, windows=windows):
+    finds_none = is_rocm or events(context, "no-hip-gpus")
+    lists_it = rocm_lists_the_gpu(context)
+    if finds_none and context.os.wsl and not (lacking or lists_it):
+        return rocm.library_of_wsl()
+    # torch reports a GPU without kernels, so a torch that finds none does not reach it.
+    sees_none = is_rocm and context.torch.cuda_available is False
+    reaches_none = sees_none and not (lacking or lists_it)
+    if not reaches_none and (without_kernels := _without_kernels(context, board, windows=windows)):
         return replace(without_kernels, looks=looks)
+    if reaches_none and on(context, "linux"):
+        return _rights_first(context, board)
     # AMD's own index is the only one with ROCm builds for Windows.
     if on(context, "windows") and not context.os.wsl and board.target:
         if board.target not in WINDOWS_TARGETS:
@@ -251,13 +244,33 @@ def _for_board(context: RuleContext) -> Fix:
     if board.target and not on(context, "windows"):
         return Fix(
             text=f"Install torch's ROCm build, which has kernels for {board.target}",
-            commands=(_install_from(context, pytorchs_index(board.target)),),
+            commands=(pip_from(context, pytorchs_index(board.target)),),
         )
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
         f"(PyTorch's, on Linux, has kernels for {SERVED_CARDS}). Otherwise the CPU build "
         f"works{'. ' + AMDS_FOR_WINDOWS if windows else ''}",
         alternatives=_if_served(context),
+    )
+
+
+def _rights_first(context: RuleContext, board: Board) -> Fix:
+    """What to do if a ROCm build finds no GPU at all on Linux: the rights, the driver, and then the
+    kernels."""
+    fix = maker_stacks.join_groups(context, MakerStack(maker=AMD.id))
+    relative, version = RELATIVES.get(board.target or "", ("", ""))
+    then = ""
+    if relative:
+        then = (
+            f". Once torch finds the GPU, it also needs HSA_OVERRIDE_GFX_VERSION={version}: its "
+            f"wheels have kernels for the related {relative}, not for {board.target}"
+        )
+    return replace(
+        fix,
+        text="The build is right, so first see whether you may open the GPU: `rocminfo` must list "
+        "it, and `ls -l /dev/kfd` must show the node. If you may not, join the groups render and "
+        "video. If /dev/kfd is missing, the kernel has no amdgpu driver for this GPU. "
+        f"HIP_VISIBLE_DEVICES must not hide it{then}",
     )
 
 
@@ -279,13 +292,10 @@ def _on_windows_itself(context: RuleContext, board: Board) -> Fix:
     )
 
 
-FIRST_PYTHON_OF_AMDS_WHEELS = "3.11"
-
-
 def _is_too_old_for_amds_wheels(context: RuleContext) -> bool:
     """Whether the text's Python is older than those that AMD's index has wheels for."""
     python = context.snapshot.python.version
-    return bool(python) and parsed(python) < parsed(FIRST_PYTHON_OF_AMDS_WHEELS)
+    return bool(python) and parsed(python) < parsed(maker_stacks.FIRST_PYTHON_OF_AMDS_WHEELS)
 
 
 def _hip_ran(context: RuleContext) -> bool:
@@ -326,7 +336,7 @@ def _if_served(context: RuleContext) -> tuple[Alternative, ...]:
     title = "if the GPU is one of these"
     if not on(context, "linux"):
         title += " and the system is Linux"
-    return paste.other(title, _install_from(context, str(AMD.index)))
+    return paste.other(title, pip_from(context, str(AMD.index)))
 
 
 WITHOUT_ROCM_ON_WINDOWS = {
@@ -366,7 +376,7 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         return Fix(
             text=f"{why}. Install a wheel for ROCm 7 ({AMD.index}). You do not need to override "
             "the target",
-            commands=(_install_from(context, str(AMD.index)),),
+            commands=(pip_from(context, str(AMD.index)),),
         )
     if target in BUILT_FOR or not (lacking or target):
         return None
@@ -388,7 +398,7 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     # ROCm often lists the processor's graphics first, and with the override it would run kernels
     # there that are made for the card.
     is_beside_graphics = uses_relative and bool(events(context, "amd-graphics"))
-    rocm_build = (_install_from(context, str(AMD.index)),) if has_other_build else ()
+    rocm_build = (pip_from(context, str(AMD.index)),) if has_other_build else ()
     amds_wheels = maker_stacks.from_amds_index(context, target or None)
     # No variable makes the installed wheel run on this target, but AMD has wheels for it.
     if amds_wheels.commands and not uses_relative:
@@ -425,52 +435,3 @@ def _is_older_than(context: RuleContext, first_rocm: str) -> bool:
     if rocm_of_wheel is None:
         return True
     return parsed(rocm_of_wheel[1]) < parsed(first_rocm)
-
-
-# --- Intel --------------------------------------------------------------------------------------
-
-
-XE_LOG = lines("sudo dmesg | grep -iE 'xe |i915|guc' | tail -n 40")
-
-
-def intel(context: RuleContext) -> Fix:
-    """The fix for an Intel GPU: its driver if torch could not start the GPU, the XPU build if it is
-    missing, otherwise how to select the device."""
-    why = {event.values.get("why") for event in events(context, "no-xpu")}
-    if "lost" in why:
-        return Fix(
-            text="Install the newest kernel and linux-firmware of your distribution and Intel's "
-            "newest compute runtime (on Windows: Intel's newest graphics driver). If the GPU is "
-            "still lost, try the newest torch from the XPU index, a smaller batch or image, and "
-            "report the kernel's messages to Intel. You do not need another build of torch",
-            looks=()
-            if on(context, "windows")
-            else paste.look("see the driver's messages", *XE_LOG),
-            needs_root=True,
-        )
-    if xpu_counts_none(context):
-        return xpu.shows_no_gpu(context)
-    if intels_extension_fails(context):
-        return maker_stacks.without_ipex(context)
-    if onednn_failed(context):
-        return xpu.newest_of_both(context)
-    if why and "build" not in why:
-        return Fix(
-            text='Install or update Intel\'s GPU driver; torch then finds the device "xpu". On '
-            "Linux also install the Level Zero and compute runtime packages, and join the group "
-            "`render`",
-            needs_root=True,
-        )
-    runs_on_xpu = events(context, "backend-runs") and not events(context, *SHOW_A_TORCH)
-    if maker_of(context.torch.backend) == "intel" or runs_on_xpu:
-        return Fix(text=f'torch\'s XPU build calls this GPU "xpu". {CHOOSE_XPU}')
-    return Fix(
-        text=f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {CHOOSE_XPU}',
-        commands=(_install_from(context, str(INTEL.index)),),
-    )
-
-
-CHOOSE_XPU = (
-    'In your own code, replace "cuda" with "xpu"; in a program, choose XPU (or Intel) in its '
-    "options or settings"
-)

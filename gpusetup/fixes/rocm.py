@@ -59,12 +59,7 @@ def hidden_from_torch(context: RuleContext, target: str | None) -> Fix:
     if in_container(context):
         works += ". In a container, this must be true inside it"
     if context.os.wsl:
-        return Fix(
-            text=f"{works}. In WSL, torch must load ROCm's library for WSL: delete "
-            "libhsa-runtime64.so* from the folder torch/lib of your environment, because the wheel "
-            "brings its own, which looks for /dev/kfd. Or install AMD's wheels for WSL "
-            "(https://rocm.docs.amd.com)",
-        )
+        return Fix(text=f"{works}. {OWN_LIBRARY_IN_WSL}", commands=WITHOUT_OWN_LIBRARY)
     rocm = rocm_of_wheel(context)
     version = context.torch.version or ""
     if target and rocm and has_kernels(target, rocm, version) is False:
@@ -85,6 +80,29 @@ def hidden_from_torch(context: RuleContext, target: str | None) -> Fix:
         f"the Python and the torch that you expect. {kernels}",
         commands=tuple(commands),
         looks=paste.look("see what torch reads, and the GPU's target", *WHAT_TORCH_READS),
+    )
+
+
+OWN_LIBRARY_IN_WSL = (
+    "In WSL, torch must load ROCm's library for WSL: delete libhsa-runtime64.so* from the folder "
+    "torch/lib of your environment, because the wheel brings its own, which does not know WSL. Do "
+    "so again each time pip has installed torch. Or install AMD's wheels for WSL "
+    "(https://rocm.docs.amd.com)"
+)
+WITHOUT_OWN_LIBRARY = lines(
+    "rm \"$(python -c 'import os, torch; print(os.path.dirname(torch.__file__))')\""
+    "/lib/libhsa-runtime64.so*"
+)
+
+
+def library_of_wsl() -> Fix:
+    """ROCm for WSL, and its library in place of the wheel's, if a ROCm build finds no GPU in
+    WSL."""
+    return Fix(
+        text="First `rocminfo` must list the GPU in WSL: if it does not, install AMD's current "
+        "Adrenalin driver on Windows, and ROCm for WSL (`amdgpu-install --usecase=wsl,rocm "
+        f"--no-dkms`). {OWN_LIBRARY_IN_WSL}",
+        commands=WITHOUT_OWN_LIBRARY,
     )
 
 

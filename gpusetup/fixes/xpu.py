@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.makers import INTEL
+from gpusetup.accelerators.makers import INTEL, maker_of
 from gpusetup.accelerators.other_gpus import INTEL_WITH_XPU
 from gpusetup.evidence.context import RuleContext, events, in_container, on
-from gpusetup.evidence.maker_facts import intels_extension_fails
+from gpusetup.evidence.maker_facts import (
+    intels_extension_fails,
+    level_zero_missing,
+    onednn_failed,
+    xpu_counts_none,
+)
 from gpusetup.fixes import maker_stacks, paste, system_packages
 from gpusetup.fixes.maker_stacks import pip_from
 from gpusetup.model.finding import Fix
@@ -260,3 +265,86 @@ def level_zero_headers(context: RuleContext, _text: str) -> Fix:
         ),
         needs_root=True,
     )
+
+
+LEVEL_ZERO_PACKAGES = {
+    "ubuntu": lines("sudo apt install -y libze1 libze-intel-gpu1"),
+    "debian": lines("sudo apt install -y libze1 libze-intel-gpu1"),
+    "fedora": lines("sudo dnf install -y oneapi-level-zero intel-level-zero"),
+    "arch": lines("sudo pacman -S --noconfirm level-zero-loader intel-compute-runtime"),
+}
+"""A family of distributions -> the command that installs Level Zero's loader and Intel's driver for
+it."""
+
+
+def _level_zero(context: RuleContext, library: str) -> Fix:
+    """Install Level Zero, of which neither torch's wheels nor oneAPI contain the loader."""
+    family = system_packages.linux_family(context) or ""
+    commands = LEVEL_ZERO_PACKAGES.get(family, ())
+    return Fix(
+        text=f"Install Level Zero: {library} comes with the system's packages libze1 and "
+        "libze-intel-gpu1 (older names: level-zero and intel-level-zero-gpu, in Intel's repository "
+        f"for graphics), and not with torch or oneAPI{_without_ipex(context)}",
+        commands=commands,
+        alternatives=()
+        if commands
+        else paste.other("on Ubuntu and Debian", *LEVEL_ZERO_PACKAGES["ubuntu"]),
+        needs_root=True,
+    )
+
+
+XE_LOG = lines("sudo dmesg | grep -iE 'xe |i915|guc' | tail -n 40")
+
+
+def for_intel(context: RuleContext) -> Fix:
+    """The fix for an Intel GPU: its driver if torch could not start the GPU, the XPU build if it is
+    missing, otherwise how to select the device."""
+    why = {event.values.get("why") for event in events(context, "no-xpu")}
+    if "lost" in why:
+        return Fix(
+            text="Install the newest kernel and linux-firmware of your distribution and Intel's "
+            "newest compute runtime (on Windows: Intel's newest graphics driver). If the GPU is "
+            "still lost, try the newest torch from the XPU index, a smaller batch or image, and "
+            "report the kernel's messages to Intel. You do not need another build of torch",
+            looks=()
+            if on(context, "windows")
+            else paste.look("see the driver's messages", *XE_LOG),
+            needs_root=True,
+        )
+    if library := level_zero_missing(context):
+        return _level_zero(context, library)
+    if xpu_counts_none(context):
+        return shows_no_gpu(context)
+    if "platforms" in why:
+        return Fix(
+            text="Two Intel GPUs of different generations (a card and the processor's graphics) "
+            "are in one process: let the program see the card only. If it is number 1 in "
+            "`sycl-ls`, use level_zero:1",
+            commands=(paste.setting(context, "ONEAPI_DEVICE_SELECTOR", "level_zero:0"),),
+        )
+    if intels_extension_fails(context):
+        return maker_stacks.without_ipex(context)
+    if onednn_failed(context):
+        return newest_of_both(context)
+    if why and "build" not in why:
+        return Fix(
+            text='Install or update Intel\'s GPU driver; torch then finds the device "xpu". On '
+            "Linux also install the Level Zero and compute runtime packages, and join the group "
+            "`render`. Arc cards also need Resizable BAR, which is switched on in the firmware "
+            "(BIOS)",
+            needs_root=True,
+        )
+    lacks_cuda = events(context, *maker_stacks.SHOW_A_TORCH)
+    runs_on_xpu = events(context, "backend-runs") and not lacks_cuda
+    if maker_of(context.torch.backend) == "intel" or runs_on_xpu:
+        return Fix(text=f'torch\'s XPU build calls this GPU "xpu". {CHOOSE_XPU}')
+    return Fix(
+        text=f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {CHOOSE_XPU}',
+        commands=(pip_from(context, str(INTEL.index)),),
+    )
+
+
+CHOOSE_XPU = (
+    'In your own code, replace "cuda" with "xpu"; in a program, choose XPU (or Intel) in its '
+    "options or settings"
+)

@@ -297,6 +297,20 @@ ROWS = (
         why="driver",
         call="oneDNN",
     ),
+    # ROCk module is loaded, which rocminfo prints after somebody has loaded it
+    row("rock-loaded", r"\bROCk module is loaded\b", "rock module is loaded"),
+    # device name [0]: AMD Radeon RX 6800 XT, which AMD's own test for WSL prints
+    row(
+        "named-by-torch",
+        r"\bdevice name \[\d\]: (?:AMD|Radeon)\b",
+        "device name [",
+    ),
+    # Can't add devices across platforms to a single context
+    row(
+        "no-xpu",
+        r"Can't add devices across platforms to a single context",
+        why="platforms",
+    ),
     # torch.xpu.device_count() 0
     *rows(
         "no-xpu",
@@ -370,6 +384,7 @@ ROWS = (
         r"(?:is|are) unsupported by mps\b",
         r"requires a GPU \(not ['\"]?mps\b",
         r"MPS backend is supported on macOS \d{1,2}(?:\.\d{1,2})?",
+        r"\bMPS: [^\n]{3,60}? supported (?:natively )?(?:starting )?from macOS \d{1,2}(?:\.\d{1,2})?",
         r"Could not run '[\w.:]{3,60}' with arguments from the '(?:Sparse|Quantized)?MPS' backend",
     ),
     # `for the MPS device`.

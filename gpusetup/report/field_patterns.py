@@ -236,6 +236,9 @@ PATTERNS = (
     # Messages about Apple's Metal backend.
     FieldPattern(fields.OS_FAMILY, "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     # The loader's message about a library for another processor.
+    FieldPattern(fields.OS_FAMILY, (".dylib", "@rpath"), r"Library not loaded: @rpath|\w\.dylib\b", USUAL, value="macos"),
+    # `/Users/me/Desktop`; Windows has a drive before it.
+    FieldPattern(fields.OS_FAMILY, "/users/", r"(?<![\w:.\\/])/Users/[\w.-]+/", HINT, value="macos"),
     FieldPattern(fields.OS_FAMILY, "mach-o", r"\bmach-o(?: file)?, but (?:is an|wrong)", USUAL, value="macos"),
     # `mac os 14.6`, `macOS: 15.1`.
     FieldPattern(fields.OS_FAMILY, ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
