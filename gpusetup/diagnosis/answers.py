@@ -18,6 +18,7 @@ from gpusetup.evidence.context import (
     cuda_needed,
     events,
     gpus,
+    in_container,
     is_report,
     says_nothing_else,
 )
@@ -324,7 +325,15 @@ def _of_a_maker(context: RuleContext, question: Event) -> str:
     """Answers whether and how torch uses another maker's GPU."""
     words = (question.text or "").lower()
     names_a_mac = any(word in words for word in ("mac", "apple", "mps"))
-    if names_a_mac or maker_in_a_text(context) == "apple":
+    is_mac = names_a_mac or maker_in_a_text(context) == "apple"
+    # Docker on a Mac runs containers in a Linux machine, which has no Metal.
+    if is_mac and (in_container(context) or "docker" in words or "container" in words):
+        return (
+            "no: a container on a Mac runs in a Linux machine without Metal, so torch finds no "
+            'GPU there. Run the program on macOS itself, where torch has the device "mps", or let '
+            "the container use the CPU"
+        )
+    if is_mac:
         return f"yes, as the device mps. {apple.for_mac(context).text}. {TRY_IT}"
     if "intel" in words or "arc" in words:
         return f"yes, as the device xpu. {xpu.for_intel(context).text}. {TRY_IT}"

@@ -15,6 +15,7 @@ from gpusetup.choose.installed import vendors_of
 from gpusetup.diagnosis.contrast_questions import is_of_another_maker
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import events, has_nvidia, in_container, on
+from gpusetup.evidence.maker_facts import xpu_counts_none
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import owners
 
@@ -123,8 +124,10 @@ def reading_of_intel(context: RuleContext) -> str:
     if "kernel" in shown:
         return alike.WHICH_STACK
     asks_sycl = events(context, "sycl-finds-none")
-    if asks_sycl and in_container(context):
-        return alike.INTELS_NODES
+    if asks_sycl:
+        return alike.INTELS_NODES if in_container(context) else alike.WHICH_STACK
+    if xpu_counts_none(context) and not in_container(context):
+        return alike.XPU_SEES
     # The program may have a torch of its own, which is not the one that works.
     if events(context, "gpu-unused") and not fails_while_it_runs(context):
         return alike.TORCHS_XPU

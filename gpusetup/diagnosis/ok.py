@@ -82,6 +82,9 @@ def torch_said_false(machine: Snapshot) -> bool:
     # With an XPU build or on a Mac, CUDA is never available, so `False` is normal.
     if machine.torch.backend == "xpu" or machine.os.family == "macos":
         return False
+    # A program may print False for CUDA next to True for HIP.
+    if maker_of(machine.torch.backend) == "amd" and machine.torch.cuda_available:
+        return False
     if machine.origin != "report":
         return False
     for reading in machine.readings:

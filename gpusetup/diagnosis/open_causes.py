@@ -200,7 +200,7 @@ ON_MACS: dict[str, str] = {
     # A Mac has no NVIDIA driver, so the person uses it to work on another machine.
     KERNEL_LOG: "python -m torch.utils.collect_env  # on the machine with the GPU",
     ON_THE_BUS: ON_A_MAC,
-    **dict.fromkeys(("nvidia-smi", NODES, KERNEL_OF_MAKER, AMD_TARGETS), ON_A_MAC),
+    **dict.fromkeys(("nvidia-smi", NODES, KERNEL_OF_MAKER, AMD_TARGETS, WHICH_STACK), ON_A_MAC),
     HOOK_LOG: "docker info",
     COLLECT_ENV: 'python -c "import torch; print(torch.backends.mps.is_available())"',
 }

@@ -360,6 +360,9 @@ STAGES: tuple[StageQuestion, ...] = (
         is_reached=is_given_a_gpu_in_vain,
         reading=_asks(alike.GPU_BY_DOCKER),
     ),
+    StageQuestion(
+        name="Level Zero", is_reached=_shows("sycl-finds-none"), reading=reading_of_intel
+    ),
     StageQuestion(name="program", is_reached=_has_its_own_question, reading=_programs_own),
     StageQuestion(
         name="two environments", is_reached=_torch_answers_both, reading=_asks(alike.THIS_TORCH)

@@ -371,7 +371,7 @@ def _runs(context: RuleContext) -> bool:
         return False
     looked_in_vain = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
     torch_sees_gpu = machine.torch.cuda_available
-    if _apple(context):
+    if on(context, "macos"):
         # Every Mac has no CUDA, so this explains only a failure in which something looked for it.
         needs_a_gpu = events(context, *LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
         return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))

@@ -54,6 +54,9 @@ def _for_what_mps_lacks(context: RuleContext, lacks: Events) -> Fix:
     known_way = next((way for way in ON_MPS if re.search(way.words, message)), None)
     text = known_way.text if known_way else LACKS
     needs_newer_torch = known_way is None or known_way.newer_torch
+    # No newer torch exists for Intel Macs.
+    if needs_newer_torch and context.os.machine == "x86_64":
+        text, needs_newer_torch = LAST_FOR_INTEL_MACS, False
     # With the variable in place, torch would not have failed at an operation that it lacks.
     is_set = fallback_is_set(context)
     is_caught = any("caught" in event.values for event in lacks)
@@ -224,6 +227,11 @@ LACKS = (
     'If the error remains, run this part on the CPU (`.to("cpu")`). '
     f"{FALLBACK} does not help here, because it catches only operators that mps lacks entirely"
 )
+LAST_FOR_INTEL_MACS = (
+    'torch 2.2.2 is the last release for Intel Macs, so no update adds this to "mps" there. Use '
+    "another type (float16 or float32 in place of bfloat16), or run the program or this part on "
+    "the CPU (often `--cpu` or `--device cpu`)"
+)
 LACKS_OPERATOR = (
     'The program already uses "mps", which lacks this operator: let torch run it on the CPU '
     "(slower), set before the program imports torch. Or update torch, whose newer releases have "
@@ -251,6 +259,13 @@ class WayOnMps(NamedTuple):
 
 
 ON_MPS = (
+    WayOnMps(
+        r"\bnan\b.*device='mps",
+        'Something computes wrong numbers on "mps". Update torch, macOS and the package that you '
+        'use, and compare the same input with device="cpu". If only mps gives NaN, keep the CPU '
+        "and report it, and do not replace NaN by numbers",
+        newer_torch=True,
+    ),
     WayOnMps(
         "(?i)MPS backend is supported on",
         "This macOS is new enough; torch says the same where its process does not reach Metal. Run "

@@ -314,7 +314,7 @@ ROWS = (
     # torch.xpu.device_count() 0
     *rows(
         "no-xpu",
-        "xpu device count is zero",
+        r"\b(?:XPU|DPCPP) device count is zero",
         r"\b(?:reports?|finds?|sees?|shows?|lists?) no xpu devices?\b",
         r"(?<!if )(?<!if not )\b(?:torch|ipex)\.xpu\.is_available(?:\(\))?[\"'`]?\)?(?: is| returns?| returned| prints?| gives?| says?|:| ==| ->| =)? ?[\"'`]?[Ff]alse\b",
         r"Number of (?:dpcpp|sycl|xpu) devices should be greater than zero",
@@ -325,7 +325,7 @@ ROWS = (
     # sycl-ls lists only a CPU
     row(
         "sycl-finds-none",
-        r"\bsycl-ls\b.{0,300}?\[opencl:cpu\](?!.{0,600}?:gpu\])|\bsycl-ls\b[^.\n]{0,40}?\b(?:shows?|lists?|sees?|finds?|detects?)\b (?:nothing|no|only)\b|\bsycl-ls\b\W{0,3}(?:does(?: not|n't)|can ?not) (?:see|list|show|find|detect)",
+        r"\bsycl-ls\b.{0,300}?\[opencl:cpu(?::\d+)?\](?!(?:(?!\bhost\b).){0,600}?:gpu(?::\d+)?\])|\bsycl-ls\b[^.\n]{0,40}?\b(?:shows?|lists?|sees?|finds?|detects?)\b (?:nothing|no|only)\b|\bsycl-ls\b\W{0,3}(?:does(?: not|n't)|can ?not) (?:see|list|show|find|detect)",
         "sycl-ls",
     ),
     # import intel_extension_for_pytorch; torch-2.1.0a0+cxx11.abi, which Intel built for it
@@ -401,6 +401,14 @@ ROWS = (
         "mps",
         unless=r"will fall back to run",
         caught="by the fallback",
+    ),
+    # tensor([[nan, nan, nan]], device='mps:0')
+    row(
+        "mps-lacks",
+        r"\bnan\b[^\[]{0,120}?device='mps(?::0)?'",
+        "device='mps",
+        unless=r"\binput\w* (?:is|are|has|have|contains?) nan\b",
+        why="numbers",
     ),
     # Input type (MPSHalfType) and weight type (torch.HalfTensor) should be the same
     row(

@@ -96,7 +96,7 @@ PROGRAMS = (
         "`[cuda13]` as the driver allows, and take the folders of another CUDA out of "
         "LD_LIBRARY_PATH",
         reading='python -c "import jax; print(jax.__version__, jax.devices())"',
-        marks=("jaxlib", "jax._src", "jax.numpy", "falling back to cpu", "for platform cuda"),
+        marks=("jaxlib", "jax._src", "jax.numpy", "gpu/tpu found", "for platform cuda"),
     ),
     Program(
         name="ollama",

@@ -159,6 +159,8 @@ PATTERNS = (
     FieldPattern(fields.TORCH_INSTALLED, "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
     # The path of a file of an installed torch in a traceback, or torch's version in a report.
     FieldPattern(fields.TORCH_INSTALLED, ("pytorch version: ", "__init__.py", "undefined symbol"), r"(?=[pt-])(?:\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol)", SURE, value=True),
+    # `HIP Available | True` in a program's own table; its "CUDA available" asks for CUDA's version.
+    FieldPattern(fields.TORCH_CUDA_AVAILABLE, "hip available", r"\bHIP available\W{1,24}(True|Yes)\b", SURE),
     # torch's answer, for each way of asking and each answer: `Is CUDA available: True`,
     # `is_available() -> False`.
     *(
@@ -178,7 +180,7 @@ PATTERNS = (
     # `CUDA used to build PyTorch: None`.
     FieldPattern(fields.TORCH_BACKEND, "cuda used to", r"\bCUDA used to build PyTorch: (?:none|could not collect)", HINT, value="cpu"),
     # `ROCM used to build PyTorch: 6.2`.
-    FieldPattern(fields.TORCH_HIP, "rocm used to", r"\bROCM used to build PyTorch: (\d+\.\d+)", SURE),
+    FieldPattern(fields.TORCH_HIP, "rocm used to", r"\bROCM used to build PyTorch: ((?!0\.0)\d+\.\d+)", SURE),
     # `OSError: [WinError 126] ... Error loading "...c10.dll"`, `ImportError: ...: undefined symbol: ...`.
     FieldPattern(fields.TORCH_IMPORT_ERROR, "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
     # `Python version: 3.12.3`, `Python-3.12.3`.
@@ -291,7 +293,7 @@ PATTERNS = (
     # A Jetson without the word "Jetson": `Orin NX`, or the driver `nvgpu`.
     FieldPattern(fields.OS_JETSON, ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of one of WSL's messages.
-    FieldPattern(fields.OS_WSL, "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b", USUAL, value=True),
+    FieldPattern(fields.OS_WSL, "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
     # The kernel's name in WSL 2, `microsoft-standard-WSL2`.
     FieldPattern(fields.OS_WSL, "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
     # `Ubuntu 22.04 WSL`, `under WSL`, `OS: Windows 11 + WSL`.

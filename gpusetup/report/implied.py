@@ -200,10 +200,20 @@ def _os(snapshot: Snapshot) -> Os:
     machine = os.machine
     if machine is None and os.jetson:
         machine = "aarch64"
+    # Apple's own chips work with no other maker's GPU.
+    if machine is None and family == "macos" and "amd" in _other_makers(snapshot):
+        machine = "x86_64"
     wsl = os.wsl
     if wsl is None and family == "linux" and os.kernel:
         wsl = "microsoft" in os.kernel.lower()
     return replace(os, family=family, machine=machine, wsl=wsl)
+
+
+def _other_makers(snapshot: Snapshot) -> set[str]:
+    """The makers of the GPUs that a text names, other than NVIDIA."""
+    return {
+        event.values.get("vendor", "") for event in snapshot.events if event.kind == "foreign-gpu"
+    }
 
 
 def _is_rocm_for_linux(snapshot: Snapshot) -> bool:
