@@ -216,7 +216,7 @@ def _for_board(context: RuleContext) -> Fix:
         return rocm.library_of_wsl()
     # torch reports a GPU without kernels, so a torch that finds none does not reach it.
     sees_none = is_rocm and context.torch.cuda_available is False
-    reaches_none = sees_none and not (lacking or lists_it)
+    reaches_none = sees_none and not (lacking or lists_it or board.target in DROPPED)
     if not reaches_none and (without_kernels := _without_kernels(context, board, windows=windows)):
         return replace(without_kernels, looks=looks)
     if reaches_none and on(context, "linux"):

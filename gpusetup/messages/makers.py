@@ -77,6 +77,7 @@ ROWS = (
         r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory",
         r"['\"`]?/dev/dri(?:/renderD\d+|/card\d)?['\"`]? (?:\w+ )?(?:is (?:missing|absent|not there)|does(?: not|n't) exist|is not (?:present|found)|not found)",
         r"\bls (?:-\w+ )?/dev/dri\b[^\n]{0,20}?(?:fails|: No such file)",
+        r"graphics device [0-9a-f]{4} is not properly supported by (?:i915|xe)\b",
         unless=r"\b(?:if|when|in case) ['\"`]?/dev/dri",
     ),
     # `/dev/dri does not exist on host`: docker looks for a device on the host before it starts.
@@ -310,6 +311,13 @@ ROWS = (
         "no-xpu",
         r"Can't add devices across platforms to a single context",
         why="platforms",
+    ),
+    # /x/venv/bin/python 2.7.1+xpu False, the answer to doctor's own question
+    row(
+        "no-xpu",
+        r"[/\\]python[\d.]*(?:\.exe)? \d\.\d{1,2}\.\d{1,2}\+xpu False\b",
+        "+xpu false",
+        why="count",
     ),
     # torch.xpu.device_count() 0
     *rows(

@@ -250,7 +250,7 @@ IN_PROSE_AND_LOGS: tuple[MessageRow, ...] = (
     # `Thread 0x7f3a (most recent call first)`.
     row("output-shown", r"\bThread 0x[0-9a-f]+ \((?:active|idle|most recent)|\bCurrent thread 0x[0-9a-f]+|\bThread \d+ \((?:active|idle)", "thread 0x", "(active", "(idle", what="threads"),
     # `torch.backends.mps.is_available() True`.
-    row("output-shown", r"\bmps\.is_available\(\)\S{0,2} ?\W{0,12}(?:True|False)\b|\bMPS (?:is )?available:? (?:True|False)\b", "mps", what="mps"),
+    row("output-shown", r"\bmps\.is_available\(\)\S{0,3} ?(?:\d\.\d{1,2}\.\d\S* )?\W{0,12}(?:True|False)\b|\bMPS (?:is )?available:? (?:True|False)\b", "mps", what="mps"),
     # `torch.xpu.is_available() False`.
     row("output-shown", r"\bxpu\.is_available\(\)\S{0,2} ?\W{0,12}(?:True|False)\b|\bXPU (?:is )?available:? (?:True|False)\b|\bxpu device count is zero\b|\bxpu[. ]device_count(?:\(\))?['\"`]*\)?[,: ]{1,3}\d\b", "xpu", what="xpu"),
     # `PYTORCH_ENABLE_MPS_FALLBACK=1 python main.py`, and torch's warning that it is in effect.

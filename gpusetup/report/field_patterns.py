@@ -48,6 +48,9 @@ BETWEEN_ANSWERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
 """The text between the values of `torch.__version__` and `torch.cuda.is_available()`, if both are
 printed in one line."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
+ASKED = r"[/\\]python[\d.]*(?:\.exe)?"
+"""The path of the Python with which the output of doctor's own questions begins (see
+`causes.alike`): `/x/venv/bin/python 2.5.1+rocm6.2 6.2.41133 False`."""
 WINDOWS_WORDS = (
     "win 1",
     "win1",
@@ -155,6 +158,13 @@ PATTERNS = (
     # `Downloading torch-2.5.1+cu124-cp312-...whl`, `pip install https://.../torch-2.5.1+cu124-cp312-...whl`.
     # The installation may still fail.
     FieldPattern(fields.TORCH_VERSION, "torch-", rf"\b(?:Using cached|Download(?:ing|ed)|install(?:ing|ed)?|used?|with)\b[^\n]{{1,3}}(?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
+    # The output of doctor's own questions: the Python, torch, ROCm's HIP, what torch sees, its kernels.
+    FieldPattern(fields.TORCH_VERSION, "python", rf"{ASKED} {TORCH}(?= (?:None|\d[\w.-]*|True|False|\[))", SURE),
+    FieldPattern(fields.TORCH_VERSION, "mps.is_available", rf"torch\.__version__, ?torch\.backends\.mps\.is_available\(\)\)[\"']? {TORCH}(?= (?:True|False))", SURE),
+    FieldPattern(fields.TORCH_HIP, "python", rf"{ASKED} {TORCH_VERSION} (\d+\.\d+)[\w.-]* (?:True|False)\b", SURE),
+    FieldPattern(fields.TORCH_CUDA_AVAILABLE, "python", rf"{ASKED} {TORCH_VERSION} (?:None|\d[\w.-]*) (True|False)\b", SURE),
+    FieldPattern(fields.TORCH_KERNELS, "python", rf"{ASKED} {TORCH_VERSION} \[((?:\W{{1,4}}(?:sm|compute|gfx)_?\d\w{{1,4}}){{1,24}})", SURE),
+    FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?<![\w.-])({RELEASE}\+(?:{LABEL})) \['(?:gfx|sm_)\d", SURE),
     # `PyTorch version: N/A`, which collect_env prints if torch is not installed.
     FieldPattern(fields.TORCH_INSTALLED, "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
     # The path of a file of an installed torch in a traceback, or torch's version in a report.
@@ -186,7 +196,7 @@ PATTERNS = (
     # `Python version: 3.12.3`, `Python-3.12.3`.
     FieldPattern(fields.PYTHON_VERSION, ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON_RELEASE}\b(?! Requires-Python)", SURE),
     # Python's own banner, `Python 3.12.3`.
-    FieldPattern(fields.PYTHON_VERSION, "python", r"(?<![\w>=.-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
+    FieldPattern(fields.PYTHON_VERSION, "python", r"(?<![\w>=./\\-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     # `python=3.10` or `Python 3.10` in a sentence, but not a range or a choice: `Python 3.10 or
     # 3.11`.
     FieldPattern(fields.PYTHON_VERSION, "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to) |[-–]\d|, ?3\.\d)", HINT),
