@@ -235,6 +235,10 @@ XPU_IS_MISSING = re.compile(
 )
 
 
+NO_COMPLAINT = "nothing in the text looks for CUDA, or lacks the maker's own build of torch"
+"""Why the GPU's maker is not the cause, where the text says nothing about its build."""
+
+
 def nothing_asked_for_cuda(context: RuleContext) -> str:
     """Returns a sentence if the text names another vendor's GPU, but nothing in it failed while
     looking for a GPU, else "".
@@ -253,7 +257,7 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     # A variable that names another target makes ROCm itself fail.
     if target_is_overridden(context) and events(context, "program-failed"):
         return ""
-    return "nothing in the text looks for CUDA, or lacks the maker's own build of torch"
+    return NO_COMPLAINT
 
 
 def lacks_target_on_windows(context: RuleContext) -> str:

@@ -148,9 +148,10 @@ def one_release(context: RuleContext, _text: str) -> Fix:
         "with PyTorch's wheel in a new environment, which includes its own ROCm libraries",
         *_in_new_environment(context),
     )
+    packages = INSTALLED_ROCM.get(family, ANY_SYSTEM)
     listing = paste.look(
         "list ROCm's packages, which must all be of one release",
-        *lines(INSTALLED_ROCM.get(family, ANY_SYSTEM), "ls -d /opt/rocm*", "echo $LD_LIBRARY_PATH"),
+        *lines(packages, "ls -d /opt/rocm*", "echo $LD_LIBRARY_PATH"),
     )
     image = ""
     if in_container(context):

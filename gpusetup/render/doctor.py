@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS
+from gpusetup.evidence.gpu_facts import NO_COMPLAINT
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.machine import machine_facts
@@ -166,7 +167,9 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
     to run to find out."""
     if answer.cause != "ok":
         for cause in answer.ruled_out:
-            yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
+            # That nothing speaks for a cause is no news for its reader.
+            if cause.because != NO_COMPLAINT:
+                yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
     if answer.doubts:
         doubts = "; ".join(answer.doubts[:DOUBTS_SHOWN])
         yield ScreenLine(f"  Likely, not certain: {doubts}.", hang=2)
