@@ -46,7 +46,10 @@ WORKERS = (
 
 def workers_are_shown(context: RuleContext) -> bool:
     """Whether the text shows worker processes near the message of pickle."""
-    return any("workers" in event.values for event in events(context, "worker-cannot-pickle"))
+    for event in events(context, "worker-cannot-pickle"):
+        if "workers" in event.values:
+            return True
+    return False
 
 
 def starts_new_workers(context: RuleContext) -> bool:

@@ -85,7 +85,9 @@ def _has_a_linux_driver(context: RuleContext) -> bool:
 
 def _is_amds_wheel(context: RuleContext) -> bool:
     """Whether torch on Windows is a ROCm build, which only AMD publishes for Windows."""
-    return maker_of(context.torch.backend) == "amd" or bool(events(context, "amds-index"))
+    if maker_of(context.torch.backend) == "amd":
+        return True
+    return bool(events(context, "amds-index"))
 
 
 def _runtime_was_tried(context: RuleContext) -> bool:
