@@ -46,10 +46,8 @@ WORKERS = (
 
 def workers_are_shown(context: RuleContext) -> bool:
     """Whether the text shows worker processes near the message of pickle."""
-    for event in events(context, "worker-cannot-pickle"):
-        if "workers" in event.values:
-            return True
-    return False
+    messages = events(context, "worker-cannot-pickle")
+    return any("workers" in message.values for message in messages)
 
 
 def starts_new_workers(context: RuleContext) -> bool:
