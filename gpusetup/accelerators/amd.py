@@ -85,6 +85,7 @@ BOARDS = (
     (r"\bRyzen AI [57] (?:PRO )?(?:340|350|450)\b", "gfx1152"),
     (r"\bRyzen AI [57] (?:PRO )?4[34]5\b|\b820M\b", "gfx1153"),
     (r"\bRyzen [579] (?:PRO )?(?:7[6789]40|8[6789]4[05])(?:U|H|HS)\b", "gfx1103"),
+    (r"\bRyzen [3579] (?:PRO )?[45][3-9]\d\d(?:U|H|HS|HX|G|GE)\b", "gfx90c"),
     (r"\bRyzen [579] (?:PRO )?6[689]\d\d(?:U|H|HS|HX)\b", "gfx1035"),
     (r"\bR9 (?:Nano|Fury)", "gfx803"),
     (r"\bR9 (?:285|380)", "gfx802"),

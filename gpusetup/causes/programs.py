@@ -13,7 +13,7 @@ from gpusetup.evidence.context import (
     in_container,
     says_nothing_else,
 )
-from gpusetup.evidence.places import is_beside_torch, started_without_a_gpu
+from gpusetup.evidence.places import ON_MACOS, is_beside_torch, started_without_a_gpu
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
@@ -183,6 +183,15 @@ CAUSES = (
             alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
         },
         cases=(
+            Message(
+                where=(ON_MACOS,),
+                means="On a Mac, torch uses the GPU as the device mps, and most programs choose the "
+                "CPU unless they are told.",
+                text="First see whether this Python reaches the GPU: it must print arm64 and True. "
+                "Then choose mps in the program's options or settings (with Lightning: "
+                '`accelerator="mps"`). torch has no CUDA builds for macOS',
+                look=(alike.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
+            ),
             Message(
                 where=(_only_names_other_makers,),
                 means="The program may have its own torch, for the CPU or for CUDA, and neither "
