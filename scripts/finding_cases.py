@@ -46,7 +46,9 @@ ONLY_ON_LINUX = re.compile(
 """What only a text from Linux has."""
 ONLY_ON_WINDOWS = re.compile(r"WinError|Windows|\.dll\b|DLL load failed|Visual C\+\+")
 """What only a text from Windows has."""
-ONLY_ON_A_MAC = re.compile(r"\bMPS device|macOS|\(arm64\)")
+ONLY_ON_A_MAC = re.compile(
+    r"\bMPS device|macOS|\(arm64\)|device string: mps|attribute .mps|libSystem|\bdyld\b"
+)
 """What only a text from a Mac has."""
 ONLY_ELSEWHERE = {
     "linux": (ONLY_ON_WINDOWS, ONLY_ON_A_MAC),
@@ -197,6 +199,9 @@ def _candidates(record: Cause, family: str) -> Iterator[Snapshot]:
     """Machines and texts that may show the finding, whole machines first."""
     yield from _recorded(record)
     yield from _of_other_makers(record)
+    # No Mac is among the healthy machines, so a text alone shows what is a Mac's as well.
+    if "apple-silicon" in record.explains:
+        yield from _texts(record, family)
     for text in _words_of(record, family):
         yield _healthy_with(text, family)
     yield from _tabled(record)

@@ -121,24 +121,27 @@ def _for_stray_tensor(context: RuleContext) -> Fix:
 
 
 def newer_torch_for_a_device(context: RuleContext, _text: str) -> Fix:
-    """A torch that knows the device mps or xpu."""
+    """A torch that knows the device mps or xpu: the ordinary wheel on a Mac, or the XPU build."""
     devices = {event.values.get("device") for event in events(context, "torch-lacks-device")}
+    on_a_mac = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
+    for_xpu = maker_stacks.pip_from(context, str(INTEL.index))
     if "xpu" in devices:
         return Fix(
             text="Install torch's XPU build, which needs no extension of Intel's",
-            commands=(maker_stacks.pip_from(context, str(INTEL.index)),),
+            commands=(for_xpu,),
+            alternatives=paste.other("for the device mps, on a Mac", on_a_mac),
         )
     return Fix(
         text='Update torch, in a Python for Apple silicon (`python -c "import platform; '
         'print(platform.machine())"` prints arm64): a Python for Intel processors (x86_64) gets '
         "torch 2.2.2 at most, and no mps on an Apple chip",
-        commands=(paste.pip(context, "install", "--upgrade", "torch", "torchvision"),),
+        commands=(on_a_mac,),
     )
 
 
 def for_older_macos(context: RuleContext, _text: str) -> Fix:
     """What to do on a macOS that is older than the one a program was built for."""
-    macos = context.os.version
+    macos = macos_version(context)
     this_one = f"macOS {macos}" if macos else "this macOS"
     return Fix(
         text="Update macOS in System Settings, if Apple offers a newer one for this Mac. Otherwise "
