@@ -102,13 +102,13 @@ CAUSES = (
         title='The installed torch is too old for the device "{device}"',
         plain="The installed torch is too old for the device mps or xpu",
         means="torch has the device mps since 1.12, and the module torch.mps since 2.1 (in 2.0 "
-        "only after `import torch.mps`). Ordinary builds know the device xpu since 2.4. An older torch does not know the name, whatever GPU "
-        "the machine has.",
+        "only after `import torch.mps`). Ordinary builds have the module torch.xpu since 2.3. An "
+        "older torch does not know the name, whatever GPU the machine has.",
         text="Install a newer torch",
         proven_by="torch does not know the device's name, or has no module of that name",
         not_when="If torch knows the device but does not find a GPU, see apple-silicon and "
         "intel-gpu",
-        # Source: torch's release notes of 1.12, 2.0 and 2.4; c10/core/Device.cpp.
+        # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
         stage="import",
         way=apple.newer_torch_for_a_device,
         explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.makers import INTEL
-from gpusetup.evidence.context import RuleContext, events, macos_version
+from gpusetup.catalog.builds import index_url
+from gpusetup.choose.installed import vendors_of
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, macos_version, on
 from gpusetup.fixes import maker_stacks, paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
@@ -121,22 +123,38 @@ def _for_stray_tensor(context: RuleContext) -> Fix:
 
 
 def newer_torch_for_a_device(context: RuleContext, _text: str) -> Fix:
-    """A torch that knows the device mps or xpu: the ordinary wheel on a Mac, or the XPU build."""
+    """A torch that knows the device mps or xpu, of the build for the machine's own GPU."""
     devices = {event.values.get("device") for event in events(context, "torch-lacks-device")}
-    on_a_mac = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
-    for_xpu = maker_stacks.pip_from(context, str(INTEL.index))
-    if "xpu" in devices:
+    is_intels = vendors_of(context.snapshot) == {INTEL.id} and not has_nvidia(context)
+    if "xpu" in devices and is_intels:
         return Fix(
             text="Install torch's XPU build, which needs no extension of Intel's",
-            commands=(for_xpu,),
-            alternatives=paste.other("for the device mps, on a Mac", on_a_mac),
+            commands=(maker_stacks.pip_from(context, str(INTEL.index)),),
+        )
+    if not on(context, "macos") and not _was_asked_for_mps(context):
+        backend = context.torch.backend
+        # PyPI's newest torch may be of another kind than the installed one.
+        source = ("--index-url", index_url(backend)) if backend else ()
+        newer = paste.pip(context, "install", "--upgrade", "torch", "torchvision", *source)
+        return Fix(
+            text="A package in the traceback looks for this device on every machine, and this "
+            "torch is too old for that package: install an older release of the package, or a "
+            "newer torch of the same kind. You do not need a build for another GPU",
+            alternatives=paste.other("a newer torch", newer),
         )
     return Fix(
         text='Update torch, in a Python for Apple silicon (`python -c "import platform; '
         'print(platform.machine())"` prints arm64): a Python for Intel processors (x86_64) gets '
         "torch 2.2.2 at most, and no mps on an Apple chip",
-        commands=(on_a_mac,),
+        commands=(paste.pip(context, "install", "--upgrade", "torch", "torchvision"),),
     )
+
+
+def _was_asked_for_mps(context: RuleContext) -> bool:
+    """Whether the program's own device is "mps", which is chosen on a Mac only. A package, on the
+    other hand, looks the module torch.mps up on every machine."""
+    messages = [event.text or "" for event in events(context, "torch-lacks-device")]
+    return any("device string: mps" in message for message in messages)
 
 
 def for_older_macos(context: RuleContext, _text: str) -> Fix:

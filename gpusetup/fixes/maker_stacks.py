@@ -318,7 +318,7 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
     if python and parsed(python) < parsed(FIRST_PYTHON_OF_AMDS_WHEELS):
         return Fix(
             text=f"{text} Yours is {python}, so create an environment with a newer one",
-            commands=in_new_environment(context, INDEX_OF_AMD, packages),
+            commands=with_newer_python(context, INDEX_OF_AMD, packages),
         )
     return Fix(text=text, commands=(pip_from(context, INDEX_OF_AMD, packages),))
 
@@ -327,7 +327,7 @@ FIRST_PYTHON_OF_AMDS_WHEELS = "3.11"
 NEW_FOLDER = ".venv-3.12"
 
 
-def in_new_environment(context: RuleContext, index: str, packages: Sequence[str]) -> Lines:
+def with_newer_python(context: RuleContext, index: str, packages: Sequence[str]) -> Lines:
     """The commands that create an environment with Python 3.12 and install packages there from an
     index."""
     return (

@@ -419,12 +419,13 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
 
 
 LARGEST_GPU = lines(
-    'export HIP_VISIBLE_DEVICES=$(python -c "import torch; gpu = torch.cuda; '
+    'card=$(python -c "import torch; gpu = torch.cuda; '
     "print(max(range(gpu.device_count()), "
-    'key=lambda n: gpu.get_device_properties(n).multi_processor_count))")'
+    'key=lambda n: gpu.get_device_properties(n).multi_processor_count))") '
+    "&& export HIP_VISIBLE_DEVICES=$card"
 )
 """Selects the GPU with the most compute units, which is the card and not the processor's graphics.
-"""
+Nothing is set if torch cannot tell, because an empty value hides every GPU."""
 
 
 def _is_older_than(context: RuleContext, first_rocm: str) -> bool:

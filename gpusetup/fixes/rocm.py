@@ -84,15 +84,18 @@ def hidden_from_torch(context: RuleContext, target: str | None) -> Fix:
 
 
 OWN_LIBRARY_IN_WSL = (
-    "In WSL, torch must load ROCm's library for WSL: delete libhsa-runtime64.so* from the folder "
-    "torch/lib of your environment, because the wheel brings its own, which does not know WSL. Do "
-    "so again each time pip has installed torch. Or install AMD's wheels for WSL "
+    "In WSL, torch must load ROCm's library for WSL. The wheel brings its own in torch/lib, which "
+    "does not know WSL, so rename it (libhsa-runtime64.so*). Do so again each time pip has "
+    "installed torch. Or install AMD's wheels for WSL "
     "(https://rocm.docs.amd.com)"
 )
 WITHOUT_OWN_LIBRARY = lines(
-    "rm \"$(python -c 'import os, torch; print(os.path.dirname(torch.__file__))')\""
-    "/lib/libhsa-runtime64.so*"
+    'python -c "import glob, os, torch; '
+    "own = os.path.join(os.path.dirname(torch.__file__), 'lib', 'libhsa-runtime64.so*'); "
+    "[os.rename(name, name + '.aside') for name in glob.glob(own) if not name.endswith('.aside')]\""
 )
+"""Renames the library in the folder of the torch that this Python imports. Python finds the folder
+and renames, so that nothing is touched if torch cannot be imported."""
 
 
 def library_of_wsl() -> Fix:

@@ -250,7 +250,7 @@ PATTERNS = (
     # The loader's message about a library for another processor.
     FieldPattern(fields.OS_FAMILY, (".dylib", "@rpath"), r"Library not loaded: @rpath|\w\.dylib\b", USUAL, value="macos"),
     # `/Users/me/Desktop`; Windows has a drive before it.
-    FieldPattern(fields.OS_FAMILY, "/users/", r"(?<![\w:.\\/])/Users/[\w.-]+/", HINT, value="macos"),
+    FieldPattern(fields.OS_FAMILY, "/users/", r"(?<![\w:.\\/])/Users/[\w.-]+/", GUESS, value="macos"),
     FieldPattern(fields.OS_FAMILY, "mach-o", r"\bmach-o(?: file)?, but (?:is an|wrong)", USUAL, value="macos"),
     # `mac os 14.6`, `macOS: 15.1`.
     FieldPattern(fields.OS_FAMILY, ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),

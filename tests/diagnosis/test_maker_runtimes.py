@@ -3,6 +3,10 @@ the message is about, and does not begin with the driver."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
+import pytest
 from each_row import each
 
 from gpusetup.api import read_report
@@ -286,3 +290,52 @@ def test_headers_for_compiling_kernels_are_installed_by_the_system(
     assert answer.cause == cause
     if words:
         assert words in everything_to_do(answer)
+
+
+LOOKS_UP_XPU = "AttributeError: module 'torch' has no attribute 'xpu'"
+TOO_OLD = (
+    # the machine, the error, what helps, what must not be advised
+    (f"RTX 3090, Ubuntu, torch 2.0.1+cu118\n{LOOKS_UP_XPU}", "package in the traceback", "whl/xpu"),
+    (f"Arc A770, Ubuntu, torch 2.0.1\n{LOOKS_UP_XPU}", "whl/xpu", "package in the traceback"),
+    (
+        "RTX 3090, Ubuntu, torch 1.13.1+cu117\n"
+        "AttributeError: module 'torch' has no attribute 'mps'",
+        "package in the traceback",
+        "Apple silicon",
+    ),
+    ("MacBook Pro M1\nAttributeError: module 'torch' has no attribute 'mps'", "arm64", "whl/xpu"),
+)
+
+
+@each("text, helps, never", TOO_OLD)
+def test_a_device_that_torch_does_not_know_is_no_reason_for_another_makers_build(
+    text: str, helps: str, never: str
+) -> None:
+    answer = read_report(text)
+    to_do = everything_to_do(answer)
+    assert answer.cause == "torch-lacks-device"
+    assert helps in to_do and never not in to_do
+
+
+CHANGE_A_FILE_OR_A_VARIABLE = (
+    # a text, a command that must do nothing where torch cannot be imported
+    ("WSL2, torch 2.8.0+rocm6.4\nRuntimeError: No HIP GPUs are available", "libhsa-runtime64"),
+    (
+        "Ryzen 5 3400G with Radeon Vega Graphics, RX 6600, Ubuntu\n"
+        "HIP error: invalid device function",
+        "HIP_VISIBLE_DEVICES",
+    ),
+)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the commands are typed into bash")
+@each("text, names", CHANGE_A_FILE_OR_A_VARIABLE)
+def test_a_command_that_asks_torch_changes_nothing_without_it(text: str, names: str) -> None:
+    fix = read_report(text).findings[0].fix
+    assert fix is not None
+    (line,) = (line for line in command_lines(fix) if names in line)
+    # No Python of this shell has torch, and a stub tells what `rm` and `mv` would be given.
+    script = f'python() {{ return 1; }}; rm() {{ echo "rm $*"; }}; mv() {{ rm "$@"; }}; {line}'
+    typed = f'{script}\necho "set: ${{HIP_VISIBLE_DEVICES+yes}}"'
+    run = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False, env={})
+    assert run.stdout == "set: \n"
