@@ -53,6 +53,9 @@ class Wish(Frozen):
     """torchvision and torchaudio with the requested versions, such as `("torchvision",
     "==0.20.1")`."""
 
+    from_project: bool = False
+    """Whether the packages are those of a project's files, not words that a user typed."""
+
     @property
     def label(self) -> str | None:
         """The backend in the requested torch version, such as `cu124` in `2.5.1+cu124`; None if it

@@ -77,7 +77,8 @@ INDEX: Option = option(
     metavar="URL",
 )
 REQUIREMENTS: Option = options(
-    "read the packages from this requirements.txt", "-r", "--requirements", metavar="FILE"
+    "read what this file asks for: requirements.txt, pyproject.toml, setup.py, environment.yml, "
+    "Dockerfile or a lock; repeatable", "-r", "--requirements", metavar="FILE"
 )
 TIMEOUT: Option = option(
     "how long to wait for the driver (default: 30)",
@@ -184,12 +185,3 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     if not ended:
         for sentence in interruptions(machine):
             out.talk(sentence)
-
-
-def words_with_files(
-    packages: tuple[str, ...], requirements: tuple[str, ...], out: Console, *, installs: bool
-) -> tuple[str, ...]:
-    """The packages on the command line, followed by those in the requirements files."""
-    from gpusetup.commands.words import words_of_files
-
-    return (*packages, *words_of_files(requirements, out.talk, installs=installs))

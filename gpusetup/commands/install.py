@@ -17,7 +17,6 @@ from gpusetup.commands.common import (
     TORCH,
     Machine,
     shared,
-    words_with_files,
 )
 from gpusetup.commands.question import (
     CommandQuestion,
@@ -98,8 +97,6 @@ QUESTION = InstallQuestion
 
 
 def run(question: InstallQuestion, out: Console) -> Reply:
-    packages = words_with_files(question.packages, question.requirements, out, installs=True)
-    question = question.replaced(packages=packages)
     check_usage(question)
     out.require_output()
     from gpusetup.commands import install_flow as flow
@@ -135,7 +132,7 @@ def check_usage(question: InstallQuestion) -> None:
         )
     if question.machine and question.offline:
         raise UsageError("`--from` and `--offline` cannot be used together")
-    asks_for_torch = question.packages or question.torch or question.upgrade or question.gpu
+    asks_for_torch = question.packages or question.requirements or question.torch or question.upgrade or question.gpu
     if question.undo and (asks_for_torch or question.machine or question.project):
         raise UsageError(
             "`--undo` installs nothing",

@@ -449,6 +449,21 @@ def show_described(question: InstallQuestion, out: Console) -> Reply:
     return reply(answer, _described_screen(machine, answer, task))
 
 
+def described_reply(
+    question: InstallQuestion,
+    machine: Snapshot,
+    out: Console,
+    last_step: tuple[str, ...] | None = None,
+    note: str | None = None,
+) -> Reply:
+    """Show the commands for a machine, followed by one more step."""
+    answer, task = describe(request_of(question), out.talk, machine)
+    if last_step:
+        answer = replace(answer, steps=(*answer.steps, DoneStep(argv=last_step)))
+    answer = replace(answer, notes=(*filter(None, [note]), *answer.notes))
+    return reply(answer, _described_screen(machine, answer, task))
+
+
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
 ) -> Screen:
@@ -468,4 +483,4 @@ def _described_screen(
     }
     system = machine.os.family or OWN_SYSTEM
     screen = screens.plan_screen(answer, rows, last_lines, system=system)
-    return screens.with_notes(screen, task.all_notes)
+    return screens.with_notes(screen, (*answer.notes, *task.all_notes))

@@ -1,64 +1,62 @@
-"""`gpusetup install --project`: prints what to add to a uv project or to a script, without writing
-anything."""
+"""`gpusetup install --project`: prints the smallest edit with which a project or a script gets the
+right torch, without writing anything."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog.builds import index_url
+from gpusetup import named_file
+from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import Coming, wanted_family
-from gpusetup.choose.described import without_torch
-from gpusetup.choose.host import python_tag
+from gpusetup.choose.constraints import in_scope
+from gpusetup.choose.described import for_host, without_torch
+from gpusetup.choose.host import Host, host_of, python_tag, question_of
 from gpusetup.choose.newest import nothing_fits
-from gpusetup.choose.wish import Wish
+from gpusetup.choose.wish import Wish, check_wish
 from gpusetup.commands.common import MachineToRead, gather
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_missing_scripts
-from gpusetup.errors import UsageError
-from gpusetup.install.choose_task import order_of, wish_of
+from gpusetup.errors import BadInput, Unsatisfiable, UsageError
+from gpusetup.install.choose_task import wish_of
 from gpusetup.install.options import InstallRequest
-from gpusetup.install.project import (
-    Variant,
-    common_release,
-    extras_lines,
-    pins_of,
-    project_lines,
-    variants_wanted,
-)
-from gpusetup.install.project_file import PROJECT_FILE, ProjectFile, read_project
-from gpusetup.install.script_file import block_lines, read_script
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.versions import parsed
+from gpusetup.project.ask import Ask
+from gpusetup.project.decide import Decision, afterwards, allows_python, decide
+from gpusetup.project.edit import (
+    JOIN,
+    Edit,
+    edit_for,
+    edit_of_extras,
+    extras_named,
+    notes_on_tables,
+    project_lines,
+)
+from gpusetup.project.read import ask_of_folder, read_ask
+from gpusetup.project.script import block_lines, read_script
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
 
-
-class ExtrasQuestion(Frozen):
-    """The request for a project whose extras use different torch builds."""
-
-    coming: Coming
-    wish: Wish
-    root: str
-    chosen: Variant
-    """The extra whose build fits this machine; if no build fits, the last extra."""
+PROJECT_FILE = "pyproject.toml"
 
 
 def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
-    """The reply with the lines to add to a uv project or, if one is named, to a script."""
+    """The reply with the edit for the project in this folder or, if one is named, for a script."""
     refuse_missing_scripts(request.packages)
     scripts = [word for word in request.packages if is_script(word)]
-    packages = tuple(word for word in request.packages if word not in scripts)
     if len(scripts) > 1:
         raise UsageError(
             f"`--project` takes one script at a time: {', '.join(scripts)}",
@@ -66,134 +64,191 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
         )
     if scripts and question.extra:
         raise UsageError("a script has no extras", hint="leave out `--extra`")
+    packages = tuple(word for word in request.packages if word not in scripts)
     request = replace(request, packages=packages)
     catalog = load_catalog()
     machine = gather(MachineToRead(question.machine, question.python), out)
     wish = wish_of(request, machine)
+    check_wish(wish, catalog)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.
-    order = order_of(request, wish, without_torch(machine))
-    project = ProjectFile() if scripts else read_project(Path(PROJECT_FILE), out.talk)
-    choice = choose(wish, order.host, catalog)
-    build, root = choice.build, without_logins(request.root)
-    coming = Coming(family=wanted_family(choice, order.host), packages=wish.packages)
-    variants = variants_wanted(question.extra, project, build, catalog)
-    if variants:
-        chosen = variants[-1]
-        for variant in variants:
-            if build is not None and variant.backend == build.backend:
-                chosen = variant
-                break
-        extras = ExtrasQuestion(coming=coming, wish=wish, root=root, chosen=chosen)
-        return _show_extras(variants, project, extras)
-    if build is None:
-        raise nothing_fits(choice)
+    host_machine = without_torch(machine)
+    if request.for_other_host:
+        host_machine = for_host(host_machine, request.for_gpu, request.for_driver, catalog)
+    host = host_of(completed_from_catalog(host_machine, catalog), catalog)
+    root = without_logins(request.root)
     if scripts:
-        return _show_script(scripts[0], machine, (coming, build, root))
-    # The project's torchvision must come from torch's index too, because the one on the default
-    # index is built for that index's torch.
-    members = {*coming.family, *project.base_family}
-    family = tuple(name for name in FAMILY if name in members)
-    return _show_pins(replace(coming, family=family), build, root)
+        return _show_script(scripts[0], machine, (wish, host, root))
+    ask = _project_here(out)
+    is_file_of_uv = ask.has_project or ask.is_poetry or not ask.requests
+    if not is_file_of_uv:
+        return _show_pips_way(question, ask, machine, out)
+    return _show_edit(question, ask, (wish, host, root), catalog)
 
 
-def _show_pins(coming: Coming, build: TorchBuild, root: str) -> Reply:
-    """The reply with the lines for a project that uses a single torch build."""
-    pins = build.family(coming.family)
-    url = build.index or index_url(build.backend, root)
-    add = ("uv", "add", *(f"{build.project(name)}=={version}" for name, version in pins.items()))
-    answer = InstallAnswer(
-        state="planned",
-        target=PROJECT_FILE,
-        before={},
-        after=pins,
-        steps=(DoneStep(argv=(*add, *coming.packages)),),
-        lines=tuple(project_lines(pins, url, build, load_catalog())),
-    )
-    return reply(answer, screens.project_screen)
+def _project_here(out: Console) -> Ask:
+    """What the project in this folder asks for. A file that cannot be read does not end the
+    command, because its lines are only printed."""
+    try:
+        if named_file.is_there(Path(PROJECT_FILE)):
+            ask = read_ask(PROJECT_FILE)
+            # A pyproject.toml may only configure tools, beside a requirements.txt.
+            if ask.has_project or ask.is_poetry or ask.requests:
+                return ask
+    except BadInput as problem:
+        out.talk(f"{PROJECT_FILE} was not looked at: {problem.message}")
+        return Ask(path=PROJECT_FILE, kind="pyproject")
+    return ask_of_folder() or Ask(path=PROJECT_FILE, kind="pyproject")
 
 
-def _show_extras(
-    variants: tuple[Variant, ...],
-    project: ProjectFile,
-    question: ExtrasQuestion,
+def _show_edit(
+    question: InstallQuestion, ask: Ask, case: tuple[Wish, Host, str], catalog: Catalog
 ) -> Reply:
-    """The reply with the lines that give each extra its torch build and forbid installing two of
-    these extras together."""
-    coming, wish = question.coming, question.wish
-    catalog = load_catalog()
-    common = common_release([variant.backend for variant in variants], wish, catalog)
-    pins = {
-        variant: pins_of(variant, coming.family, common, (wish, catalog)) for variant in variants
-    }
-    steps = [_add_step(variant, pins[variant]) for variant in variants if variant.is_there]
-    steps.append(("uv", "sync", *question.chosen.words))
-    if coming.packages:
-        steps.insert(0, ("uv", "add", "--no-sync", *coming.packages))
+    """The reply with the edit for a project of uv or Poetry."""
+    wish, host, root = case
+    host, python_notes = _for_pythons(ask, host, wish, catalog)
+    # uv itself chooses a Python for the project, so the one here excludes nothing.
+    any_python = replace(ask, python=None)
+    decision = Decision(wish=wish)
+    if not question.extra:
+        decision = decide((any_python,), wish, host, catalog)
+    alone = replace(decision.wish, packages=())
+    choice = choose(alone, host, catalog)
+    build = choice.build
+    extras = extras_named(question.extra, ask, build, catalog)
+    has_sources = any(source.package == "torch" for source in ask.sources)
+    names_torch = bool(ask.family or decision.variant)
+    coming = Coming(family=wanted_family(choice, host), packages=wish.packages)
+    if question.extra or (extras and not has_sources and not ask.is_poetry):
+        chosen = next((one for one in extras if build and one.backend == build.backend), extras[-1])
+        edit = edit_of_extras(extras, ask, coming.family, alone, root, catalog, chosen)
+        if wish.torch:
+            pins = [
+                ("uv", "add", "--no-sync", "--optional" if one.variant.kind == "extra" else "--group",
+                 one.variant.name, *_exact(build, one.variant.family, wish.torch))
+                for one in extras if one.is_there
+            ]  # fmt: skip
+            edit = replace(edit, steps=(*pins, *edit.steps))
+        after: dict[str, str] = {}
+    elif build is None:
+        raise nothing_fits(choice)
+    elif names_torch and not wish.names_build and not wish.family:
+        edit = edit_for(ask, build, decision.variant, root, catalog)
+        after = _labelled(build, ask.family or ("torch",))
+    else:
+        edit = _edit_with_pins(ask, build, coming, root, catalog)
+        after = _labelled(build, coming.family)
+    if wish.packages and not any(step[:2] == ("uv", "add") for step in edit.steps):
+        add = ("poetry" if ask.is_poetry else "uv", "add", *wish.packages)
+        edit = replace(edit, steps=(add, *edit.steps))
     answer = InstallAnswer(
         state="planned",
-        target=PROJECT_FILE,
+        target=ask.path,
         before={},
-        after=dict(next(iter(pins.values()))),
-        steps=tuple(DoneStep(argv=argv) for argv in steps),
-        lines=tuple(extras_lines(pins, question.root, catalog)),
+        after=after,
+        steps=tuple(DoneStep(argv=argv) for argv in edit.steps),
+        lines=edit.lines,
     )
-    options_of_variants = [" ".join(variant.words) for variant in variants]
-    notes = [
-        *_notes_on_tables(project, variants),
-        f"`uv sync` installs one of them: {' or '.join(options_of_variants)}",
-    ]
-    if common is None:
-        notes.append("no torch has builds for all of these backends: each extra has its newest")
+    notes = [*edit.notes, *python_notes, *decision.notes, *afterwards(decision.later, host.machine)]
+    answer = replace(answer, notes=tuple(notes))
     return reply(answer, partial(screens.project_screen, notes=notes))
 
 
-def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
-    """The `uv add` command that pins these versions in an existing extra or group of the
-    project."""
-    requirements = [f"{name}=={version}" for name, version in pins.items()]
-    option = "--optional" if variant.kind == "extra" else "--group"
-    return ("uv", "add", "--no-sync", option, variant.name, *requirements)
+def _exact(build: TorchBuild | None, family: tuple[str, ...], torch: str) -> list[str]:
+    """Exact requirements for an extra, in the versions of a build; for torch alone without one."""
+    if build is None:
+        return [f"torch=={torch}"]
+    return [f"{name}=={version}" for name, version in build.family(family).items()]
 
 
-def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> list[str]:
-    """Notes on existing TOML tables, which the user must merge because TOML allows each table only
-    once."""
-    new = [variant.name for variant in variants if not variant.is_there]
-    tables = [*project.tables]
-    if new and project.has_extras:
-        tables.insert(0, "[project.optional-dependencies]")
-    notes = []
-    if tables:
-        names = ", ".join(f"`{name}`" for name in tables)
-        notes.append(f"{PROJECT_FILE} has {names} already: {JOIN}")
-    if project.base_family:
-        notes.append(
-            "torch is also among the dependencies of the whole project: remove it there, or it "
-            "comes from the default index whenever no extra is chosen"
-        )
-    return notes
+def _labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
+    """The versions of a build as its index has them, such as `2.9.1+cu128`."""
+    label = f"+{build.backend}" if build.labelled else ""
+    return {name: f"{version}{label}" for name, version in build.family(family).items()}
 
 
-JOIN = "add the lines below the table that is there, and replace a line of the same name"
+def _edit_with_pins(
+    ask: Ask, build: TorchBuild, coming: Coming, root: str, catalog: Catalog
+) -> Edit:
+    """The edit for a project that does not name torch yet, or for which the user names a torch:
+    `uv add` with exact versions, and their index."""
+    # The project's torchvision must come from torch's index too, because the one on the default
+    # index is built for that index's torch.
+    members = {*coming.family, *ask.family}
+    pins = build.family(tuple(name for name in FAMILY if name in members))
+    url = build.index or index_url(build.backend, root)
+    exact = (f"{build.project(name)}=={version}" for name, version in pins.items())
+    step = ("uv", "add", *exact, *coming.packages)
+    lines = tuple(project_lines(pins, url, build, catalog))
+    return Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
+
+
+def _for_pythons(
+    ask: Ask, host: Host, wish: Wish, catalog: Catalog
+) -> tuple[Host, tuple[str, ...]]:
+    """The host with the oldest Python that a project supports, for which uv locks it, and a note if
+    no torch inside the bounds has wheels for that Python."""
+    named = re.search(r">=?\s*(3\.\d+)", ask.python or "")
+    if not named:
+        return host, ()
+    oldest = replace(host, facts=replace(host.facts, python=named[1]))
+    try:
+        decision = decide((replace(ask, python=None),), wish, oldest, catalog)
+    except Unsatisfiable:
+        decision = None
+    if decision is not None and choose(replace(decision.wish, packages=()), oldest, catalog).build:
+        return oldest, ()
+    builds = in_scope(question_of(wish, host, catalog))
+    pythons = {name for one in builds for name in one.pythons if not name.endswith("t")}
+    allowed = [name for name in pythons if allows_python(ask.python or "", name)]
+    newest = max(allowed, key=parsed, default=None)
+    here = host.facts.python
+    if newest and not (here and allows_python(ask.python or "", here)):
+        host = replace(host, facts=replace(host.facts, python=newest))
+    return host, (
+        f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
+        f"{named[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",
+    )
+
+
+def _show_pips_way(question: InstallQuestion, ask: Ask, machine: Snapshot, out: Console) -> Reply:
+    """The reply for a project without a `[project]` table, to which uv can add nothing: torch first,
+    then the project with its other packages."""
+    from gpusetup.commands.install_flow import described_reply
+
+    note = (
+        f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
+        "installed first, then the project"
+    )
+    is_package = ask.kind in ("setup", "pyproject")
+    step = ("uv", "pip", "install", "-e", ".") if is_package else None
+    if ask.kind == "requirements":
+        step = ("uv", "pip", "install", "-r", ask.path)
+    with_file = question.replaced(requirements=(*question.requirements, ask.path))
+    return described_reply(with_file, machine, out, last_step=step, note=note)
+
+
+# --- a script -------------------------------------------------------------------------------------
+
 SOURCES = "[tool.uv.sources]"
 
 
-def _show_script(
-    path: str,
-    machine: Snapshot,
-    question: tuple[Coming, TorchBuild, str],
-) -> Reply:
+def _show_script(path: str, machine: Snapshot, case: tuple[Wish, Host, str]) -> Reply:
     """The reply with the lines for a script's metadata block (PEP 723), and the uv commands for the
     script."""
-    coming, build, root = question
+    wish, host, root = case
+    catalog = load_catalog()
+    choice = choose(wish, host, catalog)
+    build = choice.build
+    if build is None:
+        raise nothing_fits(choice)
     script = read_script(path)
-    family = tuple(name for name in FAMILY if name in (*coming.family, *script.family))
-    pins = build.family(family)
+    members = (*wanted_family(choice, host), *script.family)
+    pins = build.family(tuple(name for name in FAMILY if name in members))
     exact = tuple(f"{name}=={version}" for name, version in pins.items())
-    tables = project_lines(pins, index_url(build.backend, root), build, load_catalog())
+    tables = project_lines(pins, index_url(build.backend, root), build, catalog)
     run = ("uv", "run", path)
-    add = ("uv", "add", "--script", path, *exact, *coming.packages)
+    add = ("uv", "add", "--script", path, *exact, *wish.packages)
     # `uv add --script` needs an existing metadata block. Without one, the user pastes the printed
     # block.
     commands = (add, run) if script.has_block else (run,)
@@ -204,18 +259,11 @@ def _show_script(
         before={},
         after=pins,
         steps=tuple(DoneStep(argv=argv) for argv in commands),
-        lines=tuple(block_lines(script, tables, (*exact, *coming.packages), python)),
+        lines=tuple(block_lines(script, tables, (*exact, *wish.packages), python)),
     )
     where = f"the metadata block of {path}, above its last line `# ///`"
     if not script.has_block:
         where = f"the top of {path}, below a line that begins with `#!`"
-    screen = partial(screens.project_screen, where=where, notes=_notes_on_script(script.tables))
-    return reply(answer, screen)
-
-
-def _notes_on_script(tables: tuple[str, ...]) -> list[str]:
-    """A note on a sources table that the script's block already has, which the user must merge;
-    empty if it has none."""
-    if SOURCES not in tables:
-        return []
-    return [f"the block has `{SOURCES}` already: {JOIN}"]
+    # The user must merge a table that is there, because TOML allows each only once.
+    notes = [f"the block has `{SOURCES}` already: {JOIN}"] if SOURCES in script.tables else []
+    return reply(answer, partial(screens.project_screen, where=where, notes=notes))

@@ -58,6 +58,7 @@ def request_of(question: InstallQuestion) -> InstallRequest:
     """The options as the record that the phases of an installation need."""
     return InstallRequest(
         packages=question.packages,
+        requirements=question.requirements,
         torch=question.torch,
         backend=question.backend,
         python=question.python,

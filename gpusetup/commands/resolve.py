@@ -22,11 +22,7 @@ from gpusetup.choose.installed import followers, marker_environment
 from gpusetup.choose.nightly import is_nightly, nightly_answer
 from gpusetup.choose.notes import age_note
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_named
-from gpusetup.commands.common import (
-    MachineToRead,
-    gather,
-    words_with_files,
-)
+from gpusetup.commands.common import MachineToRead, gather
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.resolve_question import ResolveQuestion
@@ -38,6 +34,8 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.own_files import interruptions
+from gpusetup.project.decide import afterwards, decide, described_python
+from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, resolution_text
 from gpusetup.render.screen import plural
@@ -62,12 +60,11 @@ QUESTION = ResolveQuestion
 
 
 def run(question: ResolveQuestion, out: Console) -> Reply:
-    packages = words_with_files(question.packages, question.requirements, out, installs=False)
-    refuse_scripts(packages)
+    refuse_scripts(question.packages)
     # If the packages include torch, treat it as `--torch`.
-    wish = with_torch_named(parse_words(packages), question.torch)
+    wish = with_torch_named(parse_words(question.packages), question.torch)
     question = question.replaced(
-        packages=packages if wish.words else (),
+        packages=question.packages if wish.words else (),
         torch=wish.torch,
         installer=_installer_of(question),
     )
@@ -96,9 +93,12 @@ def _answer(question: ResolveQuestion, out: Console) -> Reply:
     if is_nightly(question.torch):
         return _answer_nightly(question, out, description)
     machine = described(_machine(question, description, out), description, catalog)
-    machine = completed_from_catalog(machine, catalog)
+    asks = tuple(map(read_ask, question.requirements))
+    machine = completed_from_catalog(described_python(asks, machine), catalog)
     wish = _wish(question, machine)
     check_wish(wish, catalog)
+    decision = decide(asks, wish, host_of(machine, catalog), catalog)
+    wish = decision.wish
     # Ignore the installed torch if a machine is described, because torch is not installed there,
     # and if packages are requested, because they get the newest torch that they accept.
     is_new = description != Description() or bool(wish.words)
@@ -106,7 +106,12 @@ def _answer(question: ResolveQuestion, out: Console) -> Reply:
     index = _index(machine, root, out) if wish.words and not wish.offline else None
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, machine, root)
-    notes = (*_notes(document, machine, root), *_live_notes(live, choice, machine))
+    notes = (
+        *decision.notes,
+        *_notes(document, machine, root),
+        *afterwards(decision.later, machine),
+        *_live_notes(live, choice, machine),
+    )
     document = replace(document, notes=notes)
     if live:
         is_listed_now = live.lists(choice.build)

@@ -31,6 +31,8 @@ from gpusetup.install.options import InstallRequest
 from gpusetup.install.task import Task
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
+from gpusetup.project.decide import Decision, decide
+from gpusetup.project.read import read_ask
 
 
 class Order(Frozen):
@@ -53,6 +55,16 @@ def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = Fals
     wish = with_torch_of_companions(wish, load_catalog())
     installer = "conda" if by_conda else "auto"
     return replace(wish, backend=request.backend, installer=installer, upgrade=request.upgrade)
+
+
+def decision_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Decision:
+    """The request of the options together with what the files of `-r` ask for on this machine."""
+    wish, catalog = wish_of(request, machine, by_conda=by_conda), load_catalog()
+    asks = tuple(map(read_ask, request.requirements))
+    if not asks:
+        return Decision(wish=wish)
+    host = order_of(request, wish, machine).host
+    return decide(asks, wish, host, catalog)
 
 
 def order_of(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gpusetup.choose.commands import INSTALLERS, InstallerOptions
 from gpusetup.choose.installed import installed_packages
 from gpusetup.install.checks import check_described
-from gpusetup.install.choose_task import Stops, choose_task, order_of, wish_of
+from gpusetup.install.choose_task import Stops, choose_task, decision_of, order_of
 from gpusetup.install.conda import by_conda
 from gpusetup.install.options import InstallRequest
 from gpusetup.install.task import Task
@@ -18,6 +18,8 @@ from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
+from gpusetup.project.decide import afterwards, described_python
+from gpusetup.project.read import read_ask
 
 
 def describe(
@@ -27,8 +29,10 @@ def describe(
     carry out."""
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
-    wish = wish_of(request, machine, by_conda=installer == "conda")
-    order = order_of(request, wish, machine)
+    asks = tuple(map(read_ask, request.requirements))
+    machine = described_python(asks, machine)
+    decision = decision_of(request, machine, by_conda=installer == "conda")
+    order = order_of(request, decision.wish, machine)
     task = choose_task(order, Stops(order, talk))
     if not task.is_done and installer == "uv":
         check_described(machine, task.elsewhere)
@@ -54,6 +58,7 @@ def describe(
         steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
         why=task.why,
         newest=task.newest,
+        notes=(*decision.notes, *afterwards(decision.later, machine)),
     )
     return answer, task
 

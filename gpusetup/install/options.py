@@ -10,6 +10,8 @@ class InstallRequest(Frozen):
     """The options of `gpusetup install` that its phases need."""
 
     packages: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    """The files of `-r`."""
     torch: str | None = None
     backend: str = "auto"
     python: str | None = None

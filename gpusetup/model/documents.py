@@ -161,6 +161,8 @@ class InstallAnswer(Frozen):
     """
     lines: tuple[str, ...] = ()
     """With `--project`: the lines to add to the project file."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about the plan, such as lines of a file that were not read."""
 
 
 class CheckAnswer(Frozen):

@@ -206,7 +206,9 @@ def _failures(checks: Iterable[Mapping[str, Any]]) -> Iterator[ScreenLine]:
 def project_screen(answer: InstallAnswer, *, where: str | None = None, notes: Words = ()) -> Screen:
     """The screen with the lines to paste into a project's file or script (`where`), and the
     commands to run afterwards."""
-    lines: list[str] = [heading(f"Add to {where or answer.target}")]
+    lines: list[str] = []
+    if answer.lines:
+        lines.append(heading(f"Add to {where or answer.target}"))
     for line in answer.lines:
         # Lines of TOML are pasted as they are, so they are never broken.
         lines.append(ScreenLine(line, whole=True))
@@ -214,6 +216,6 @@ def project_screen(answer: InstallAnswer, *, where: str | None = None, notes: Wo
     commands = []
     for step in answer.steps:
         commands.append(command(own_line(*step.argv)))
-    lines += section("Then", commands)
+    lines += section("Then" if answer.lines else "Run", commands)
     lines += notes_after_a_gap(notes)
     return Screen(lines)

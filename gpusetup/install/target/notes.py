@@ -8,12 +8,12 @@ from pathlib import Path
 
 from gpusetup.errors import BadInput
 from gpusetup.install.image_build import in_image_build
-from gpusetup.install.project_file import PROJECT_FILE, table
 from gpusetup.install.switching.mounts import filesystem_of
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.layout import files_of_all
 from gpusetup.install.wheels import size_text
 from gpusetup.named_file import read_text
+from gpusetup.project.pyproject import table
 from gpusetup.uv.toml import parse_toml
 
 MOST_BYTES = 1 << 20
@@ -39,7 +39,7 @@ def is_uv_project(folder: Path) -> bool:
     if (folder / "uv.lock").is_file():
         return True
     try:
-        document = parse_toml(read_text(folder / PROJECT_FILE, MOST_BYTES))
+        document = parse_toml(read_text(folder / "pyproject.toml", MOST_BYTES))
     except (BadInput, ValueError):
         # uv does not sync the environment without a readable project file either.
         return False

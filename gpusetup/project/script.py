@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.install.project_file import family_in, tables_of_uv
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
+from gpusetup.project.ask import Ask
+from gpusetup.project.pyproject import table as table_in
+from gpusetup.project.pyproject import with_list
 from gpusetup.uv.toml import parse_toml
 
 MOST_BYTES = 1 << 20
@@ -47,10 +49,12 @@ def read_script(path: str) -> Script:
         document = parse_toml(blocks[0])
     except (ValueError, RecursionError) as problem:
         raise BadInput(f"the metadata block of {path} is not valid TOML: {problem}") from problem
+    ask = with_list(Ask(path=path, kind="script"), document.get("dependencies"), path)
+    uv = table_in(table_in(document, "tool"), "uv")
     return Script(
         has_block=True,
-        family=(*family_in(document.get("dependencies")), *imported),
-        tables=tables_of_uv(document),
+        family=(*ask.family, *imported),
+        tables=("[tool.uv.sources]",) if "sources" in uv else (),
     )
 
 

@@ -1,0 +1,475 @@
+"""Decides which torch a project gets on a host. Pure functions.
+
+1. The torch is inside all bounds of the project, and those of the wheels that it names by URL.
+2. The backend is the one in a local label (`2.6.0+cu124`), which is part of the pin. Otherwise
+   it is the one that the project names by an index, a source or its CUDA, if a build of it
+   fits this host; a note says if none does.
+3. If extras or groups choose the CUDA, the one with the newest torch that fits is taken.
+4. If no build inside the bounds fits, the answer is no: with the pin, the reason and the
+   nearest build that works.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.companions import releases_with
+from gpusetup.choose.constraints import in_scope, nearest, pick, preference, why_not
+from gpusetup.choose.host import BuildQuestion, Host, question_of
+from gpusetup.choose.installed import marker_environment
+from gpusetup.choose.wish import Wish, backend_label, label_of
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.logins import without_logins
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.shell import shell_line
+from gpusetup.model.versions import allows, parsed
+from gpusetup.project.ask import Ask, Later, Requested, Variant, named_family
+
+OF_THE_GPU = ("gpu", "cuda", "nvidia")
+"""Extras with these names stand for the build that fits the user's GPU."""
+
+
+class Decision(Frozen):
+    """The request that answers a project on a host, and what the user should know about it."""
+
+    wish: Wish
+    bounds: str = ""
+    """The torch versions that the project allows, as a specifier; empty if it allows all."""
+    variant: Variant | None = None
+    """The extra or group that chooses the build for this host."""
+    later: tuple[Later, ...] = ()
+    """What is installed after torch on this machine, because no index has it."""
+    notes: tuple[str, ...] = ()
+
+
+class Bounds(Frozen):
+    """What a project says about torch on a machine: versions, backends, and where each stands."""
+
+    torch: str = ""
+    backend: str | None = None
+    """The backend of a local label, which is part of the pin."""
+    preferred: tuple[tuple[str, str], ...] = ()
+    """Backends that the project names otherwise, each with its place."""
+    place: str = ""
+    """Where the strictest bound on torch stands."""
+
+
+def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Decision:
+    """The request for what these files ask for on a host, together with the options of the command
+    in `wish`.
+
+    Raises Unsatisfiable if no build inside the bounds fits, or if the Python here is excluded.
+    """
+    decision = Decision(wish=wish)
+    environment = marker_environment(host.machine)
+    requests: list[Requested] = []
+    constraints: list[Requested] = []
+    notes: list[str] = []
+    later: list[Later] = []
+    for ask in asks:
+        variant = variant_for(ask, host, catalog) if not wish.names_build else None
+        decision = replace(decision, variant=variant or decision.variant)
+        name = variant.name if variant else None
+        requests += [one for one in ask.of(name) if applies(one.text, environment)]
+        constraints += [one for one in ask.constraints if applies(one.text, environment)]
+        later += [
+            one
+            for one in ask.later
+            if one.variant in (None, name) and applies(f"x; {one.marker or 'x'}", environment)
+        ]
+        notes += notes_of(ask)
+    bounds = bounds_of(requests, constraints, later, catalog)
+    preferred = [*bounds.preferred]
+    for ask in asks:
+        preferred += preferred_by(ask, decision.variant, environment)
+    wish = with_requests(wish, requests, bounds)
+    for ask in asks:
+        refuse_python(ask, wish, host, catalog)
+    if wish.backend == "auto" and not bounds.backend:
+        wish, note = with_preferred(wish, preferred, host, catalog)
+        notes += [note] if note else []
+    if bounds.place and host.facts.presence != "none":
+        named = bounds.backend or next((backend for backend, _ in preferred), None)
+        refuse_unfit(wish, (bounds.place, named), host, catalog)
+    return replace(
+        decision,
+        wish=wish,
+        bounds=bounds.torch,
+        later=tuple(later),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def applies(text: str, environment: Mapping[str, str]) -> bool:
+    """Whether a requirement's marker holds in an environment; True if it cannot be evaluated."""
+    _, _, marker = text.partition(";")
+    if not marker.strip() or marker.strip() == "x":
+        return True
+    try:
+        found = Requirement(text).marker
+        return found is None or found.evaluate(dict(environment))
+    except (ValueError, RecursionError):
+        return True
+
+
+def notes_of(ask: Ask) -> list[str]:
+    """What was left out of a file or not understood, and the torch that its image brings."""
+    notes = []
+    if ask.left_out:
+        names = ", ".join(ask.left_out[:4]) + (", ..." if len(ask.left_out) > 4 else "")
+        notes.append(
+            f"{ask.path}: left out {names}: torch's own wheel requires these, in the versions of "
+            "its CUDA"
+        )
+    if ask.image and ask.family:
+        brings = f"the image's torch {ask.image_torch}" if ask.image_torch else "the image's torch"
+        notes.append(f"{ask.path}: its own pip line replaces {brings} ({ask.image})")
+    if ask.has_hashes:
+        notes.append(
+            f"{ask.path}: its hashes are those of other files than torch's index has, so gpusetup "
+            "compares each file with the hash that its index states"
+        )
+    if ask.unread:
+        lines = "; ".join(without_logins(line) for line in ask.unread[:5])
+        more = f"; and {len(ask.unread) - 5} more" if len(ask.unread) > 5 else ""
+        notes.append(f"not read: {lines}{more}")
+    return notes
+
+
+# --- the bounds -----------------------------------------------------------------------------------
+
+
+def bounds_of(
+    requests: Iterable[Requested],
+    constraints: Iterable[Requested],
+    later: Iterable[Later],
+    catalog: Catalog,
+) -> Bounds:
+    """The torch versions that satisfy all of a project's lines, and the backends that they name."""
+    specifiers: list[str] = []
+    backend, place = None, ""
+    preferred: list[tuple[str, str]] = []
+    companions: list[tuple[str, str]] = []
+    lines = [*requests, *constraints]
+    for one in lines:
+        if not one.is_family:
+            continue
+        versions = specifier_of(one.text)
+        label = label_of(versions.split(",")[0])
+        # A nightly's or a vendor's label (`+git1234`, `+nv25.3`) names no backend.
+        if label and (label in catalog.backends or maker_of(label)):
+            backend = backend or label
+        public = ",".join(part.partition("+")[0] for part in versions.split(",") if part)
+        if one.name == "torch" and public:
+            specifiers.append(public)
+            # An exact pin is named as the reason before a range.
+            place = one.place if not place or "==" in public else place
+        elif public:
+            companions.append((one.name, public))
+            place = place or one.place
+    for wheel in later:
+        if wheel.torch:
+            specifiers.append(wheel.torch)
+            place = place or wheel.place
+        if wheel.backend:
+            preferred.append((wheel.backend, wheel.place))
+    torch = ",".join(dict.fromkeys(specifiers))
+    if companions:
+        # `torchvision>=0.20.1` also bounds torch: they are released in pairs.
+        releases = [
+            one for one in releases_with(catalog, companions) if not torch or allows(torch, one)
+        ]
+        if releases and not re.fullmatch(r"==[\d.]+", torch):
+            exact = (
+                f"=={releases[0]}" if len(releases) == 1 else f">={releases[0]},<={releases[-1]}"
+            )
+            torch = ",".join(filter(None, (torch, exact)))
+    return Bounds(torch=torch, backend=backend, preferred=tuple(preferred), place=place)
+
+
+def specifier_of(text: str) -> str:
+    """The version specifier of a requirement as it is written; "" if it allows all versions."""
+    try:
+        return str(Requirement(text).specifier)
+    except (ValueError, RecursionError):
+        return ""
+
+
+def with_requests(wish: Wish, requests: Iterable[Requested], bounds: Bounds) -> Wish:
+    """The request of the command line with the packages and the bounds of a project."""
+    family, packages = [*wish.family], [*wish.packages]
+    for one in requests:
+        if one.is_family:
+            family.append(one.name)
+        else:
+            packages.append(one.text.partition(";")[0].strip())
+    torch = ",".join(filter(None, (bounds.torch, wish.torch))) if bounds.torch else wish.torch
+    exact = re.fullmatch(r"==(\d+\.\d+\.\d+\S*)", torch or "")
+    return replace(
+        wish,
+        torch=exact[1] if exact else torch or None,
+        backend=wish.backend if wish.backend != "auto" else bounds.backend or "auto",
+        family=named_family(family),
+        packages=tuple(dict.fromkeys(packages)),
+        from_project=True,
+    )
+
+
+def preferred_by(
+    ask: Ask, variant: Variant | None, environment: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """The backends that a project names by its CUDA, its sources or its indexes, first come first,
+    each with its place."""
+    preferred = [(ask.backend, f"{ask.path}'s CUDA")] if ask.backend else []
+    of_sources = source_backend(ask, variant.name if variant else None, environment)
+    if of_sources:
+        preferred.append((of_sources, ask.path))
+    named_by_sources = {source.index for source in ask.sources}
+    for index in ask.indexes:
+        # An index for sources only serves the packages that name it.
+        if index.backend and index.name not in named_by_sources:
+            preferred.append((index.backend, index.place))
+    return preferred
+
+
+def source_backend(ask: Ask, variant: str | None, environment: Mapping[str, str]) -> str | None:
+    """The backend of the index from which uv takes torch on this machine; None without one."""
+    backends = {index.name: index.backend for index in ask.indexes}
+    for source in ask.sources:
+        is_meant = source.package == "torch" and source.variant in (None, variant)
+        if is_meant and applies(f"x; {source.marker or 'x'}", environment):
+            return backends.get(source.index)
+    return None
+
+
+def with_preferred(
+    wish: Wish, preferred: Sequence[tuple[str, str]], host: Host, catalog: Catalog
+) -> tuple[Wish, str | None]:
+    """The request with the first preferred backend of which a build fits, and a note if none does.
+
+    A project's CPU index counts only where no GPU would stay unused for it.
+    """
+    has_gpu = host.facts.presence == "some"
+    reason = None
+    for backend, place in preferred:
+        if backend == "cpu" and has_gpu:
+            reason = reason or f"{place} names the index for the CPU, which would not use the GPU"
+            continue
+        names = [name for name in reversed(catalog.backends) if name.startswith(backend)]
+        for name in [backend] if backend in names else names:
+            question = question_of(replace(wish, backend=name), host, catalog)
+            if pick(question):
+                return replace(wish, backend=name), None
+            reason = reason or f"{place} names {name}, which {first_reason(question)}"
+    if reason is None:
+        return wish, None
+    chosen = pick(question_of(wish, host, catalog))
+    instead = f": {chosen.backend} instead" if chosen else ""
+    return wish, f"{reason}{instead}"
+
+
+# --- extras and groups that choose a CUDA ---------------------------------------------------------
+
+
+def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
+    """The extra or group with the newest torch that fits this host; None if none chooses a build.
+
+    Raises Unsatisfiable if the project has a torch only in such extras, and none fits this host.
+    """
+    environment = marker_environment(host.machine)
+    fitting: list[tuple[TorchBuild, Variant]] = []
+    reasons: list[str] = []
+    named: list[Variant] = []
+    for variant in ask.variants:
+        backend = backend_of_variant(ask, variant, environment, catalog)
+        if backend is None:
+            continue
+        named.append(variant)
+        lines = [one for one in ask.of(variant.name) if applies(one.text, environment)]
+        bounds = bounds_of(lines, (), (), catalog)
+        question = question_of(Wish(torch=bounds.torch or None, backend=backend), host, catalog)
+        build = pick(question)
+        # A build for the CPU would leave the GPU unused.
+        if build is not None and (build.cuda or maker_of(backend) or host.facts.presence != "some"):
+            fitting.append((build, variant))
+        elif build is None:
+            reasons.append(f"{variant.name}: {first_reason(question)}")
+    if fitting:
+        rank = preference(question_of(Wish(), host, catalog))
+        return min(fitting, key=lambda pair: rank(pair[0]))[1]
+    # With torch among the project's own dependencies, or in an extra that names no CUDA, the
+    # project does not depend on one of these.
+    has_other = bool(ask.family) or len(named) < len(ask.variants)
+    if not reasons or has_other:
+        return None
+    best = pick(question_of(Wish(), host, catalog))
+    hint = "nothing was changed"
+    if best:
+        hint = f"`gpusetup install --project --extra {best.backend}` prints the lines for one more"
+    raise Unsatisfiable(
+        "\n  ".join((f"None of the project's extras has a torch for {shown_gpu(host)}", *reasons)),
+        hint=hint,
+    )
+
+
+def backend_of_variant(
+    ask: Ask, variant: Variant, environment: Mapping[str, str], catalog: Catalog
+) -> str | None:
+    """The backend for which an extra or group stands, by its source or its name; None for none.
+    `auto` stands for the CUDA build that fits (`gpu`)."""
+    sources = [one for one in ask.sources if one.variant == variant.name]
+    if sources:
+        return source_backend(replace(ask, sources=tuple(sources)), variant.name, environment)
+    label = backend_label(variant.name)
+    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
+    if label in known or maker_of(label):
+        return label
+    return "auto" if variant.name.lower() in OF_THE_GPU else None
+
+
+# --- when it does not fit -------------------------------------------------------------------------
+
+
+def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
+    """Raise Unsatisfiable if a project excludes the Python of the environment, with the Python that
+    it takes and the torch that comes with it."""
+    python = host.facts.python
+    if ask.brings_python or not ask.python or not python:
+        return
+    version = host.machine.python.version or python
+    if allows_python(ask.python, version):
+        return
+    pythons = {
+        name for build in in_scope(question_of(wish, host, catalog)) for name in build.pythons
+    }
+    usable = [
+        name for name in pythons if not name.endswith("t") and allows_python(ask.python, name)
+    ]
+    gives = ""
+    hint = "nothing was changed; use an environment with such a Python: `--python PATH`"
+    for name in sorted(usable, key=parsed, reverse=True):
+        facts = replace(host.facts, python=name)
+        build = pick(replace(question_of(wish, host, catalog), host=facts))
+        if build:
+            gives = f", which gives torch {build.torch} from {build.backend}"
+            hint = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
+            break
+    raise Unsatisfiable(
+        f"{ask.path} needs Python {ask.python}, and this environment has {version}", hint=hint
+    )
+
+
+def allows_python(versions: str, python: str) -> bool:
+    """Whether a specifier of Python versions allows a version; a bad specifier allows all.
+
+    >>> allows_python(">=3.9,<3.13", "3.12"), allows_python(">=3.9,<3.13", "3.13.1")
+    (True, False)
+    """
+    try:
+        allowed = SpecifierSet(versions)
+    except InvalidSpecifier:
+        return True
+    # A release series counts as its last patch release: `>=3.10.4` allows 3.10.
+    numbers = python.rstrip("t")
+    whole = numbers if numbers.count(".") > 1 else f"{numbers}.99"
+    return allowed.contains(whole, prereleases=True) or allowed.contains(numbers, prereleases=True)
+
+
+def refuse_unfit(wish: Wish, pin: tuple[str, str | None], host: Host, catalog: Catalog) -> None:
+    """Raise Unsatisfiable if no build inside a project's bounds fits this host, with the reason and
+    the nearest that works. `pin` is the place of the bound and the backend beside it."""
+    question = question_of(wish, host, catalog)
+    if maker_of(wish.wanted_backend) not in (None, "nvidia") or pick(question):
+        return
+    taken = [build for build in in_scope(question) if question.takes(build.torch)]
+    if not taken:
+        return  # the ordinary answer says which releases the catalog has
+    torch = (wish.torch or "").removeprefix("==")
+    place, backend = pin
+    label = f" from {backend}" if backend else ""
+    ways = ways_out(question, torch, host)
+    raise Unsatisfiable(
+        f"{place} asks for torch {torch}{label}, which {first_reason(question)}",
+        hint="\n".join(("nothing was changed", *ways)),
+    )
+
+
+def ways_out(question: BuildQuestion, torch: str, host: Host) -> list[str]:
+    """What would work instead, the nearest first: another Python, another backend, another torch,
+    another driver."""
+    ways = []
+    python = host.facts.python
+    pythons = {name for build in in_scope(question) for name in build.pythons}
+    for name in sorted((one for one in pythons if not one.endswith("t")), key=parsed, reverse=True):
+        facts = replace(host.facts, python=name)
+        build = pick(replace(question, host=facts))
+        if build and name != python:
+            ways.append(f"with Python {name} it is torch {build.torch} from {build.backend}")
+            break
+    same_torch = replace(question, wish=replace(question.wish, torch=torch or None, backend="auto"))
+    build = pick(same_torch)
+    if build:
+        ways.append(f"the nearest that works: the same torch {build.torch} from {build.backend}")
+        return ways
+    pinned = re.search(r"\d+(?:\.\d+)*", torch)
+    any_torch = replace(question, wish=replace(question.wish, torch=None, backend="auto"))
+    near = nearest(pinned[0] if pinned else "0", any_torch)
+    if near:
+        ways.append(
+            f"the nearest that works: torch {near.torch} from {near.backend}: change the pin, then "
+            "run this again"
+        )
+    return ways
+
+
+def first_reason(question: BuildQuestion) -> str:
+    """The reason against the build that the request names, in a few words: that of the build with
+    the fewest objections."""
+    objections: list[tuple[int, str]] = []
+    for build in in_scope(question):
+        if not question.takes(build.torch) or question.backend not in ("auto", build.backend):
+            continue
+        # A CPU build is no reason on a machine with a GPU.
+        if build.cuda is None and question.host.presence == "some" and question.backend != "cpu":
+            continue
+        reason = why_not(build, question)
+        if reason:
+            objections.append((reason.count("; "), reason))
+    if not objections:
+        return "no index has it for this platform"
+    reason = min(objections, key=lambda pair: pair[0])[1].partition("; ")[0]
+    return reason.partition(", only for")[0].replace("has no kernel for", "has no kernels for")
+
+
+def shown_gpu(host: Host) -> str:
+    """The name of the first GPU, for a message."""
+    return host.facts.gpus[0].name if host.facts.gpus else "this machine"
+
+
+def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:
+    """The machine with the Python that a file brings itself, as an image or an environment.yml
+    does; unchanged otherwise."""
+    for ask in asks:
+        if ask.brings_python:
+            python = replace(machine.python, version=ask.python, executable=None, prefix=None)
+            return replace(machine, python=python)
+    return machine
+
+
+def afterwards(later: Sequence[Later], machine: Snapshot) -> tuple[str, ...]:
+    """A note with the command that installs what no index has, once torch is there."""
+    if not later:
+        return ()
+    words = [word for one in later for word in without_logins(one.text).split(" ", 1)]
+    python = machine.python.executable
+    target = ("--python", python) if python else ()
+    command = shell_line(("uv", "pip", "install", *target, *words), machine.os.family)
+    return (f"no index has these, so install them after torch: `{command}`",)
