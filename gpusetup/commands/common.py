@@ -78,7 +78,10 @@ INDEX: Option = option(
 )
 REQUIREMENTS: Option = options(
     "read what this file asks for: requirements.txt, pyproject.toml, setup.py, environment.yml, "
-    "Dockerfile or a lock; repeatable", "-r", "--requirements", metavar="FILE"
+    "Dockerfile or a lock; repeatable",
+    "-r",
+    "--requirements",
+    metavar="FILE",
 )
 TIMEOUT: Option = option(
     "how long to wait for the driver (default: 30)",

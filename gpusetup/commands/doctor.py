@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import (
@@ -23,8 +24,9 @@ from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
+    from gpusetup.choose.host import Host
     from gpusetup.diagnosis.diagnose import Diagnosis
-    from gpusetup.model.documents import DoctorAnswer
+    from gpusetup.model.documents import DoctorAnswer, OtherEnvironment, ProjectAnswer
     from gpusetup.model.machine import Snapshot
 
 SUMMARY = """Finds out what is wrong with PyTorch and the GPU of this machine, and how to fix it. It
@@ -98,7 +100,40 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
     diagnosis = diagnose(snapshot, catalog, choice, other_host=question.describes_other_host)
     screen = doctor_markdown if is_shared else doctor_screen
     code = exit_code(diagnosis, strict=question.strict)
-    return Reply(document(diagnosis, catalog), screen, code)
+    answer = document(diagnosis, catalog)
+    # A report is about somebody else's folder.
+    if question.report is None and not is_shared:
+        from gpusetup.model.frozen import replace
+
+        project = _project_here(host, catalog)
+        answer = replace(answer, project=project, other_environments=_elsewhere(question, snapshot))
+    return Reply(answer, screen, code)
+
+
+def _project_here(host: Host, catalog: Catalog) -> ProjectAnswer | None:
+    """What the project in this folder asks for; None if there is none, or if it names no torch."""
+    from gpusetup.project.ask import OF_A_FOLDER
+
+    # The readers take 20 ms to import.
+    if not any(map(os.path.isfile, OF_A_FOLDER)):
+        return None
+    from gpusetup.project.meets import project_answer
+    from gpusetup.project.read import ask_of_folder
+
+    ask = ask_of_folder()
+    return project_answer(ask, host, catalog) if ask else None
+
+
+def _elsewhere(question: DoctorQuestion, snapshot: Snapshot) -> tuple[OtherEnvironment, ...]:
+    """The environments of this machine that have torch, if the examined one has none and was not
+    named."""
+    is_named = question.machine or question.python or question.describes_other_host
+    if is_named or snapshot.torch.installed is not False:
+        return ()
+    from gpusetup.probe.environments import environments_with_torch
+    from gpusetup.system.system import System
+
+    return environments_with_torch(System(), snapshot.python.prefix)
 
 
 def _explanation(finding_id: str) -> Reply:

@@ -132,7 +132,8 @@ def check_usage(question: InstallQuestion) -> None:
         )
     if question.machine and question.offline:
         raise UsageError("`--from` and `--offline` cannot be used together")
-    asks_for_torch = question.packages or question.requirements or question.torch or question.upgrade or question.gpu
+    names_packages = question.packages or question.requirements
+    asks_for_torch = names_packages or question.torch or question.upgrade or question.gpu
     if question.undo and (asks_for_torch or question.machine or question.project):
         raise UsageError(
             "`--undo` installs nothing",

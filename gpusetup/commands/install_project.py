@@ -13,7 +13,7 @@ from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import Coming, wanted_family
-from gpusetup.choose.constraints import in_scope
+from gpusetup.choose.constraints import in_scope, pick
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of, python_tag, question_of
 from gpusetup.choose.newest import nothing_fits
@@ -123,11 +123,12 @@ def _show_edit(
         chosen = next((one for one in extras if build and one.backend == build.backend), extras[-1])
         edit = edit_of_extras(extras, ask, coming.family, alone, root, catalog, chosen)
         if wish.torch:
-            pins = [
-                ("uv", "add", "--no-sync", "--optional" if one.variant.kind == "extra" else "--group",
-                 one.variant.name, *_exact(build, one.variant.family, wish.torch))
-                for one in extras if one.is_there
-            ]  # fmt: skip
+            pins = []
+            for extra in extras:
+                if extra.is_there:
+                    option = "--optional" if extra.variant.kind == "extra" else "--group"
+                    exact = _exact(build, extra.variant.family, wish.torch)
+                    pins.append(("uv", "add", "--no-sync", option, extra.variant.name, *exact))
             edit = replace(edit, steps=(*pins, *edit.steps))
         after: dict[str, str] = {}
     elif build is None:
@@ -196,7 +197,7 @@ def _for_pythons(
         decision = decide((replace(ask, python=None),), wish, oldest, catalog)
     except Unsatisfiable:
         decision = None
-    if decision is not None and choose(replace(decision.wish, packages=()), oldest, catalog).build:
+    if decision is not None and pick(question_of(decision.wish, oldest, catalog)):
         return oldest, ()
     builds = in_scope(question_of(wish, host, catalog))
     pythons = {name for one in builds for name in one.pythons if not name.endswith("t")}
@@ -212,8 +213,8 @@ def _for_pythons(
 
 
 def _show_pips_way(question: InstallQuestion, ask: Ask, machine: Snapshot, out: Console) -> Reply:
-    """The reply for a project without a `[project]` table, to which uv can add nothing: torch first,
-    then the project with its other packages."""
+    """The reply for a project without a `[project]` table, to which uv can add nothing: torch
+    first, then the project with its other packages."""
     from gpusetup.commands.install_flow import described_reply
 
     note = (

@@ -18,7 +18,7 @@ from gpusetup.model.builds import (
     Served,
 )
 from gpusetup.model.finding import Finding, RuledOut, Stage
-from gpusetup.model.frozen import Amount, Frozen, Number, Text
+from gpusetup.model.frozen import Amount, Flag, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot
 
 
@@ -77,6 +77,26 @@ class ResolveAnswer(Frozen):
     """The date of gpusetup's catalog of torch builds."""
 
 
+class ProjectAnswer(Frozen):
+    """What the project in the current folder asks for."""
+
+    file: str
+    """The file that says it."""
+    asks: str
+    """Its requirements for torch and its companions, such as `torch==2.6.0+cu124`."""
+    meets: Flag = None
+    """Whether the environment's torch meets them; null if torch is not installed."""
+    sentence: str
+    """All this in one line, with the command that installs what is missing."""
+
+
+class OtherEnvironment(Frozen):
+    """Another environment on this machine that has torch."""
+
+    prefix: str
+    torch: str
+
+
 class DoctorAnswer(Frozen):
     schema: Literal["gpusetup.doctor/1"] = "gpusetup.doctor/1"
     cause: str
@@ -111,6 +131,10 @@ class DoctorAnswer(Frozen):
     """What `install` would do: the smallest change that fixes the machine."""
     newest: Offer | None = None
     """The newest build that fits, which `install --upgrade` would install; null if none fits."""
+    project: ProjectAnswer | None = None
+    """What the project in the current folder asks for; null if it names no torch."""
+    other_environments: tuple[OtherEnvironment, ...] = ()
+    """If the examined environment has no torch: those on this machine that have one."""
     snapshot: Snapshot
     """The machine that doctor examined."""
     catalog_as_of: str

@@ -1,4 +1,4 @@
-"""What a folder or a file asks for: torch and its family, the packages, Python, indexes and sources."""
+"""What a folder or a file asks for: torch and its family, packages, Python, indexes and sources."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen, Text
 
 Kind = Literal["requirements", "pyproject", "setup", "environment", "dockerfile", "lock", "script"]
+
+OF_A_FOLDER = (
+    *("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"),
+    *("environment.yml", "environment.yaml", "Dockerfile"),
+)
+"""The files of a folder that may say what a project asks for, in the order in which they count."""
 
 
 class Requested(Frozen):

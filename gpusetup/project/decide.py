@@ -353,14 +353,15 @@ def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
     usable = [
         name for name in pythons if not name.endswith("t") and allows_python(ask.python, name)
     ]
-    gives = ""
     hint = "nothing was changed; use an environment with such a Python: `--python PATH`"
     for name in sorted(usable, key=parsed, reverse=True):
         facts = replace(host.facts, python=name)
         build = pick(replace(question_of(wish, host, catalog), host=facts))
         if build:
-            gives = f", which gives torch {build.torch} from {build.backend}"
-            hint = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
+            hint = (
+                f"`uv venv --python {name}`, then run this again with `--python .venv`, which "
+                f"gives torch {build.torch} from {build.backend}"
+            )
             break
     raise Unsatisfiable(
         f"{ask.path} needs Python {ask.python}, and this environment has {version}", hint=hint

@@ -142,7 +142,7 @@ def _with_command(ask: Ask, text: str, place: str, *, is_conda: bool) -> Ask:
 
 
 def _with_file(ask: Ask, value: str, place: str, *, is_constraints: bool) -> Ask:
-    """What is asked for with a requirements file beside the Dockerfile, from which it was copied."""
+    """What is asked for with a requirements file beside the Dockerfile, which copies it."""
     folder = Path(ask.path).parent
     # The path inside the image differs from the one beside the Dockerfile, the name does not.
     for file in (folder / value.lstrip("/"), folder / Path(value).name):

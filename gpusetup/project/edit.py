@@ -22,7 +22,7 @@ from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import allows, cuda_of
 from gpusetup.project.ask import Ask, Variant, named_family
-from gpusetup.project.decide import OF_THE_GPU, applies
+from gpusetup.project.decide import OF_THE_GPU
 from gpusetup.project.pyproject import VARIANT_NAME
 
 PLATFORMS = {
@@ -73,10 +73,11 @@ def edit_for(
         return Edit(lines=("[tool.uv.sources]", *rows), steps=(sync,), notes=notes)
     if own is not None:
         label = f"{own.name} ({own.backend})" if own.name else own.url
-        lines = ["[[tool.uv.index]]", *([f'name = "{own.name}"'] if own.name else [])]
-        lines += [f'url = "{url}"', *(["explicit = true"] if own.name else [])]
-        notes = [f"{ask.path} has the index {label} already: replace its table with this one"]
-        return Edit(lines=tuple(lines), steps=(sync,), notes=tuple(notes))
+        named = (f'name = "{own.name}"',) if own.name else ()
+        explicit = ("explicit = true",) if own.name else ()
+        table = ("[[tool.uv.index]]", *named, f'url = "{url}"', *explicit)
+        note = f"{ask.path} has the index {label} already: replace its table with this one"
+        return Edit(lines=table, steps=(sync,), notes=(note,))
     lines = tuple(project_lines(family, url, build, catalog))
     return Edit(lines=lines, steps=(sync,), notes=notes_on_tables(ask, lines))
 
@@ -262,14 +263,14 @@ def common_release(backends: Sequence[str], ask: Ask, wish: Wish, catalog: Catal
     bounds = [
         one.text.removeprefix("torch")
         for one in ask.requests
-        if one.name == "torch" and one.variant is not None and applies(one.text, {})
+        if one.name == "torch" and one.variant is not None
     ]
     for release in reversed(catalog.releases):
         is_wanted = limits is None or allows(str(limits), release.torch)
         is_inside = all(_allows(bound, release.torch) for bound in bounds)
-        if is_wanted and is_inside:
-            if all(marker_of(release.torch, backend, catalog) for backend in backends):
-                return release.torch
+        has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
+        if is_wanted and is_inside and has_all:
+            return release.torch
     return None
 
 

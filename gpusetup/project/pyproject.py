@@ -184,7 +184,7 @@ def with_poetry(ask: Ask, poetry: Mapping[str, Any]) -> Ask:
     https://python-poetry.org/docs/dependency-specification/
     """
     name = Path(ask.path).name
-    tables = [(None, table(poetry, "dependencies"))]
+    tables: list[tuple[str | None, Mapping[str, Any]]] = [(None, table(poetry, "dependencies"))]
     for group, values in table(poetry, "group").items():
         if isinstance(values, dict) and re.fullmatch(VARIANT_NAME, group):
             tables.append((group, table(values, "dependencies")))

@@ -1,4 +1,4 @@
-"""Reads the file that a user names, or the files of a folder, as one record of what they ask for."""
+"""Reads the file that a user names, or those of a folder, as one record of what they ask for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
-from gpusetup.project.ask import Ask
+from gpusetup.project.ask import OF_A_FOLDER, Ask
 from gpusetup.project.conda_file import read_environment
 from gpusetup.project.dockerfile import read_dockerfile
 from gpusetup.project.locks import read_lock
@@ -27,11 +27,6 @@ READERS: tuple[tuple[str, Callable[[str], Ask]], ...] = (
     (r".*", read_requirements),
 )
 """The reader for each name of a file; the first that matches reads it."""
-OF_A_FOLDER = (
-    *("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"),
-    *("environment.yml", "environment.yaml", "Dockerfile"),
-)
-"""The files of a folder that may say what a project asks for, in the order in which they count."""
 
 
 def read_ask(path: str) -> Ask:

@@ -29,6 +29,8 @@ LONG_NAMES = {
     "--editable": "-e",
     "--index-url": "-i",
     "--extra-index-url": "-i",
+    "--index": "-i",
+    "--default-index": "-i",
     "--find-links": "-f",
 }
 WITHOUT_EFFECT = (

@@ -14,6 +14,7 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.gpu_facts import NO_COMPLAINT
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.shell import own_line
 from gpusetup.render.machine import machine_facts
 from gpusetup.render.screen import (
     BUT,
@@ -58,11 +59,26 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     # machine, which may differ.
     machine = machine_facts(answer, recommends=not asks_plainly(answer))
     lines += section("This machine", facts(machine))
+    lines += this_folder(answer)
     lines += by_hand(answer, root)
     lines += next_step(answer, root)
     return Screen(lines)
 
 
+def this_folder(answer: DoctorAnswer) -> Iterator[str]:
+    """Yields what the project in this folder asks for, and the other environments that have
+    torch, each with the command that examines it."""
+    if answer.project is not None:
+        yield from section("This folder", [f"  {plain(answer.project.sentence)}"])
+    shown = []
+    for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
+        line = own_line("gpusetup", "doctor", "--python", environment.prefix)
+        shown += [plain(f"  torch {environment.torch}:"), command(line, indent=4)]
+    yield from section("Other environments have torch", shown)
+
+
+MOST_ENVIRONMENTS = 5
+"""More than these would push everything else off the screen; `--json` lists all."""
 END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=[A-Z`])(?![^“]*”)")
 """Matches the end of a sentence, but not within quoted words."""
 

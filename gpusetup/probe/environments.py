@@ -1,0 +1,107 @@
+"""Finds other environments on this machine that have torch, if the examined one has none.
+
+A person's torch fails in one environment, and gpusetup is often started in another: a new one, or
+the system's. Nothing is run: the names of folders show which environment has torch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from gpusetup.model.documents import OtherEnvironment
+from gpusetup.system.system import System, list_or_empty, read_or_none
+
+MOST = 200
+"""A limit on the environments that are looked at, on a machine with thousands of folders."""
+OF_HOME = (
+    *("miniconda3/envs", "anaconda3/envs", "miniforge3/envs", "mambaforge/envs", ".conda/envs"),
+    *("micromamba/envs", ".local/share/mamba/envs", ".virtualenvs", ".pyenv/versions"),
+    *(".local/share/uv/tools", ".local/share/uv/python", ".local/share/pipx/venvs"),
+    *("AppData/Roaming/uv/tools", "AppData/Local/Programs/Python"),
+)
+"""Folders of environments below the home folder: conda's, mamba's, virtualenvwrapper's, pyenv's,
+uv's and pipx's usual ones."""
+KERNELS = (
+    *(".local/share/jupyter/kernels", "AppData/Roaming/jupyter/kernels"),
+    *("Library/Jupyter/kernels",),
+)
+
+
+def environments_with_torch(system: System, examined: str | None) -> tuple[OtherEnvironment, ...]:
+    """The environments with torch on this machine, without the examined one, likeliest first."""
+    found: dict[str, OtherEnvironment] = {}
+    for number, prefix in enumerate(_prefixes(system)):
+        if number == MOST:
+            break
+        if prefix in found or prefix == examined:
+            continue
+        version = _torch_in(system, prefix)
+        if version:
+            found[prefix] = OtherEnvironment(prefix=prefix, torch=version)
+    return tuple(found.values())
+
+
+def _prefixes(system: System) -> Iterator[str]:
+    """Yields the folders of environments: the active ones, those in this folder, those of Jupyter's
+    kernels, those that tools keep in the home folder, and those of the Pythons on PATH."""
+    environ = system.environ()
+    home = environ.get("HOME") or environ.get("USERPROFILE") or ""
+    here = str(PurePath(system.facts().get("cwd") or "."))
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if environ.get(variable):
+            yield environ[variable]
+    for name in (".venv", "venv", "env"):
+        yield _joined(here, name)
+    # conda lists its environments in this file, wherever they are.
+    listed = read_or_none(system, _joined(home, ".conda/environments.txt")) or ""
+    yield from filter(None, map(str.strip, listed.splitlines()[:MOST]))
+    for folder in (_joined(home, name) for name in KERNELS):
+        for name in list_or_empty(system, folder):
+            python = _python_of_kernel(read_or_none(system, _joined(folder, f"{name}/kernel.json")))
+            if python:
+                yield _prefix_of(python)
+    for folder in (_joined(home, name) for name in OF_HOME):
+        for name in list_or_empty(system, folder):
+            yield _joined(folder, name)
+    for name in ("python3", "python"):
+        python = system.which(name)
+        if python:
+            yield _prefix_of(python)
+
+
+def _python_of_kernel(text: str | None) -> str | None:
+    """The Python that starts a Jupyter kernel; None if its file names none by its whole path."""
+    try:
+        argv = json.loads(text or "")["argv"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    first = argv[0] if isinstance(argv, list) and argv else None
+    is_path = isinstance(first, str) and re.search(r"[/\\]", first)
+    return first if is_path else None
+
+
+def _torch_in(system: System, prefix: str) -> str | None:
+    """The version of the torch in an environment, from the name of its metadata folder."""
+    libraries = [_joined(prefix, "Lib/site-packages")]
+    for name in list_or_empty(system, _joined(prefix, "lib")):
+        if re.fullmatch(r"python3\.\d+t?", name):
+            libraries.append(_joined(prefix, f"lib/{name}/site-packages"))
+    for library in libraries:
+        for name in list_or_empty(system, library):
+            found = re.fullmatch(r"torch-(\d[^-]{0,60})\.dist-info", name)
+            if found:
+                return found[1]
+    return None
+
+
+def _joined(folder: str, name: str) -> str:
+    return str(PurePath(folder, *name.split("/")))
+
+
+def _prefix_of(python: str) -> str:
+    """The folder of the environment to which an interpreter belongs."""
+    parent = PurePath(python).parent
+    return str(parent.parent if parent.name in ("bin", "Scripts") else parent)
