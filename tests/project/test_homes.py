@@ -32,7 +32,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "jsonschema": ("assistants/tools.py",),
     "shtab": ("commands/completion.py",),
     "uv": ("uv/program.py",),
-    "ruamel": ("configs/yaml_text.py",),
+    "ruamel": ("configs/yaml_text.py", "project/conda_file.py"),
     "tomli": ("uv/toml.py", "configs/toml_text.py"),
     "filelock": ("install/switching/lock.py",),
     "ray": ("fleet/engines/ray.py",),

