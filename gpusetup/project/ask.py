@@ -36,7 +36,7 @@ class Requested(Frozen):
 
 
 class Later(Frozen):
-    """A line for which no index can be asked: a wheel's URL, `git+https://...`, `-e .` or a folder."""
+    """A line for which no index can be asked: a wheel's URL, `git+https://...` or `-e .`."""
 
     text: str
     """The line as it is installed, such as `git+https://github.com/...`, without its marker."""
