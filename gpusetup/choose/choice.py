@@ -84,8 +84,9 @@ class Choice(Frozen):
         build = self.build
         if build is None or build.channel != "pytorch":
             return None
-        # If the installed torch's backend is unknown, no folder of the index can be named.
-        if build.backend == UNREAD:
+        # No index is known to have a vendor's or a nightly build, and without a backend no folder
+        # of the index can be named.
+        if build.backend == UNREAD or (build.cuda and not build.pythons):
             return None
         root = self.index_root or INDEX_ROOT
         return build.index or index_url(build.backend, root)

@@ -75,7 +75,9 @@ def started(python: str | None) -> Words:
 def chosen_wheel(choice: Choice) -> TorchBuild:
     """The wheel of a choice. Raises Unsatisfiable if there is none, or if the build is conda's."""
     build = choice.build
-    if build is None or build.channel != "pytorch":
+    # No index is known to have a CUDA build without Pythons, such as a vendor's.
+    is_a_vendors = build is not None and build.cuda is not None and not build.pythons
+    if build is None or build.channel != "pytorch" or is_a_vendors:
         raise Unsatisfiable("No wheel of torch fits this machine")
     return build
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.companion_table import companion_table, releases_for, takes_torch
-from gpusetup.catalog.companions import serves_backend, serves_torch
+from gpusetup.catalog.companion_table import (
+    Project,
+    companion_table,
+    has_cuda,
+    releases_for,
+    row_of,
+    takes_torch,
+)
+from gpusetup.catalog.companions import default_backend, serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
@@ -23,6 +30,7 @@ from gpusetup.fixes.lenders import lender_of
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
+from gpusetup.model.versions import cuda_of
 from gpusetup.readings.packages import normalised
 
 IMAGE_WARNING = "torchvision-image-mismatch"
@@ -126,21 +134,47 @@ def pairs(context: RuleContext) -> Findings:
         # its own packages.
         if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
-        if takes_torch(project, installed.version, torch) is not False:
+        name, cuda = f"{project.name} {installed.version}", ""
+        if takes_torch(project, installed.version, torch) is False:
+            pair = f"{name} is not for torch {torch}"
+        elif cuda := _other_cuda(context, project, installed.version):
+            pair = f"{name} is built for CUDA {cuda}, torch {torch} is not"
+        else:
             continue
-        pair = f"{project.name} {installed.version} is not for torch {torch}"
         commands = []
-        for release in releases_for(project, torch)[:1]:
+        # For another CUDA, the same release would come from the same index again.
+        elsewhere = project.instead.get("CUDA") if cuda else None
+        for release in () if elsewhere else releases_for(project, torch)[:1]:
             requirement = f"{project.name}{release}"
             # Without --no-deps pip might replace torch.
             commands.append(paste.pip(context, "install", "--no-deps", requirement))
-        fix = Fix(
-            text="Install the release for this torch, if there is one. Otherwise, "
-            f"{project.alternative}",
-            commands=tuple(commands),
-        )
+        text = "Install the release for this torch, if there is one. Otherwise, "
+        fix = Fix(text=elsewhere or f"{text}{project.alternative}", commands=tuple(commands))
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
+
+
+def _other_cuda(context: RuleContext, project: Project, version: str) -> str:
+    """The CUDA that a package's wheel is built for, if the installed torch has another major
+    version; "" if it fits or if it is not known."""
+    torch, row = context.torch, row_of(project, version)
+    backend_cuda = torch.cuda or cuda_of(torch.backend or "")
+    # A report may not show which wheel of several is installed, and a CPU build uses no CUDA.
+    if row is None or not row.cuda or not backend_cuda or "+" in version or is_report(context):
+        return ""
+    # A package that also works without its CUDA libraries does not fail beside another CUDA.
+    if row.cuda == "default" and not project.gpu:
+        return ""
+    usual = default_backend(
+        context.catalog,
+        (torch.version or "").partition("+")[0],
+        context.os.family or "",
+        context.os.machine or "",
+    )
+    usual_cuda = (cuda_of(usual or "") or "").partition(".")[0]
+    if has_cuda(project, row, backend_cuda.partition(".")[0], usual_cuda):
+        return ""
+    return row.cuda.replace("default", usual_cuda).strip()
 
 
 CHANGED = "guarded-set-changed"

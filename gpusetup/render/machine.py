@@ -172,6 +172,9 @@ def recommended_line(resolution: ResolveAnswer | None) -> str:
     """The recommended build as text or, if none fits, the change that would make one possible."""
     if resolution is None:
         return "no build"
+    # A vendor's build, or conda's, is on no index of wheels.
+    if resolution.torch and not any(resolution.commands.values()):
+        return f"keep torch {resolution.torch}, which no index that gpusetup knows has"
     if resolution.torch:
         vision, audio = resolution.torchvision, resolution.torchaudio
         return joined(
