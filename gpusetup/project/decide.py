@@ -30,7 +30,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
-from gpusetup.model.versions import allows, parsed
+from gpusetup.model.versions import Capability, allows, parsed
 from gpusetup.project.ask import Ask, Later, Requested, Variant, named_family
 
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
@@ -47,6 +47,8 @@ class Decision(Frozen):
     """The extra or group that chooses the build for this host."""
     later: tuple[Later, ...] = ()
     """What is installed after torch on this machine, because no index has it."""
+    kept_image: str | None = None
+    """The image with a torch of NVIDIA's own, which no wheel must replace."""
     notes: tuple[str, ...] = ()
 
 
@@ -75,6 +77,9 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     notes: list[str] = []
     later: list[Later] = []
     for ask in asks:
+        if ask.image and not ask.image_torch and "torch" not in ask.family:
+            refuse_image(ask, host)
+            decision = replace(decision, kept_image=ask.image)
         variant = variant_for(ask, host, catalog) if not wish.names_build else None
         decision = replace(decision, variant=variant or decision.variant)
         name = variant.name if variant else None
@@ -129,7 +134,10 @@ def notes_of(ask: Ask) -> list[str]:
             f"{ask.path}: left out {names}: torch's own wheel requires these, in the versions of "
             "its CUDA"
         )
-    if ask.image and ask.family:
+    of_image = any("the image" in one.place for one in ask.requests)
+    if ask.image and (of_image or "torch" not in ask.family):
+        notes.append(f"{ask.path}: the image {ask.image} brings its own torch: keep that one")
+    elif ask.image:
         brings = f"the image's torch {ask.image_torch}" if ask.image_torch else "the image's torch"
         notes.append(f"{ask.path}: its own pip line replaces {brings} ({ask.image})")
     if ask.has_hashes:
@@ -448,6 +456,26 @@ def first_reason(question: BuildQuestion) -> str:
         return "no index has it for this platform"
     reason = min(objections, key=lambda pair: pair[0])[1].partition("; ")[0]
     return reason.partition(", only for")[0].replace("has no kernel for", "has no kernels for")
+
+
+FIRST_FOR_BLACKWELL = "25.01"
+"""The first of NVIDIA's framework images with kernels for compute capability 10.0 and 12.0
+(NVIDIA's support matrix for deep learning frameworks)."""
+
+
+def refuse_image(ask: Ask, host: Host) -> None:
+    """Raise Unsatisfiable if one of NVIDIA's images is older than the first for this GPU."""
+    release = re.search(r":(\d\d\.\d\d)-", ask.image or "")
+    for gpu in host.facts.gpus:
+        capability = gpu.compute_capability
+        is_blackwell = capability is not None and capability >= Capability(10, 0)
+        if release and is_blackwell and release[1] < FIRST_FOR_BLACKWELL:
+            raise Unsatisfiable(
+                f"{ask.path}: the torch of the image {ask.image} has no kernels for {gpu.name} "
+                f"({capability})",
+                hint=f"take the image's release {FIRST_FOR_BLACKWELL} or newer, or install torch "
+                "2.7.0 or newer from cu128 or newer in an image without torch",
+            )
 
 
 def shown_gpu(host: Host) -> str:

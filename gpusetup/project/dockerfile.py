@@ -10,7 +10,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
-from gpusetup.project.ask import Ask
+from gpusetup.project.ask import Ask, Requested
 from gpusetup.project.conda_file import with_spec
 from gpusetup.project.pyproject import joined
 from gpusetup.project.requirements import LONG_NAMES, read_requirements, with_line
@@ -71,7 +71,7 @@ def read_dockerfile(path: str) -> Ask:
                     is_conda = installs["conda"] is not None
                     words = installs["conda"] if is_conda else installs["pip"]
                     ask = _with_command(ask, words, place, is_conda=is_conda)
-    return ask
+    return _with_torch_of_image(ask)
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str]]:
@@ -113,6 +113,19 @@ def _with_image(ask: Ask, image: str) -> Ask:
     ubuntu = re.search(r"ubuntu:?(\d\d\.\d\d)", image)
     version = python[1] if python else PYTHON_OF_UBUNTU.get(ubuntu[1]) if ubuntu else None
     return replace(ask, python=version or ask.python)
+
+
+def _with_torch_of_image(ask: Ask) -> Ask:
+    """What is asked for if the image brings torch and no line installs another: that torch, with
+    the CUDA in the image's name."""
+    named = any(one.name == "torch" for one in ask.requests)
+    if ask.image_torch is None or named:
+        return ask
+    place = f"{Path(ask.path).name}, the image {ask.image}"
+    request = Requested(name="torch", text=f"torch=={ask.image_torch}", place=place)
+    cuda = re.search(r"cuda(\d+)\.(\d)", ask.image or "")
+    backend = f"cu{cuda[1]}{cuda[2]}" if cuda else ask.backend
+    return replace(ask, requests=(*ask.requests, request), backend=backend)
 
 
 def _with_command(ask: Ask, text: str, place: str, *, is_conda: bool) -> Ask:

@@ -97,7 +97,12 @@ def edit_of_poetry(ask: Ask, build: TorchBuild, family: Sequence[str], url: str)
 
     https://python-poetry.org/docs/repositories/#explicit-package-sources
     """
-    source = f"pytorch-{build.backend.replace('.', '-')}"
+    own = next((index for index in ask.indexes if index.backend), None)
+    steps = (("poetry", "lock"), ("poetry", "install"))
+    if own is not None and own.backend == build.backend:
+        return Edit(steps=steps[1:], notes=(f"{ask.path} names {own.backend} already: no edit",))
+    named = own.name if own and own.name else None
+    source = named or f"pytorch-{build.backend.replace('.', '-')}"
     lines = ["[[tool.poetry.source]]", f'name = "{source}"', f'url = "{url}"']
     lines.append('priority = "explicit"')
     members = " and ".join(family)
@@ -105,7 +110,7 @@ def edit_of_poetry(ask: Ask, build: TorchBuild, family: Sequence[str], url: str)
         f"in `[tool.poetry.dependencies]`, give {members} this source, and leave the versions: "
         f'`torch = {{ version = "...", source = "{source}" }}`',
     )
-    return Edit(lines=tuple(lines), steps=(("poetry", "lock"), ("poetry", "install")), notes=notes)
+    return Edit(lines=tuple(lines), steps=steps, notes=notes)
 
 
 # --- lines of TOML --------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ def project_answer(ask: Ask, host: Host, catalog: Catalog) -> ProjectAnswer | No
         sentence = ". ".join((problem.message.splitlines()[0], *ways[:2]))
         return ProjectAnswer(file=ask.path, asks=_asks(ask, None), meets=False, sentence=sentence)
     asks = _asks(ask, decision.variant)
+    if decision.kept_image:
+        sentence = f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
+        return ProjectAnswer(file=ask.path, asks=f"the torch of {ask.image}", sentence=sentence)
     if not asks:
         return None
     wish = decision.wish

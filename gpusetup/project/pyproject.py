@@ -189,7 +189,7 @@ def with_poetry(ask: Ask, poetry: Mapping[str, Any]) -> Ask:
         if isinstance(values, dict) and re.fullmatch(VARIANT_NAME, group):
             tables.append((group, table(values, "dependencies")))
     requests, later = [*ask.requests], [*ask.later]
-    for group, dependencies in tables:
+    for variant, dependencies in tables:
         for package, value in dependencies.items():
             place = f"{name}, {package}"
             if package == "python":
@@ -209,7 +209,7 @@ def with_poetry(ask: Ask, poetry: Mapping[str, Any]) -> Ask:
                 text += specifier_of_poetry(str(spec.get("version", "*")))
                 if text_in(spec, "markers"):
                     text += f"; {spec['markers']}"
-                request = requested(text, place, group)
+                request = requested(text, place, variant)
                 requests += [request] if request else []
     ask = replace(ask, requests=tuple(requests), later=tuple(later))
     rows = [row for row in list_in(poetry, "source") if isinstance(row, dict)]

@@ -66,8 +66,8 @@ def ask_of_folder(folder: str = ".") -> Ask | None:
             ask = read_ask(str(path))
         except BadInput:
             continue
-        if ask.family or ask.variants or any(one.torch for one in ask.later):
+        if ask.family or ask.variants or ask.image or any(one.torch for one in ask.later):
             return ask
-        if first is None and (ask.requests or ask.image):
+        if first is None and ask.requests:
             first = ask
     return first
