@@ -1,5 +1,5 @@
-"""The torch builds that work with the requested packages. Can also choose a set of packages from
-the companion table alone."""
+"""The torch builds that work with the requested packages, by the companion table and the catalog
+alone."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.builds import Catalog, index_url
-from gpusetup.catalog.companion_table import Project, companion_table
+from gpusetup.catalog.companion_table import Project, companion_table, row_of
 from gpusetup.choose.compatibility import (
-    CompanionQuestion,
+    exact_version,
     names_on_torch_index,
-    notes_on_other_wheels,
     rows_meant,
-    why_none_fits,
+    why_not_beside,
     why_not_on_gpus,
+    why_not_on_host,
     why_row_differs,
 )
-from gpusetup.choose.constraints import fitting_builds, preference
-from gpusetup.choose.host import Host, HostFacts, host_of, question_of
+from gpusetup.choose.constraints import first_reason, fitting_builds, nearest, preference
+from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.newest import newest_fitting, nothing_fits
 from gpusetup.choose.wish import Wish, extras_of, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Driver
+from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
 """Older torch versions are only tried if one of them, or a certain release of a package, is
-requested. Otherwise there would be too many to try."""
+requested."""
+LONGEST_LINE = 120
+"""The maximum length of the first line of an error, in characters."""
 
 
 class PackageQuestion(Frozen):
@@ -40,45 +43,55 @@ class PackageQuestion(Frozen):
     wish: Wish
     host: Host
     catalog: Catalog
+    by_table: bool = False
+    """Whether no index is asked, so that only the companion table can tell."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """The requirements for packages and companions besides torch, sorted by name."""
         return self.wish.words
 
-    @property
-    def of_torch_alone(self) -> PackageQuestion:
-        """The same question without the packages."""
-        wish = self.wish.of_torch_alone
-        return replace(self, wish=wish)
+    def without(self, names: tuple[str, ...]) -> PackageQuestion:
+        """The same question without these packages."""
+        packages = tuple(word for word in self.wish.packages if name_of(word) not in names)
+        return replace(self, wish=replace(self.wish, packages=packages))
 
-    @property
-    def companions(self) -> CompanionQuestion:
-        """The same question, in the form that the companion table's functions need."""
-        return CompanionQuestion(
-            words=self.words,
-            host=self.host.facts,
-            catalog=self.catalog,
-            only_table=self.wish.offline,
-        )
+    def why_not(self, build: TorchBuild) -> str | None:
+        """The first reason why a package has no release for a build; None if every one has."""
+        for word in self.words:
+            reason = why_not_beside(
+                word, build, self.host.facts, self.catalog, by_table=self.by_table
+            )
+            if reason:
+                return reason
+        return None
+
+
+class PackageSet(Frozen):
+    """A build with the packages that work with it, and the reasons why some are not newer."""
+
+    build: TorchBuild
+    packages: tuple[JointPackage, ...]
+    held_back: tuple[HeldBack, ...] = ()
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """The names of requested packages that are installed after the set."""
 
 
 def candidates(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The builds for which each package has a release, newest torch first. Among builds of the same
-    torch version, `prefer` comes first, then the best one for the host."""
+    """The builds for which each package may have a release, newest torch first. Among builds of the
+    same torch version, `prefer` comes first, then the best one for the host."""
     builds = question_of(question.wish, question.host, question.catalog)
-    companions = question.companions
-    fitting = []
-    for build in fitting_builds(builds):
-        is_old = parsed(build.torch) < parsed(OLDEST)
-        # Old torch versions are left out, because an index would be asked about dozens of them in
-        # vain.
-        if is_old and not takes_old_torch(question):
-            continue
-        if why_none_fits(companions, build) is None:
-            fitting.append(build)
+    takes_old = bool(question.wish.torch) or any(
+        Requirement(word).specifier for word in question.words
+    )
+    fitting = [
+        build
+        for build in fitting_builds(builds)
+        if (takes_old or parsed(build.torch) >= parsed(OLDEST)) and question.why_not(build) is None
+    ]
     best = preference(builds)
     # Python's sort is stable, so builds of the same torch version keep the order of the first sort.
     fitting.sort(key=lambda build: (build != prefer, best(build)))
@@ -86,29 +99,129 @@ def candidates(
     return tuple(fitting)
 
 
-def builds_to_try(
-    question: PackageQuestion, prefer: TorchBuild | None = None
-) -> tuple[TorchBuild, ...]:
-    """The candidates for the question. Raises Unsatisfiable with the reason if there are none."""
-    builds = candidates(question, prefer)
-    if not builds:
-        raise nothing_goes_together(question)
-    return builds
-
-
-def takes_old_torch(question: PackageQuestion) -> bool:
-    """Whether to try torch versions before 2.5 too, because a torch version or a package version
-    was requested."""
-    if question.wish.torch:
-        return True
-    requirements = map(Requirement, question.words)
-    return any(requirement.specifier for requirement in requirements)
-
-
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
     """The newest build that fits if packages are ignored; None if no build fits."""
-    builds = candidates(question.of_torch_alone)
+    builds = candidates(replace(question, wish=question.wish.of_torch_alone))
     return builds[0] if builds else None
+
+
+# --- the set by the table ---
+
+
+def set_by_table(question: PackageQuestion) -> PackageSet:
+    """The set with the newest torch that works with every package, according to the companion table
+    and the catalog. No index is asked. Raises Unsatisfiable if no torch does."""
+    builds = candidates(question)
+    if not builds:
+        raise nothing_goes_together(question)
+    build, table = builds[0], companion_table()
+    notes = []
+    if question.wish.offline:
+        notes.append(
+            "offline: these versions come only from gpusetup's table of companions of "
+            f"{table.as_of}"
+        )
+        names = [name_of(word) for word in question.words]
+        unknown = [name for name in names if name not in FAMILY and table.project(name) is None]
+        if unknown:
+            notes.append(
+                f"offline: gpusetup's table of companions does not have {' and '.join(unknown)}"
+            )
+    index = index_url(build.backend)
+    torch = JointPackage(
+        name="torch", version=labelled("torch", build.torch, build), index_url=index
+    )
+    packages = [torch, *(_package_by_table(question, word, build) for word in question.words)]
+    return PackageSet(build=build, packages=tuple(packages), notes=tuple(notes))
+
+
+def _package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
+    """A requested package in a set: in the catalog's version for torchvision and torchaudio, else
+    only with the limits from the request and the companion table."""
+    name, index = name_of(word), index_url(build.backend)
+    version = build.family().get(name)
+    if version:
+        return JointPackage(
+            name=name, version=labelled(name, version, build), index_url=index, asked=True
+        )
+    project = companion_table().project(name)
+    limits = Requirement(word).specifier
+    if project is not None:
+        for row in rows_meant(project, limits, by_table=True):
+            if not why_row_differs(project, row, build, question.catalog, by_table=True):
+                # A row that names neither torch nor CUDA excludes no version.
+                limits &= SpecifierSet(row.versions if row.torch or row.cuda else "")
+                break
+    return JointPackage(
+        name=name,
+        version=None,
+        index_url=index if names_on_torch_index((name,), build, question.catalog) else None,
+        limits=str(limits) or None,
+        declared=project is None,
+        asked=True,
+        extras=extras_of((word,), name),
+    )
+
+
+def labelled(name: str, version: str, build: TorchBuild) -> str:
+    """Returns the version with the label of the build's backend, as on torch's index. Packages and
+    builds without labels keep the plain version.
+
+    >>> from gpusetup.catalog.file import load_catalog
+    >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")
+    >>> labelled("torchvision", "0.28.0", build), labelled("vllm", "0.32.0", build)
+    ('0.28.0+cu130', '0.32.0')
+    """
+    # torch's wheels for macOS have no label.
+    if name not in FAMILY or not build.labelled:
+        return version
+    return f"{version.partition('+')[0]}+{build.backend}"
+
+
+# --- packages that are built from source ---
+
+
+def source_only(question: PackageQuestion) -> dict[str, str]:
+    """Maps the names of requested packages that no index has as a wheel, by the table, to their
+    requirements. They are left out of the question if something else remains."""
+    build = newest_alone(question)
+    if build is None:
+        return {}
+    words: dict[str, str] = {}
+    for word in question.words:
+        project = companion_table().project(name_of(word))
+        if project is None:
+            continue
+        rows = rows_meant(project, Requirement(word).specifier)
+        # What cannot run here is refused with that reason instead.
+        runs = why_not_on_host(project, build, question.host.facts) is None
+        if rows and runs and not any(map(project.has_wheels, rows)):
+            words[name_of(word)] = word
+    rest = len(question.words) > len(words) or question.wish.from_project
+    return words if rest or "torch" in question.wish.family else {}
+
+
+def notes_on_sources(words: dict[str, str], question: PackageQuestion) -> Iterator[str]:
+    """Yields a note with the command for packages that are built from source after torch."""
+    os = question.host.machine.os.family
+    plain = {}
+    for name, word in words.items():
+        project = companion_table().project(name)
+        if project is None:
+            plain[name] = word
+            continue
+        command = shell_line(("uv", "pip", "install", "--no-build-isolation", word), os)
+        page = f"; wheels for some torch versions: {project.wheels_page}"
+        yield (
+            f"{name} has no wheel on an index, so build it after torch: `{command}` (it compiles "
+            f"CUDA, which needs nvcc{page if project.wheels_page else ''})"
+        )
+    if plain:
+        command = shell_line(("uv", "pip", "install", *plain.values()), os)
+        yield f"built from source when you install: {', '.join(plain)}: `{command}`"
+
+
+# --- if nothing works ---
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
@@ -118,126 +231,96 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     newest = newest_alone(question)
     if newest is None:
         builds = question_of(question.wish, host, question.catalog)
-        choice = newest_fitting(builds, host.machine)
-        return nothing_fits(choice)
-    steps: list[str] = []
-    for project in question.companions.projects:
-        alone = replace(question.companions, words=(project.name,))
+        return nothing_fits(newest_fitting(builds, host.machine))
+    pinned = _pin_that_decides(question)
+    if pinned:
+        return pinned
+    steps = ["nothing was changed"]
+    for word in question.words:
+        project = companion_table().project(name_of(word))
+        alone = replace(question, wish=replace(question.wish, packages=(word,), family=()))
         # Only packages that cause the failure need a workaround.
-        if why_none_fits(alone, newest):
-            steps += ways_without_release(project, newest, host.facts)
-    steps += driver_that_helps(question, newest)
+        if project and alone.why_not(newest):
+            steps += _ways_without_release(project, newest, question)
+    steps += _driver_that_helps(question, newest)
     version = host.machine.driver.version
     driver = f" (driver {version})" if version else ""
-    reason = why_none_fits(question.companions, newest)
+    reason = question.why_not(newest) or "no single torch serves all of these packages"
     lines = (
-        f"No set of releases works here: {reason}",
+        *first_line(reason),
         f"the newest torch that fits here{driver} is {newest.torch} ({newest.backend})",
     )
-    return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(["nothing was changed", *steps]))
+    return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(steps))
 
 
-def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -> Iterator[str]:
+def first_line(cause: str) -> tuple[str, ...]:
+    """A cause as lines of an error, of which the first has at most 120 characters."""
+    if len(cause) <= LONGEST_LINE:
+        return (cause,)
+    start = cause[: LONGEST_LINE - 3].rpartition(" ")[0]
+    return (f"{start}...", cause)
+
+
+def _pin_that_decides(question: PackageQuestion) -> Unsatisfiable | None:
+    """The error if a pinned companion needs a torch that cannot run on this host, with the nearest
+    release that works; None if no pin is the cause."""
+    builds = question_of(question.wish, question.host, question.catalog)
+    for word in question.words:
+        project, version = companion_table().project(name_of(word)), None
+        if project:
+            version = exact_version(Requirement(word).specifier)
+        row = row_of(project, version) if project and version else None
+        needs = exact_version(Requirement(f"torch{row.torch}").specifier) if row else None
+        if project is None or needs is None:
+            continue
+        of_pin = replace(builds, wish=replace(builds.wish, torch=needs))
+        if fitting_builds(of_pin):
+            continue
+        any_torch = replace(builds, wish=replace(builds.wish, torch=None))
+        ways = ["nothing was changed"]
+        near = nearest(needs, any_torch)
+        rows = [
+            other
+            for other in reversed(project.rows)
+            if near
+            and other.torch
+            and not why_row_differs(project, other, near, question.catalog, by_table=True)
+        ]
+        if near and rows:
+            release = rows[0].versions.removeprefix("==")
+            ways.append(
+                f"the nearest that works: {project.name} {release} with torch {near.torch} from "
+                f"{near.backend}: change the pin, then run this again"
+            )
+        return Unsatisfiable(
+            "\n  ".join(first_line(f"{word} needs torch {needs}, which {first_reason(of_pin)}")),
+            hint="\n".join(ways),
+        )
+    return None
+
+
+def _ways_without_release(
+    project: Project, build: TorchBuild, question: PackageQuestion
+) -> Iterator[str]:
     """Yields what to do about a package that has no release for this build and host: compile it,
     or use an alternative."""
-    torch_index = index_url(build.backend)
-    alternative = project.way_out(build, torch_index)
     # Do not suggest an hour of compiling for a package that cannot compute on these GPUs anyway.
-    is_in_vain = why_not_on_gpus(project, build, host) is not None
-    can_be_built = not is_in_vain and not any(map(project.has_wheels, project.rows))
-    if can_be_built:
+    is_in_vain = why_not_on_gpus(project, build, question.host.facts) is not None
+    if not is_in_vain and not any(map(project.has_wheels, project.rows)):
         yield way_to_build(project)
-    for text in alternative.split("; "):
+    for text in project.way_out(build, index_url(build.backend)).split("; "):
         yield f"alternative to {project.name}: {text}"
 
 
-def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
+def _driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
     """Yields the advice to install a newer driver, if the packages have a release for a newer CUDA
     version."""
     unknown_driver = replace(question.host.machine, driver=Driver())
-    host = host_of(unknown_driver, question.catalog)
-    builds = candidates(replace(question, host=host))
-    if not builds:
-        return
-    build = builds[0]
+    builds = candidates(replace(question, host=host_of(unknown_driver, question.catalog)))
     # A build for the same CUDA major version would not need a newer driver.
-    is_later_cuda = build.cuda_major != newest.cuda_major
-    if build.driver_floor and is_later_cuda:
-        yield f"or install a driver for CUDA {build.cuda_major}: {build.driver_floor} or newer"
-
-
-# --- by the table alone ---------------------------------------------------------------------------
-
-
-class PackageSet(Frozen):
-    """A build with the packages that work with it, and the reasons why some packages are not
-    newer."""
-
-    build: TorchBuild
-    packages: tuple[JointPackage, ...]
-    held_back: tuple[HeldBack, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The set with the newest torch that works with every package, according to the companion table
-    alone. No index is asked."""
-    table = companion_table()
-    build = builds_to_try(question)[0]
-    notes = [
-        f"offline: these versions come only from gpusetup's table of companions of {table.as_of}"
-    ]
-    notes += notes_on_other_wheels(question.companions, newest_alone(question) or build)
-    unknown = []
-    for name in question.companions.names:
-        if table.project(name) is None:
-            unknown.append(name)
-    if unknown:
-        notes.append(
-            f"offline: gpusetup's table of companions does not have {' and '.join(unknown)}"
-        )
-    torch = JointPackage(
-        name="torch",
-        version=labelled("torch", build.torch, build),
-        index_url=index_url(build.backend),
-    )
-    packages = [torch]
-    for word in question.words:
-        packages.append(package_by_table(question, word, build))
-    return PackageSet(build=build, packages=tuple(packages), notes=tuple(notes))
-
-
-def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
-    """A requested package in a set. It has no exact version, only the limits from the request and
-    the companion table."""
-    name = name_of(word)
-    project = companion_table().project(name)
-    limits = Requirement(word).specifier
-    if project is not None:
-        limits &= limits_by_table(question, project, build)
-    names = names_on_torch_index((name,), build, question.catalog)
-    return JointPackage(
-        name=name,
-        version=None,
-        index_url=index_url(build.backend) if name in names else None,
-        limits=str(limits) or None,
-        declared=project is None,
-        asked=True,
-        extras=extras_of((word,), name),
-    )
-
-
-def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The versions of a package that the companion table allows with a build. The specifier is
-    empty if the table sets no limit."""
-    companions = question.companions
-    for row in rows_meant(companions, project):
-        if why_row_differs(companions, project, row, build):
-            continue
-        # A row that names neither torch nor CUDA excludes no version.
-        excludes = row.torch or row.cuda
-        return SpecifierSet(row.versions if excludes else "")
-    return SpecifierSet()
+    if builds and builds[0].driver_floor and builds[0].cuda_major != newest.cuda_major:
+        cuda, floor = builds[0].cuda_major, builds[0].driver_floor
+        yield f"or install a driver for CUDA {cuda}: {floor} or newer"
 
 
 def way_to_build(project: Project) -> str:
@@ -255,19 +338,3 @@ def way_to_build(project: Project) -> str:
 def how_to_build(name: str) -> str:
     """The command that builds a package for the installed torch."""
     return f"uv pip install --no-build-isolation {name}"
-
-
-def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """Returns the version with the label of the build's backend, as on torch's index. Packages and
-    builds without labels keep the plain version.
-
-    >>> from gpusetup.catalog.file import load_catalog
-    >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")
-    >>> labelled("torchvision", "0.28.0", build), labelled("vllm", "0.32.0", build)
-    ('0.28.0+cu130', '0.32.0')
-    """
-    # torch's wheels for macOS have no label.
-    if name not in FAMILY or not build.labelled:
-        return version
-    public, _, _ = version.partition("+")
-    return f"{public}+{build.backend}"

@@ -15,17 +15,23 @@ or the companion table decides which torch works with the packages.
 from __future__ import annotations
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.choose.candidates import PackageQuestion, PackageSet, set_by_table
+from gpusetup.choose.candidates import (
+    PackageQuestion,
+    PackageSet,
+    notes_on_sources,
+    set_by_table,
+    source_only,
+)
 from gpusetup.choose.choice import Choice, crosses
-from gpusetup.choose.compatibility import numpy_beside
+from gpusetup.choose.compatibility import numpy_beside, uses_torch
 from gpusetup.choose.host import Host
-from gpusetup.choose.index import AnsweringIndex
+from gpusetup.choose.index import AnsweringIndex, SetQuestion
+from gpusetup.choose.installed import installed_backend
 from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
 from gpusetup.choose.packages import set_by_index
 from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
-from gpusetup.choose.search import YEAR
 from gpusetup.choose.shown_wish import wishes_shown
-from gpusetup.choose.wish import Wish
+from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import replace
@@ -65,40 +71,66 @@ def choose_with_packages(
         )
     if maker:
         return change_for_maker(newest_for_maker(wish, host, catalog, maker), wish, host, catalog)
-    choice = choose_torch(wish, host, catalog)
-    if not is_joint:
-        return choice
-    question = PackageQuestion(wish=wish, host=host, catalog=catalog)
-    if wish.offline:
-        return with_packages(choice, set_by_table(question), question)
+    question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
+    sources = source_only(question)
+    if sources:
+        question = question.without(tuple(sources))
+        wish = question.wish
+    choice = choose_torch(wish, host, catalog, index)
+    notes = tuple(notes_on_sources(sources, question))
+    chosen = chosen_set(choice, question, index)
+    if chosen is not None:
+        choice = with_packages(choice, chosen, question)
+    return replace(choice, notes_on_packages=(*notes, *choice.notes_on_packages))
+
+
+def chosen_set(
+    choice: Choice, question: PackageQuestion, index: AnsweringIndex | None
+) -> PackageSet | None:
+    """The set of the requested packages, by the companion table or an index; None if the choice
+    holds without one."""
+    wish, build = question.wish, choice.build
+    if wish.offline and wish.words:
+        return set_by_table(question)
     # A nightly or a vendor's build is not in the catalog (it has no `pythons`), so no index is
     # known to have it.
-    is_on_an_index = choice.moves or choice.build is None or bool(choice.build.pythons)
-    if index is None or not is_on_an_index:
-        return choice
+    is_on_an_index = choice.moves or build is None or bool(build.pythons)
+    if not wish.words or not is_on_an_index:
+        return None
+    if index is None:
+        # The installer chooses the versions, unless the table knows that torch must be another.
+        needs_other = build is not None and choice.moves and question.why_not(build)
+        return set_by_table(question) if needs_other else None
     index.begin(choice, question.words)
-    chosen = set_by_index(
-        question,
-        index,
-        # If torch is installed, the search starts with the installed build, otherwise with the
-        # newest.
-        prefer=choice.build if choice.installed else None,
-        # An installed torch that works is replaced only if the packages would otherwise be years
-        # behind.
-        behind_days=0 if choice.moves else YEAR,
-    )
-    return with_packages(choice, chosen, question)
+    # If torch is installed, the search starts with the installed build.
+    return set_by_index(question, index, prefer=build if choice.installed else None)
 
 
-def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """Choose torch alone, ignoring other packages."""
+def choose_torch(
+    wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None = None
+) -> Choice:
+    """Choose torch alone. Other packages only count for whether a CPU build may stay."""
     if wish.is_open:
         return choose_shown(wish, host, catalog)
-    if not wish.is_about_torch:
+    if not wish.is_about_torch and not leaves_gpu_unused(wish, host, catalog, index):
         unchanged = kept_unasked(wish, host, catalog)
         if unchanged:
             return unchanged
     return least_change(wish, host, catalog)
+
+
+def leaves_gpu_unused(
+    wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
+) -> bool:
+    """Whether a project's packages compute with torch, and the installed one is a CPU build beside
+    a GPU. Words that a user typed never replace a torch unasked."""
+    if not wish.from_project or host.facts.presence != "some":
+        return False
+    if not host.machine.torch.version or installed_backend(host.machine, catalog) != "cpu":
+        return False
+    if any(name in FAMILY or uses_torch(name) for name in map(name_of, wish.words)):
+        return True
+    return index is not None and "torch" in index.ask(SetQuestion(words=wish.words)).packages
 
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
@@ -124,13 +156,19 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
     wish = question.wish
     stays = choice.build is not None and not choice.moves
     if stays and is_same_build(choice, chosen):
-        return choice
+        kept = tuple(word for word in wish.packages if name_of(word) not in chosen.left_out)
+        return replace(
+            choice, wish=replace(choice.wish, packages=kept), notes_on_packages=chosen.notes
+        )
     exact = wish.exactly(chosen.build)
     # Request the backend too, unless torch would then no longer support the GPUs that it supports
     # now.
     installed = choice.installed
     if installed is not None and crosses(installed.backend, chosen.build.backend):
         exact = replace(exact, backend=wish.backend)
+    # What is installed later must not be in the installation of the set.
+    packages = tuple(word for word in exact.packages if name_of(word) not in chosen.left_out)
+    exact = replace(exact, packages=packages)
     moved = least_change(exact, question.host, question.catalog)
     return replace(
         moved,

@@ -2,7 +2,8 @@
 Pure functions.
 
 doctor, resolve and install use this module. The functions `why_...` return the reason why a package
-does not work with a build, with its source. They return None if no reason is known.
+does not work with a build, with its source. They return None if no reason is known. torchvision and
+torchaudio are judged by the catalog's rows, all other packages by the companion table.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
@@ -26,182 +28,161 @@ from gpusetup.choose.host import HostFacts
 from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package, Snapshot, Torch
 from gpusetup.model.versions import allows, cuda_of, parsed
 from gpusetup.readings.packages import normalised
 
-EXACT = re.compile(r"===?([^*,]+)")
-"""A requirement for exactly one version."""
 CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 """An extra such as in `jax[cuda12]`, which brings the libraries for one CUDA version."""
+USES_TORCH = frozenset(
+    "accelerate bitsandbytes diffusers kornia lightning open-clip-torch peft pytorch-lightning "  # noqa: SIM905
+    "sentence-transformers timm torchmetrics transformers ultralytics".split()
+)
+"""Well-known packages that compute with torch, besides those of the companion table."""
 
 
-class CompanionQuestion(Frozen):
-    """The required packages and the host to judge them for, and how far the companion table
-    applies."""
-
-    words: tuple[str, ...]
-    host: HostFacts
-    catalog: Catalog
-    only_table: bool = False
-    """Whether no index is asked. In that case the table also counts for packages that declare their
-    torch themselves."""
-
-    takes_torch_index: bool = True
-    """Whether packages that torch's own index has for each CUDA version are installed from that
-    index."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the required packages."""
-        names = map(name_of, self.words)
-        return tuple(names)
-
-    @property
-    def projects(self) -> tuple[Project, ...]:
-        """The companion table's entries for the required packages; packages that it does not know
-        are left out."""
-        table = companion_table()
-        projects = map(table.project, self.names)
-        # Most packages are not in the table, because they work with any torch.
-        return tuple(filter(None, projects))
+def uses_torch(name: str) -> bool:
+    """Whether a package is known to compute with torch."""
+    return name in USES_TORCH or companion_table().project(name) is not None
 
 
-# --- packages together with a build ---------------------------------------------------------------
+# --- a package beside a build ---------------------------------------------------------------------
 
 
-def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | None:
-    """The first reason why a package has no release for a build; None if every package has one."""
-    for word in companions.words:
-        reason = why_extra_differs(word, build)
-        if reason:
-            return reason
-    for project in companions.projects:
-        reason = why_not_on_host(project, build, companions.host)
-        if reason:
-            return reason
-        reasons = []
-        for row in rows_meant(companions, project):
-            reasons.append(why_row_differs(companions, project, row, build))
-        # One row that fits is enough, because the other rows are about older or newer releases.
-        if reasons and all(reasons):
-            return reasons[0]
-    return None
+def why_not_beside(
+    word: str, build: TorchBuild, host: HostFacts, catalog: Catalog, *, by_table: bool = False
+) -> str | None:
+    """The reason why no release that a requirement allows works with a build on a host.
 
-
-def why_extra_differs(word: str, build: TorchBuild) -> str | None:
-    """The reason why a requirement's extra (`jax[cuda12]`) does not match the build's CUDA version;
-    None if it does."""
+    `by_table` means that no index is asked. Then the table also counts for releases that declare
+    their torch themselves, and for wheels that no index has.
+    """
+    requirement = Requirement(word)
     # A CPU build loads no CUDA library whose version could differ.
-    if build.cuda is None:
+    found = [CUDA_EXTRA.match(extra) for extra in requirement.extras] if build.cuda else []
+    majors = [cuda[1] for cuda in found if cuda]
+    if majors and build.cuda_major not in majors:
+        return f"{word} is built for CUDA {' and '.join(majors)}, torch for CUDA {build.cuda}"
+    project = companion_table().project(name_of(word))
+    if project is None:
         return None
-    majors = []
-    for extra in Requirement(word).extras:
-        cuda = CUDA_EXTRA.match(extra)
-        if cuda:
-            majors.append(cuda[1])
-    if not majors or build.cuda_major in majors:
-        return None
-    built_for = " and ".join(majors)
-    return f"{word} is built for CUDA {built_for}, torch for CUDA {build.cuda}"
+    reason = why_not_on_host(project, build, host)
+    if reason:
+        return reason
+    rows = rows_meant(project, requirement.specifier, by_table=by_table)
+    # The table knows the torch of an exact release, whether it declares it or not.
+    is_exact = exact_version(requirement.specifier) is not None
+    decides = by_table or is_exact or not project.declares
+    if not decides:
+        # An index knows releases that the table lacks, so only those for this torch are judged.
+        rows = tuple(row for row in rows if not row.torch or allows(row.torch, build.torch))
+    reasons = [
+        why_row_differs(project, row, build, catalog, by_table=by_table, is_exact=is_exact)
+        for row in rows
+    ]
+    # One row that fits is enough, because the other rows are about older or newer releases.
+    return reasons[0] if reasons and all(reasons) else None
 
 
-def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
-    """The table rows that matter for a package: those for the requested exact version, otherwise
-    the general ones."""
-    rows = rows_of_exact_release(companions, project)
-    if not rows and not companions.only_table:
-        # Leave out rows about a single release that was built differently, because such a row does
-        # not apply to other releases.
-        for row in project.rows:
-            if not EXACT.fullmatch(row.versions):
-                rows.append(row)
-    rows = rows or [*project.rows]
-    if companions.only_table:
-        # Without an index, only rows that name their torch can be compared with the build.
-        with_torch = [row for row in rows if row.torch]
-        rows = with_torch or rows
-    return tuple(rows)
+def exact_version(specifier: SpecifierSet) -> str | None:
+    """The version that a specifier pins, such as `0.0.30`; None if it allows several.
+
+    >>> exact_version(SpecifierSet("==0.0.30")), exact_version(SpecifierSet("==0.16.*"))
+    ('0.0.30', None)
+    """
+    pinned = re.fullmatch(r"===?([^*,]+)", str(specifier))
+    return pinned[1] if pinned else None
 
 
-def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
-    """The table rows for a package that is requested with an exact version, such as `vllm==0.32.0`;
-    empty if there are none."""
+def rows_meant(
+    project: Project, specifier: SpecifierSet, *, by_table: bool = False
+) -> tuple[Pair, ...]:
+    """The table's rows about the releases that a requirement allows, newest first."""
+    exact = exact_version(specifier)
+    if exact:
+        row = row_of(project, exact)
+        return (row,) if row else ()
     rows = []
-    for word in companions.words:
-        if name_of(word) != project.name:
-            continue
-        exact = EXACT.fullmatch(str(Requirement(word).specifier))
-        row = row_of(project, exact[1]) if exact else None
-        if row:
+    for row in project.rows:
+        first = re.match(r"==([\d.]+?(?:\.?(?:post|rc|b|a)\d+)?)(?:\.\*)?$", row.versions)
+        # The last patch of a series (`==0.16.*`) may be allowed where its first one is not.
+        if not first or any(specifier.contains(f"{first[1]}{end}") for end in ("", ".9999")):
             rows.append(row)
-    return rows
+    # Without an index, only rows that name their torch can be compared with a build.
+    with_torch = [row for row in rows if row.torch] if by_table else []
+    return tuple(with_torch or rows)
 
 
 def why_row_differs(
-    companions: CompanionQuestion, project: Project, row: Pair, build: TorchBuild
+    project: Project,
+    row: Pair,
+    build: TorchBuild,
+    catalog: Catalog,
+    *,
+    by_table: bool = False,
+    is_exact: bool = False,
+    of_torch_index: bool = True,
 ) -> str | None:
-    """The reason why the releases in a row do not work with a build; None if they do."""
-    versions = row.versions.removeprefix("==")
-    releases = f"{project.name} {versions}"
-    if companions.only_table and not project.has_wheels(row):
+    """The reason why the releases in a row do not work with a build; None if they do.
+
+    `of_torch_index` tells whether a package is installed from torch's own index if that has it for
+    each CUDA version.
+    """
+    releases = f"{project.name} {row.versions.removeprefix('==')}"
+    if by_table and not project.has_wheels(row):
         # If an index is asked, it reports a missing wheel itself.
         return f"no index has a wheel of {releases} ({row.source})"
-    usual = usual_major(companions.catalog, build)
-    is_for_each_cuda = companions.takes_torch_index and is_from_torch_index(project, build, usual)
-    if not is_for_each_cuda and not has_cuda(project, row, build.cuda_major, usual):
-        majors = " and ".join(row.cuda.split())
-        built_for = majors.replace("default", usual)
-        torch = f"this torch is {build.backend}'s"
-        if build.cuda:
-            torch = f"torch for CUDA {build.cuda}"
-        return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
-    # An index reads a package's declared dependencies itself.
-    table_counts = companions.only_table or not project.declares
-    if not table_counts or not row.torch:
+    if row.torch and not allows(row.torch, build.torch):
+        # An index reads a package's declared dependencies itself.
+        decides = by_table or is_exact or not project.declares
+        return f"{releases} needs torch{row.torch} ({row.source})" if decides else None
+    if of_torch_index and is_from_torch_index(project, build, catalog):
         return None
-    if allows(row.torch, build.torch):
+    usual = usual_major(catalog, build)
+    if has_cuda(project, row, build.cuda_major, usual):
         return None
-    return f"{releases} needs torch{row.torch} ({row.source})"
+    built_for = " and ".join(row.cuda.split()).replace("default", usual)
+    torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
+    return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
 
 
-def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) -> bool:
+def why_release_differs(
+    name: str, version: str, build: TorchBuild, catalog: Catalog, *, of_torch_index: bool = False
+) -> str | None:
+    """The reason why one release of a package does not work with a build; None if the table knows
+    of none."""
+    project = companion_table().project(name)
+    row = row_of(project, version) if project else None
+    if project is None or row is None:
+        return None
+    # With this version in the row, the reason names only this release.
+    return why_row_differs(
+        project,
+        replace(row, versions=f"=={version}"),
+        build,
+        catalog,
+        is_exact=True,
+        of_torch_index=of_torch_index,
+    )
+
+
+def is_from_torch_index(project: Project, build: TorchBuild, catalog: Catalog) -> bool:
     """Whether a package must come from torch's own index, because its release on the default index
     is for another CUDA version."""
-    # The default index's release is built for another CUDA version.
-    differs = build.cuda_major != usual_cuda
-    return project.on_torch_index and differs
+    return project.on_torch_index and build.cuda_major != usual_major(catalog, build)
 
 
 def names_on_torch_index(
     names: Iterable[str], build: TorchBuild, catalog: Catalog
 ) -> tuple[str, ...]:
     """Those of the given packages that come from torch's own index for this build."""
-    usual = usual_major(catalog, build)
     matching = []
     for name in dict.fromkeys(names):
         project = companion_table().project(name)
-        if project and is_from_torch_index(project, build, usual):
+        if project and is_from_torch_index(project, build, catalog):
             matching.append(name)
     return tuple(matching)
-
-
-def why_release_differs(
-    companions: CompanionQuestion, name: str, version: str, build: TorchBuild
-) -> str | None:
-    """The reason why one release of a package does not work with a build; None if the table knows
-    of none."""
-    project = companion_table().project(name)
-    if project is None:
-        return None
-    row = row_of(project, version)
-    if row is None:
-        return None
-    # With this version in the row, the reason names only this release and not all versions in the
-    # row.
-    release_row = replace(row, versions=f"=={version}")
-    return why_row_differs(companions, project, release_row, build)
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
@@ -256,11 +237,11 @@ def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
 
 
 def limits_beside(
-    host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
+    catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Constraints that make an installer skip releases which do not work with a build, such as
     `torchcodec!=0.9.*`."""
-    limits = [*limits_of_table(host, catalog, build, on_torch_index)]
+    limits = [*limits_of_table(catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
     # torch's wheels do not declare which numpy they need.
     if numpy:
@@ -269,7 +250,7 @@ def limits_beside(
 
 
 def limits_of_table(
-    host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
+    catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The releases that the companion table excludes for a build, as constraints for an installer,
     such as `torchcodec!=0.9.*`.
@@ -278,17 +259,13 @@ def limits_of_table(
     """
     limits: list[str] = []
     for project in companion_table().projects:
-        companions = CompanionQuestion(
-            words=(),
-            host=host,
-            catalog=catalog,
-            # Any other package comes from the default index, even as a dependency.
-            takes_torch_index=project.name in on_torch_index,
-        )
-        rows = []
-        for row in project.rows:
-            if why_row_differs(companions, project, row, build):
-                rows.append(row)
+        # Any other package comes from the default index, even as a dependency.
+        of_torch_index = project.name in on_torch_index
+        rows = [
+            row
+            for row in project.rows
+            if why_row_differs(project, row, build, catalog, of_torch_index=of_torch_index)
+        ]
         limits += without(project, rows)
     return tuple(limits)
 
@@ -407,21 +384,3 @@ def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) 
     installed_line = parsed(torch).release[:2]
     new_line = parsed(build.torch).release[:2]
     return installed_line != new_line
-
-
-def notes_on_other_wheels(companions: CompanionQuestion, newest: TorchBuild) -> Iterator[str]:
-    """Yields notes on where to find a package's wheels for this CUDA version, if the default index
-    has them for another one."""
-    if newest.cuda is None:
-        return
-    usual = usual_major(companions.catalog, newest)
-    for project in companions.projects:
-        source = project.instead.get("CUDA")
-        # If the package comes from torch's own index, the installer gets the right wheel without
-        # help.
-        is_taken = is_from_torch_index(project, newest, usual)
-        if not source or not project.rows or is_taken:
-            continue
-        newest_row = project.rows[0]
-        if not has_cuda(project, newest_row, newest.cuda_major, usual):
-            yield f"{project.name} for CUDA {newest.cuda_major}: {source}"

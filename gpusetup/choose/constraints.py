@@ -243,6 +243,25 @@ def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
     return "; ".join(filter(None, reasons)) or None
 
 
+def first_reason(question: BuildQuestion) -> str:
+    """The reason against the build that the request names, in a few words: that of the build with
+    the fewest objections."""
+    objections: list[tuple[int, str]] = []
+    for build in in_scope(question):
+        if not question.takes(build.torch) or question.backend not in ("auto", build.backend):
+            continue
+        # A CPU build is no reason on a machine with a GPU.
+        if build.cuda is None and question.host.presence == "some" and question.backend != "cpu":
+            continue
+        reason = why_not(build, question)
+        if reason:
+            objections.append((reason.count("; "), reason))
+    if not objections:
+        return "no index has it for this platform"
+    reason = min(objections, key=lambda pair: pair[0])[1].partition("; ")[0]
+    return reason.partition(", only for")[0].replace("has no kernel for", "has no kernels for")
+
+
 # --- the best ------------------------------------------------------------------------------------
 
 

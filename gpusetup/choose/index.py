@@ -24,31 +24,41 @@ class Released(Frozen):
         return self.version.partition("+")[0]
 
 
+class SetQuestion(Frozen):
+    """A question: which releases meet these requirements, alone or together with a torch?"""
+
+    words: tuple[str, ...]
+    torch: str | None = None
+    """The torch versions, as a specifier such as `==2.9.1` or `>=2.6.0,<=2.9.1`; None to ask
+    without torch."""
+    backend: str = ""
+    """The backend of torch's index from which torch and its family come."""
+    limits: tuple[str, ...] = ()
+    """Constraints, such as `torchcodec!=0.9.*`."""
+    of_torch_index: tuple[str, ...] = ()
+    """The packages besides torch's family that also come from torch's index, if they are in the
+    set."""
+    python: str | None = None
+    """Another Python version than the machine's."""
+    with_dependencies: bool = True
+
+
 class IndexAnswer(Frozen):
     """The packages that an index has for some requirements, or the reason why there are none."""
 
     packages: Mapping[str, Released] = {}
+    on_torch_index: tuple[str, ...] = ()
+    """The names of those packages that come from torch's own index."""
     reason: str | None = None
     unknown: tuple[str, ...] = ()
     """The packages that no index has in any version, if there is no set because of them."""
+    without_wheel: tuple[str, ...] = ()
+    """The packages without a wheel for this machine, if there is no set because of them."""
     notes: tuple[str, ...] = ()
 
 
-class SetQuestion(Frozen):
-    """A question: which releases of these packages work with a torch version for one backend?"""
-
-    backend: str
-    torch: str
-    """A version specifier, such as `==2.9.1` or `>=2.6.0,<=2.9.1`."""
-    words: tuple[str, ...]
-    limits: tuple[str, ...] = ()
-    on_torch_index: tuple[str, ...] = ()
-    """The packages that, like torch, come from torch's own index."""
-
-
 class AnsweringIndex(Protocol):
-    """The package indexes that the user has configured. Methods may raise `Blocked` if an index
-    does not respond."""
+    """The package indexes that the user has configured."""
 
     @property
     def torch_root(self) -> str:
@@ -63,14 +73,6 @@ class AnsweringIndex(Protocol):
         """Called once before the first question, with the choice made without packages and with the
         required packages."""
 
-    def set_beside(self, question: SetQuestion) -> IndexAnswer:
-        """The releases that meet the requirements together with torch, within the limits; or the
-        reason why there are none."""
-
-    def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
-        """The newest release of each package that has a wheel for the host; packages without one
-        are left out."""
-
-    def newest_source(self, name: str) -> Released | None:
-        """The newest release of a package that only exists as source code; None if there is
-        none."""
+    def ask(self, question: SetQuestion) -> IndexAnswer:
+        """The newest releases that answer the question, or the reason why there are none. Raises
+        `Blocked` if an index does not respond."""

@@ -1,13 +1,23 @@
-"""Chooses torch together with packages that need it, by asking an index.
+"""Chooses torch together with packages that need it, by asking an index at most a few times.
 
-The index is asked with each torch that fits, the newest first. The companion table rules out
-combinations that an index accepts although they do not work. Pure apart from the index, which the
-caller passes in.
+These builds are tried, until an index has a set with one of them:
+
+    1. the installed torch if it works, then the nearest newer one;
+    2. the newest torch that fits, with the newest release of each package that is asked for
+       without a version;
+    3. the torch that uv names if it may choose one, on the indexes of up to three backends;
+    4. the newest torch with any releases of the packages.
+
+Only what depends on torch can fail the question. A package without a wheel is left out and built
+when it is installed. Packages of a project whose conflict has nothing to do with torch are left to
+the installer. The companion table rules out combinations that an index accepts although they do
+not work. Pure apart from the index, which the caller passes in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.requirements import Requirement
 
@@ -16,22 +26,25 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.choose.candidates import (
     PackageQuestion,
     PackageSet,
-    builds_to_try,
     candidates,
+    first_line,
     how_to_build,
     labelled,
     newest_alone,
+    notes_on_sources,
+    nothing_goes_together,
     way_to_build,
 )
 from gpusetup.choose.compatibility import (
+    exact_version,
+    limits_beside,
     names_on_torch_index,
-    notes_on_other_wheels,
-    why_none_fits,
+    uses_torch,
     why_release_differs,
 )
-from gpusetup.choose.index import AnsweringIndex
-from gpusetup.choose.search import YEAR, Candidate, Search, days_between
-from gpusetup.choose.tries import Tries
+from gpusetup.choose.constraints import pick
+from gpusetup.choose.host import question_of
+from gpusetup.choose.index import AnsweringIndex, IndexAnswer, Released, SetQuestion
 from gpusetup.choose.wish import extras_of, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
@@ -39,384 +52,388 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.shell import own_setting
 from gpusetup.model.versions import parsed
 
+MOST_TRIES = 5
+"""How many builds an index is asked about; uv takes seconds for each."""
+MOST_BACKENDS = 3
+MOST_ROUNDS = 20
+"""How often packages are left out of one question; each round leaves out at least one."""
+YEAR = 365
+"""In days. A release that is older than its package's newest by more than this is not chosen
+silently."""
 USUAL_GLIBC = "2.35"
-"""The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04, which is older
-than on most machines today."""
+"""The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04."""
 
 
 def set_by_index(
-    question: PackageQuestion,
-    index: AnsweringIndex,
-    *,
-    prefer: TorchBuild | None = None,
-    behind_days: int = 0,
+    question: PackageQuestion, index: AnsweringIndex, prefer: TorchBuild | None = None
 ) -> PackageSet:
-    """The set of packages from an index. `prefer` is used if no package is then more than
-    `behind_days` days behind its newest release; otherwise other builds are tried.
+    """The set of packages from an index. `prefer` is the installed build if it works.
 
-    Raises Unsatisfiable if no set works, or only one with an old release of a package.
+    Raises Unsatisfiable if no set works, or only one with an old release of a requested package.
     """
-    search = Search(question, index)
-    answer = best_set(search, prefer, behind_days)
-    refuse_years_behind_source(search, answer)
-    held_back = tuple(held_back_by(search, answer))
-    old = [package for package in held_back if answer.days_behind.get(package.package, 0) > YEAR]
-    if old:
-        raise only_old_releases(old)
-    return PackageSet(
-        build=answer.build,
-        packages=packages_of(search, answer),
-        held_back=held_back,
-        notes=(*notes_on_index(search), *answer.notes, *notes_on_sources(search, answer)),
-    )
+    return _Search(question, index).best(prefer)
 
 
-# --- the best set ---------------------------------------------------------------------------------
+class _Search:
+    """A search in an index, with the packages that it left out and the reasons that it met."""
 
+    def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
+        self.question, self.index = question, index
+        self.tried = 0
+        self.sources: dict[str, str] = {}
+        """The packages that are built from source: their requirements by name."""
+        self.others: dict[str, str] = {}
+        """The packages that are left to the installer: uv's reasons by name."""
+        self.failures: dict[tuple[TorchBuild, tuple[str, ...]], str] = {}
+        self.with_any_torch: str | None = None
+        """uv's reason if no torch of a backend works with the packages."""
+        self.newest: Mapping[str, Released] = {}
 
-def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Candidate:
-    """The set with the newest torch for which no package is more than `behind_days` days behind its
-    newest release.
+    def best(self, prefer: TorchBuild | None) -> PackageSet:
+        builds = candidates(self.question, prefer)
+        if not builds:
+            raise nothing_goes_together(self.question)
+        words = self.question.words
+        self.newest = self._newest_releases()
+        for build in self._installed_first(builds, prefer):
+            answer = self._try(build, words)
+            if not answer.reason and not self._years_behind(answer):
+                return self._set(build, answer)
+        pinned = tuple(map(self._at_newest, words))
+        first = self._try(builds[0], pinned)
+        if not first.reason:
+            return self._set(builds[0], first)
+        for build in self._named_by_uv(builds, pinned):
+            answer = self._try(build, pinned)
+            if not answer.reason:
+                return self._set(build, answer)
+        if pinned != words:
+            for build in (builds[0], *self._named_by_uv(builds, words)):
+                answer = self._try(build, words)
+                if not answer.reason:
+                    self._refuse_old(build, answer)
+                    return self._set(build, answer)
+        raise self._nothing_found(first)
 
-    If there is none, the set with the fewest releases that are over a year behind, then with the
-    fewest that are behind at all.
-    """
-    if not behind_days:
-        refuse_without_wheel(search)
-        newest = set_of_newest(search, prefer)
-        if newest is not None:
-            return newest
-    first: Candidate | None = None
-    sets: list[Candidate] = []
-    tries = Tries(search, builds_in_order(search, prefer, behind_days))
-    for build in tries.builds:
-        words = search.question.words
-        if sets:
-            # A better set must have a newer release than the best set so far.
-            best = min(sets, key=lambda candidate: candidate.rank)
-            words = newer_than(best, words)
-        if tries.is_ruled_out(build, words):
-            continue
-        candidate = search.ask(build, words)
-        first = first or candidate
-        tries.note(candidate)
-        if candidate.reason:
-            continue
-        if candidate.most_days_behind <= behind_days:
-            return candidate
-        sets.append(candidate)
-    if sets:
-        return min(sets, key=lambda candidate: candidate.rank)
-    assert first is not None, "there is a build to try"
-    raise nothing_found(search, first)
+    def _installed_first(
+        self, builds: Sequence[TorchBuild], prefer: TorchBuild | None
+    ) -> Iterator[TorchBuild]:
+        """Yields the installed torch if it is a candidate, and the nearest newer one, because it
+        changes the environment least."""
+        if prefer is None:
+            return
+        if prefer in builds or not self.question.why_not(prefer):
+            yield prefer
+        newer = [build for build in builds if parsed(build.torch) > parsed(prefer.torch)]
+        if newer:
+            torch = newer[-1].torch
+            yield next(build for build in newer if build.torch == torch)
 
+    def _named_by_uv(
+        self, builds: Sequence[TorchBuild], words: tuple[str, ...]
+    ) -> Iterator[TorchBuild]:
+        """Yields the builds whose torch uv names if it may choose, for one backend after the
+        other: the one of the newest build first."""
+        newest: dict[str, TorchBuild] = {}
+        for build in builds:
+            newest.setdefault(build.backend, build)
+        for backend in [*newest][:MOST_BACKENDS]:
+            here = [build for build in builds if build.backend == backend]
+            span = f">={here[-1].torch},<={here[0].torch}"
+            answer = self._without_culprits(
+                SetQuestion(words=words, torch=span, backend=backend), here[0]
+            )
+            self.with_any_torch = self.with_any_torch or answer.reason
+            named = answer.packages.get("torch")
+            for build in here:
+                # The limits of the companion table may exclude what uv names, then an older torch.
+                if named is None or parsed(build.torch) > parsed(named.public):
+                    continue
+                if (build, words) not in self.failures and self.tried < MOST_TRIES:
+                    yield build
+                    break
 
-def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The requirements, changed so that a single package must be newer than in this set; unchanged
-    for several packages.
+    # --- asking ---
 
-    With several packages nothing changes, because one of them may be older in a better set if
-    another is newer.
-    """
-    if len(words) != 1 or len(candidate.days_behind) != 1:
-        return words
-    requirement = Requirement(words[0])
-    version = candidate.version(name_of(words[0]))
-    # Naming a pre-release would allow pre-releases, and a marker would have to follow the version.
-    if not version or parsed(version).is_prerelease or requirement.marker:
-        return words
-    # `>` would also exclude a later packaging of the same release (`.post1`).
-    return (f"{requirement}>={version},!={version}",)
+    def _try(self, build: TorchBuild, words: tuple[str, ...]) -> IndexAnswer:
+        """The packages that work with a build. Releases that the companion table excludes are left
+        out."""
+        self.tried += 1
+        catalog = self.question.catalog
+        names = [project.name for project in companion_table().projects]
+        own = names_on_torch_index(names, build, catalog)
+        question = SetQuestion(
+            words=words,
+            torch=f"=={build.torch}",
+            backend=build.backend,
+            limits=limits_beside(catalog, build, own),
+            of_torch_index=own,
+        )
+        answer = self._without_culprits(question, build)
+        # A mirror may have only torch itself, so try again with all others from the default index.
+        if answer.reason and any(_names(name, answer.reason) for name in own):
+            question = replace(question, limits=limits_beside(catalog, build), of_torch_index=())
+            answer = self._without_culprits(question, build)
+        if answer.reason:
+            self.failures[build, words] = answer.reason
+        return answer
 
+    def _without_culprits(self, question: SetQuestion, build: TorchBuild) -> IndexAnswer:
+        """The index's answer, after the packages that torch does not concern are left out."""
+        for _ in range(MOST_ROUNDS):
+            left = {*self.sources, *self.others}
+            words = tuple(word for word in question.words if name_of(word) not in left)
+            answer = self.index.ask(replace(question, words=words))
+            if not answer.reason or not self._leave_out(answer, question, words, build):
+                break
+        return answer
 
-def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None:
-    """The set with the first torch that works with the newest release of every package; None if
-    there is none.
+    def _leave_out(
+        self, answer: IndexAnswer, question: SetQuestion, words: tuple[str, ...], build: TorchBuild
+    ) -> bool:
+        """Whether packages were left out because of this answer. Raises Unsatisfiable for a pin
+        that has wheels only for another Python."""
+        reason = answer.reason or ""
+        named = {name_of(word): word for word in words if _names(name_of(word), reason)}
+        packages = {name: word for name, word in named.items() if name not in FAMILY}
+        wheelless = [name for name in answer.without_wheel if name not in FAMILY]
+        asked = {name: word for name, word in self._asked_words().items() if name in packages}
+        rest = len(words) > len(asked) or self.question.wish.from_project
+        if wheelless:
+            for name in wheelless:
+                if name in asked:
+                    self._refuse_other_python(asked[name], build)
+            direct = {name: word for name, word in asked.items() if name in wheelless}
+            found = direct or asked
+            self.sources.update(found if rest else {})
+            return bool(found) and rest
+        # uv's reason is a proof: if torch is not in it, nothing about torch can change it.
+        limited = {name_of(limit) for limit in question.limits}
+        concerns_torch = any(_names(name, reason) for name in (*FAMILY, *limited))
+        if concerns_torch or not asked or not self.question.wish.from_project:
+            return False
+        self.others.update(dict.fromkeys(asked, reason))
+        return True
 
-    Each question names exact versions, so that uv fails at once if the newest release does not fit.
-    Otherwise uv would look through years of older releases (170 s for unsloth).
-    """
-    words = words_at_newest(search)
-    if words == search.question.words:
-        return None
-    preferred = () if prefer is None else (prefer,)
-    tries = Tries(search, (*preferred, *candidates(search.question, prefer)))
-    for build in tries.builds:
-        if why_none_fits(search.question.companions, build) is not None:
-            continue
-        if tries.is_ruled_out(build, words):
-            continue
-        candidate = search.ask(build, words)
-        if not candidate.reason:
-            return candidate
-        tries.note(candidate)
-    return None
+    def _asked_words(self) -> dict[str, str]:
+        return {name_of(word): word for word in self.question.words}
 
+    def _newest_releases(self) -> Mapping[str, Released]:
+        """The newest release of each package that was asked for without a version. Of a project,
+        only those that use torch count: the others need not be at their newest."""
+        is_typed = not self.question.wish.from_project
+        names = [
+            name_of(word)
+            for word in self.question.words
+            if not Requirement(word).specifier
+            and name_of(word) not in FAMILY
+            and (is_typed or uses_torch(name_of(word)))
+        ]
+        if not names:
+            return {}
+        answer = self.index.ask(SetQuestion(words=tuple(names), with_dependencies=False))
+        if answer.reason and len(names) > 1:
+            # Those without a wheel are left out later, with a note.
+            without = {*answer.without_wheel, *answer.unknown}
+            rest = tuple(name for name in names if name not in without)
+            answer = self.index.ask(SetQuestion(words=rest, with_dependencies=False))
+        return answer.packages
 
-def words_at_newest(search: Search) -> tuple[str, ...]:
-    """The requirements, in which packages without a required version are pinned to their newest
-    release."""
-    words: list[str] = []
-    for word in search.question.words:
+    def _at_newest(self, word: str) -> str:
+        """The requirement, pinned to the newest release if it names no version.
+
+        Otherwise uv looks through years of older releases, until one fits the newest torch.
+        """
         requirement = Requirement(word)
-        newest = search.newest.get(name_of(word))
+        newest = self.newest.get(name_of(word))
         is_plain = not requirement.specifier and not requirement.marker and not requirement.url
         # Naming a pre-release by its version would count as a request for one.
-        is_final = newest is not None and not parsed(newest.version).is_prerelease
-        if newest is not None and is_plain and is_final:
-            word = f"{word}=={newest.public}"
-        words.append(word)
-    return tuple(words)
+        if newest is None or not is_plain or parsed(newest.version).is_prerelease:
+            return word
+        return f"{word}=={newest.public}"
 
+    # --- the answer ---
 
-def refuse_without_wheel(search: Search) -> None:
-    """Raise Unsatisfiable if the only requested package has no wheel for this host with any torch.
-
-    Without this check, an index would be asked the same question with each torch.
-    """
-    question = search.question
-    is_one_word = len(question.words) == 1 and len(search.in_any_version) == 1
-    if not is_one_word or search.newest:
-        return
-    name = search.in_any_version[0]
-    builds = candidates(question)
-    # torch's own index may have the package for another backend.
-    if any(names_on_torch_index((name,), each, question.catalog) for each in builds):
-        return
-    candidate = search.ask(builds[0], question.words) if builds else None
-    if candidate is not None and candidate.reason:
-        raise nothing_found(search, candidate)
-
-
-def builds_in_order(
-    search: Search, prefer: TorchBuild | None, behind_days: int
-) -> Iterator[TorchBuild]:
-    """Yields the builds to try: first `prefer`, then the next newer ones if older releases of the
-    packages are acceptable, then all builds, newest first."""
-    companions = search.question.companions
-    if prefer and why_none_fits(companions, prefer) is None:
-        yield prefer
-    if prefer and behind_days:
-        # Try the nearest newer torch first, because it changes the environment least.
-        nearest_first = reversed(candidates(search.question))
-        for build in nearest_first:
-            if parsed(build.torch) > parsed(prefer.torch):
-                yield build
-    yield from builds_to_try(search.question, prefer)
-
-
-def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
-    """The packages of a set: torch and its companions, then the requested packages, then the rest,
-    each sorted by name."""
-    build, table = chosen.build, companion_table()
-    names = search.question.companions.names
-    torch_index = index_url(build.backend, search.index.torch_root)
-    from_torch_index = (*FAMILY, *chosen.on_torch_index)
-    packages = []
-    for name, release in chosen.packages.items():
-        project = table.project(name)
-        package = JointPackage(
-            name=name,
-            version=labelled(name, release.version, build),
-            index_url=torch_index if name in from_torch_index else None,
-            # Packages that the table does not know declare their requirements themselves.
-            declared=project is None or project.declares,
-            asked=name in names,
-            extras=extras_of(search.question.words, name),
-        )
-        packages.append(package)
-    packages.sort(key=place_in_set)
-    return tuple(packages)
-
-
-def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
-    """The error that no set of packages works, with the companion table's reason or the index's
-    message."""
-    words = search.question.words
-    if first.unknown:
-        return on_no_index(search, first.unknown)
-    # Without the table's limits uv may find a set, and the table can then name the package that
-    # does not fit.
-    unlimited = search.ask(first.build, words, limited=False)
-    reason = reason_of_table(search, unlimited) or unlimited.reason or first.reason
-    hint = "leave one of them out, or name another version"
-    if len(words) == 1:
-        hint = hint_for_one(search, first.build)
-    return Unsatisfiable(
-        f"No torch for this machine works with {' and '.join(words)}: {reason}",
-        hint=f"nothing was changed; {hint}",
-    )
-
-
-def on_no_index(search: Search, names: Sequence[str]) -> Unsatisfiable:
-    """The error that none of the asked indexes has a package of this name."""
-    # A file that is not read may name an index that has the package, so all places are listed.
-    places = "".join(f"\n  {place}" for place in search.index.places)
-    command = own_setting("UV_INDEX", "URL")
-    return Unsatisfiable(
-        f"No index that was asked has {' or '.join(names)}{places}",
-        hint=f"nothing was changed; check the spelling, or name the index that has it: `{command}`",
-    )
-
-
-def hint_for_one(search: Search, build: TorchBuild) -> str:
-    """Advice if a single package has no set: build it, check its spelling, or use an
-    alternative."""
-    name = search.question.companions.names[0]
-    command = how_to_build(name)
-    hint = f"if it has no wheel, `{command}` builds it"
-    project = companion_table().project(name)
-    if project is None:
-        return f"{hint}; check the spelling"
-    if project.wheels_page:
-        hint = way_to_build(project)
-    # Use the user's mirror, so that the command can be pasted.
-    torch_index = index_url(build.backend, search.index.torch_root)
-    return f"{hint}; or instead: {project.way_out(build, torch_index)}"
-
-
-def reason_of_table(search: Search, candidate: Candidate) -> str | None:
-    """The companion table's reason against a package in a set; None if the table knows of none."""
-    build = candidate.build
-    for name in candidate.packages:
-        if name in FAMILY:
-            continue
-        is_of_torch_index = name in candidate.on_torch_index
-        companions = replace(search.question.companions, takes_torch_index=is_of_torch_index)
-        version = candidate.version(name)
-        reason = why_release_differs(companions, name, version, build)
-        # One package that does not fit is enough to explain why there is no set.
-        if reason:
-            return reason
-    return None
-
-
-def held_back_by(search: Search, chosen: Candidate) -> Iterator[HeldBack]:
-    """Yields torch and each package that is not at its newest release, with the reason."""
-    newest = newest_alone(search.question) or chosen.build
-    if parsed(newest.torch) > parsed(chosen.build.torch):
-        reason = why_not_newest_torch(search, chosen, newest)
-        yield HeldBack(package="torch", at=chosen.build.torch, by=reason)
-    for name in chosen.days_behind:
-        reason = why_not_newest(search, chosen, name)
-        yield HeldBack(package=name, at=chosen.version(name), by=reason)
-
-
-def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
-    """Maps each requested package to the requirement for its version in the set."""
-    words = {}
-    for name in search.question.companions.names:
-        version = chosen.version(name)
-        words[name] = f"{name}=={version}"
-    return words
-
-
-def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) -> str:
-    """The reason why the set does not have the newest torch: a package that does not work
-    with it."""
-    # If no package of the set comes from torch's own index, judge the packages by their releases on
-    # the default index.
-    has_torch_index = bool(chosen.on_torch_index)
-    companions = replace(search.question.companions, takes_torch_index=has_torch_index)
-    reason = why_none_fits(companions, newest)
-    if reason is None:
-        on_newest = replace(chosen, build=newest)
-        reason = reason_of_table(search, on_newest)
-    if reason is None:
-        words = exact_words(search, chosen)
-        reason = search.ask(newest, tuple(words.values())).reason
-    # Without a reason, the newest torch works with other releases of these packages, at least one
-    # of which is older.
-    return reason or f"torch {newest.torch} goes with other releases of them"
-
-
-def why_not_newest(search: Search, chosen: Candidate, name: str) -> str:
-    """The reason why a package of the set is not at its newest release."""
-    companions, build = search.question.companions, chosen.build
-    version = search.newest[name].public
-    reason = why_release_differs(companions, name, version, build)
-    if reason is None:
-        words = {**exact_words(search, chosen), name: f"{name}=={version}"}
-        reason = search.ask(build, tuple(words.values())).reason
-    # Without a reason, the newest release works with other releases of the other packages.
-    return reason or f"{name} {version} goes with other releases"
-
-
-def notes_on_sources(search: Search, chosen: Candidate) -> Iterator[str]:
-    """Yields a note for each package that has a newer release only as source code."""
-    for name, source in search.newer_sources.items():
-        if name not in chosen.packages:
-            continue
-        version = chosen.version(name)
-        command = how_to_build(name)
-        # gpusetup never builds a package unasked, so the note tells the user how to build the newer
-        # release.
-        yield (
-            f"{name} {source.version} is newer than {version} and exists only as source: "
-            f"`{command}` builds it"
+    def _set(self, build: TorchBuild, answer: IndexAnswer) -> PackageSet:
+        left = (*self.sources, *self.others)
+        notes = [*notes_on_sources(self.sources, self.question)]
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.others.items():
+            reasons.setdefault(reason, []).append(name)
+        notes += [
+            f"not asked together with torch, so install them after it: {', '.join(names)}: {reason}"
+            for reason, names in reasons.items()
+        ]
+        os = self.question.host.machine.os
+        if os.family == "linux" and not (os.libc or "").startswith("glibc "):
+            notes.append(
+                f"the C library is unknown, so gpusetup assumes glibc {USUAL_GLIBC}; to set "
+                "another version, add `--glibc`"
+            )
+        return PackageSet(
+            build=build,
+            packages=tuple(self._packages(build, answer)),
+            held_back=tuple(self._held_back(build, answer)),
+            notes=(*notes, *answer.notes),
+            left_out=left,
         )
 
+    def _packages(self, build: TorchBuild, answer: IndexAnswer) -> list[JointPackage]:
+        """The packages of a set: torch and its companions, then the requested packages, then the
+        rest, each sorted by name."""
+        torch_index = index_url(build.backend, self.index.torch_root)
+        asked = self._asked_words()
+        packages = []
+        for name, release in answer.packages.items():
+            project = companion_table().project(name)
+            is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
+            packages.append(
+                JointPackage(
+                    name=name,
+                    version=labelled(name, release.version, build),
+                    index_url=torch_index if is_of_torch_index else None,
+                    # Packages that the table does not know declare their requirements themselves.
+                    declared=project is None or project.declares,
+                    asked=name in asked,
+                    extras=extras_of(self.question.words, name),
+                )
+            )
+        packages.sort(key=lambda one: (one.name not in FAMILY, not one.asked, one.name))
+        return packages
 
-def notes_on_index(search: Search) -> Iterator[str]:
-    """Yields notes on wheels from elsewhere, a guessed C library, and packages whose release dates
-    the index lacks."""
-    newest = newest_alone(search.question)
-    if newest:
-        yield from notes_on_other_wheels(search.question.companions, newest)
-    os = search.question.host.machine.os
-    library = os.libc or ""
-    if os.family == "linux" and not library.startswith("glibc "):
-        yield (
-            f"the C library is unknown, so gpusetup assumes glibc {USUAL_GLIBC}; to set another "
-            "version, add `--glibc`"
-        )
-    undated = []
-    for name, release in search.newest.items():
-        # An index without PEP 700 does not state release dates.
-        if release.published is None:
-            undated.append(name)
-    if undated:
-        yield (
-            f"the index does not say when {', '.join(undated)} came out, so gpusetup cannot judge "
-            "how old it is"
-        )
+    def _held_back(self, build: TorchBuild, answer: IndexAnswer) -> Iterator[HeldBack]:
+        """Yields torch and each package that is not at its newest release, with the reason."""
+        newest = newest_alone(self.question) or build
+        if parsed(newest.torch) > parsed(build.torch):
+            failures = (one for (tried, _), one in self.failures.items() if tried == newest)
+            reason = self.question.why_not(newest) or next(failures, None)
+            reason = reason or next(iter(self.failures.values()), None)
+            reason = reason or f"torch {newest.torch} goes with other releases of them"
+            yield HeldBack(package="torch", at=build.torch, by=_as_seen(reason, self.question))
+        for name, release in self.newest.items():
+            found = answer.packages.get(name)
+            if found is None or parsed(found.public) >= parsed(release.public):
+                continue
+            of_index = name in answer.on_torch_index
+            reason = why_release_differs(
+                name, release.public, build, self.question.catalog, of_torch_index=of_index
+            )
+            failures = (one for one in self.failures.values() if _names(name, one))
+            reason = reason or next(failures, f"{name} {release.public} goes with other releases")
+            yield HeldBack(package=name, at=found.public, by=_as_seen(reason, self.question))
 
+    def _years_behind(self, answer: IndexAnswer) -> list[str]:
+        """The requested packages whose release is over a year older than their newest one."""
+        old = []
+        for name, newest in self.newest.items():
+            found = answer.packages.get(name)
+            if found is None or not found.published or not newest.published:
+                continue
+            if (newest.published - found.published).days > YEAR:
+                old.append(name)
+        return old
 
-def place_in_set(package: JointPackage) -> tuple[bool, bool, str]:
-    """A sort key: torch and its companions, then the requested packages, then the rest, each sorted
-    by name."""
-    is_of_others = package.name not in FAMILY
-    # Requested packages come first, because `False` sorts before `True`.
-    return is_of_others, not package.asked, package.name
+    # --- refusals ---
 
-
-def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
-    """Raise Unsatisfiable if a package's newest wheel is more than a year older than its newest
-    release, which exists only as source code."""
-    for name, source in search.newer_sources.items():
-        wheel = chosen.packages.get(name)
-        if wheel is None or days_between(wheel, source) <= YEAR:
-            continue
-        # Such a wheel is a leftover from a time when the project still published wheels.
-        command = how_to_build(name)
+    def _refuse_old(self, build: TorchBuild, answer: IndexAnswer) -> None:
+        """Raise Unsatisfiable if a set has an old release of a package that the user named. It
+        names the requirements that ask for it anyway."""
+        old = self._years_behind(answer)
+        if not old:
+            return
+        reasons = [held for held in self._held_back(build, answer) if held.package in old]
+        shown = "; ".join(f"{held.package} only at {held.at}" for held in reasons)
+        words = " ".join(f"'{held.package}=={held.at}'" for held in reasons)
+        lines = first_line(f"Only an old release goes together here: {shown}")
         raise Unsatisfiable(
-            f"The newest {name} with a wheel is {wheel.version}, years older than "
-            f"{source.version}, which exists only as source",
-            hint=f"nothing was changed; `gpusetup install` first, then `{command}` builds the "
-            "newest; asked for by its version the old one is taken: "
-            f"'{name}=={wheel.version}'",
+            "\n  ".join((*lines, *(held.by for held in reasons))),
+            hint=f"asked for by its version it is taken: {words}",
         )
 
+    def _refuse_other_python(self, word: str, build: TorchBuild) -> None:
+        """Raise Unsatisfiable if a pinned release has wheels only for another Python, with that
+        Python and the torch that comes with it there."""
+        version = exact_version(Requirement(word).specifier)
+        python = self.question.host.facts.python
+        if version is None or python is None:
+            return
+        minor = parsed(python.rstrip("t")).minor
+        for other in (minor - 1, minor - 2, minor + 1, minor - 3):
+            name = f"3.{other}"
+            found = self.index.ask(SetQuestion(words=(word,), python=name, with_dependencies=False))
+            if found.reason:
+                continue
+            facts = replace(self.question.host.facts, python=name)
+            question = question_of(self.question.wish, self.question.host, self.question.catalog)
+            torch = pick(replace(question, host=facts))
+            gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
+            side = "older" if other < minor else "newer"
+            raise Unsatisfiable(
+                f"{word} has wheels for Python {name} and {side} only; this Python is {python}",
+                hint=f"nothing was changed; `uv venv --python {name}`, then run this again with "
+                f"`--python .venv`{gives}",
+            )
 
-def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
-    """The error that only old releases work together. It names the requirements that request them
-    anyway."""
-    reasons, words = [], []
-    for package in old:
-        reasons.append(f"{package.package} only at {package.at}: {package.by}")
-        # The requirement is quoted, because some shells interpret `==`.
-        words.append(f"'{package.package}=={package.at}'")
-    return Unsatisfiable(
-        f"Only an old release goes together here: {'; '.join(reasons)}",
-        hint=f"asked for by its version it is taken: {' '.join(words)}",
-    )
+    def _nothing_found(self, first: IndexAnswer) -> Unsatisfiable:
+        """The error that no set of packages works, with the cause."""
+        reason = self.with_any_torch or first.reason or ""
+        if first.unknown:
+            # A file that is not read may name an index that has the package, so list all places.
+            places = "".join(f"\n  {place}" for place in self.index.places)
+            command = own_setting("UV_INDEX", "URL")
+            return Unsatisfiable(
+                f"No index that was asked has {' or '.join(first.unknown)}{places}",
+                hint="nothing was changed; check the spelling, or name the index that has it: "
+                f"`{command}`",
+            )
+        newest = candidates(self.question)[0]
+        named = [word for word in self.question.words if _names(name_of(word), reason)]
+        words = " and ".join(named or self.question.words)
+        if any(_names(name, reason) for name in FAMILY):
+            title = f"No torch for this machine works with {words}"
+        elif first.without_wheel:
+            title = f"No wheel for this machine: {' and '.join(first.without_wheel)}"
+        else:
+            title = f"These releases do not work together: {words}"
+        excluded = self._excluded_by_table(newest)
+        lines = [*first_line(title), *excluded, _as_seen(reason, self.question)]
+        steps = [
+            "nothing was changed; change the version of one of them as the reason says, then run "
+            "this again"
+        ]
+        for name in first.without_wheel or [name_of(word) for word in named]:
+            project = companion_table().project(name)
+            if first.without_wheel and not project:
+                steps = [
+                    f"nothing was changed; `gpusetup install` first, then `{how_to_build(name)}` "
+                    "builds it; check the spelling"
+                ]
+            elif project and project.wheels_page:
+                steps.append(way_to_build(project))
+            if project:
+                torch_index = index_url(newest.backend, self.index.torch_root)
+                steps.append(f"or instead: {project.way_out(newest, torch_index)}")
+        return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(steps))
+
+    def _excluded_by_table(self, build: TorchBuild) -> Iterator[str]:
+        """Yields the companion table's reasons against what the packages bring: uv only sees that
+        a constraint excludes it."""
+        answer = self.index.ask(
+            SetQuestion(words=self.question.words, torch=f"=={build.torch}", backend=build.backend)
+        )
+        for name, release in answer.packages.items():
+            reason = why_release_differs(name, release.public, build, self.question.catalog)
+            if reason:
+                yield reason
+
+
+def _names(name: str, reason: str) -> bool:
+    """Whether uv's reason names a package."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
+
+
+def _as_seen(reason: str, question: PackageQuestion) -> str:
+    """uv's reason without torch's exact version as the user's own requirement, unless it is."""
+    if question.wish.torch:
+        return reason
+    return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", reason)

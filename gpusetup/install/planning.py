@@ -212,7 +212,7 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
     family += coming.on_torch_index
     root = job.wheels or task.request.root
     catalog = load_catalog()
-    limits = limits_beside(task.host.facts, catalog, build)
+    limits = limits_beside(catalog, build)
     if build.cuda is None:
         # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
         numpy = numpy_beside(build.torch, catalog)

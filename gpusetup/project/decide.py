@@ -20,7 +20,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import releases_with
-from gpusetup.choose.constraints import in_scope, nearest, pick, preference, why_not
+from gpusetup.choose.constraints import first_reason, in_scope, nearest, pick, preference
 from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.installed import marker_environment
 from gpusetup.choose.wish import Wish, backend_label, label_of
@@ -211,7 +211,7 @@ def specifier_of(text: str) -> str:
         return ""
 
 
-def with_requests(wish: Wish, requests: Iterable[Requested], bounds: Bounds) -> Wish:
+def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> Wish:
     """The request of the command line with the packages and the bounds of a project."""
     family, packages = [*wish.family], [*wish.packages]
     for one in requests:
@@ -227,7 +227,7 @@ def with_requests(wish: Wish, requests: Iterable[Requested], bounds: Bounds) -> 
         backend=wish.backend if wish.backend != "auto" else bounds.backend or "auto",
         family=named_family(family),
         packages=tuple(dict.fromkeys(packages)),
-        from_project=True,
+        from_project=bool(requests),
     )
 
 
@@ -437,25 +437,6 @@ def ways_out(question: BuildQuestion, torch: str, host: Host) -> list[str]:
             "run this again"
         )
     return ways
-
-
-def first_reason(question: BuildQuestion) -> str:
-    """The reason against the build that the request names, in a few words: that of the build with
-    the fewest objections."""
-    objections: list[tuple[int, str]] = []
-    for build in in_scope(question):
-        if not question.takes(build.torch) or question.backend not in ("auto", build.backend):
-            continue
-        # A CPU build is no reason on a machine with a GPU.
-        if build.cuda is None and question.host.presence == "some" and question.backend != "cpu":
-            continue
-        reason = why_not(build, question)
-        if reason:
-            objections.append((reason.count("; "), reason))
-    if not objections:
-        return "no index has it for this platform"
-    reason = min(objections, key=lambda pair: pair[0])[1].partition("; ")[0]
-    return reason.partition(", only for")[0].replace("has no kernel for", "has no kernels for")
 
 
 FIRST_FOR_BLACKWELL = "25.01"

@@ -5,8 +5,9 @@ The caller passes such an object to `choose`. It can also ask on behalf of anoth
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,15 +18,20 @@ from gpusetup.choose.index import IndexAnswer, Released, SetQuestion
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY
+from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.uv.errors import explanation, names_not_found
 from gpusetup.uv.platforms import USUAL_PYTHON, platform_of
-from gpusetup.uv.question import Question, Requirements, lock_of
-from gpusetup.uv.releases import newest_release
+from gpusetup.uv.question import Locked, Question, Requirements, lock_of
 from gpusetup.uv.settings import PersonSettings
 
-TITLE = "uv finds no set of versions"
+WITHOUT_WHEEL = re.compile(
+    r"Wheels are required for `([\w.-]{1,200})`"
+    r"|(?<![\w.-])([a-z0-9][a-z0-9_.-]{0,200})(?:[=<>!~][^\s,]{0,200})?"
+    r" ha(?:s|ve) no (?:usable )?wheels"
+)
+"""uv's words for a package of which no wheel fits the machine."""
 
 
 class PersonIndex:
@@ -55,53 +61,62 @@ class PersonIndex:
         """Sentences on where packages are looked for, without logins."""
         return self.settings.notes_on_places(self.torch_root)
 
-    def set_beside(self, question: SetQuestion) -> IndexAnswer:
-        """The releases that meet the requirements together with a torch, within the limits; or uv's
-        reason why there are none."""
-        names = (*FAMILY, *question.on_torch_index)
-        companions = tuple(word for word in question.words if name_of(word) in names)
+    def ask(self, question: SetQuestion) -> IndexAnswer:
+        """The newest releases that answer the question, or uv's reason why there are none."""
+        if question.torch is None:
+            return self._answer(question, ())
+        possible = (*FAMILY, *question.of_torch_index)
+        named = [name for name in map(name_of, question.words) if name in possible]
+        answer = self._answer(question, named)
+        # uv takes a package from torch's index only if it is named. So ask again with the members
+        # that another package brought from elsewhere, or because of which there was no answer.
+        seen = [*answer.packages, *re.findall(r"[\w.-]+", answer.reason or "")]
+        brought = [name for name in possible[1:] if name in seen and name not in named]
+        if not brought:
+            return answer
+        words = (*question.words, *brought)
+        again = self._answer(replace(question, words=words), (*named, *brought))
+        # Without an answer in both cases, the first reason is about what was asked for.
+        return answer if again.reason and answer.reason else again
+
+    def _answer(self, question: SetQuestion, members: Sequence[str]) -> IndexAnswer:
+        """uv's answer, with these packages and torch from torch's own index."""
+        family = [word for word in question.words if name_of(word) in members]
+        others = tuple(word for word in question.words if word not in family)
+        index = self.root
+        if question.torch is not None:
+            family.insert(0, f"torch{question.torch}")
+            index = index_url(question.backend, self.root)
         requirements = Requirements(
-            family=(f"torch{question.torch}", *companions),
-            index=index_url(question.backend, self.root),
-            others=tuple(word for word in question.words if word not in companions),
-            constraints=question.limits,
+            family=tuple(family), index=index, others=others, constraints=question.limits
         )
         try:
-            locked = lock_of(self._question(requirements), self.settings)
+            locked = self._locked(requirements, question)
         except Unsatisfiable as problem:
-            unknown = names_not_found(problem.message)
-            return IndexAnswer(reason=explanation(problem.message), unknown=unknown)
-        packages = {row["name"]: released(row) for row in locked.rows}
-        return IndexAnswer(packages=packages, notes=locked.notes)
+            found = [one or other for one, other in WITHOUT_WHEEL.findall(problem.message)]
+            return IndexAnswer(
+                reason=explanation(problem.message),
+                unknown=names_not_found(problem.message),
+                without_wheel=tuple(dict.fromkeys(found)),
+            )
+        return IndexAnswer(
+            packages={row["name"]: released(row) for row in locked.rows},
+            on_torch_index=tuple(name for name in members if name not in FAMILY),
+            notes=locked.notes,
+        )
 
-    def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
-        """The newest release of each package that has a wheel for the machine. If one of the
-        packages has none, the result is empty."""
-        requirements = Requirements(family=(), index=self.root, others=names)
-        try:
-            locked = lock_of(self._question(requirements), self.settings, with_dependencies=False)
-        except Unsatisfiable:
-            return {}
-        return {row["name"]: released(row) for row in locked.rows}
-
-    def newest_source(self, name: str) -> Released | None:
-        """The newest release of a package if it exists only as source code; otherwise None."""
-        release = newest_release(name, self.settings, self.python_version)
-        if release is None or release.has_wheel:
-            return None
-        return Released(version=release.version, published=release.published)
-
-    def _question(self, requirements: Requirements) -> Question:
-        return Question(
+    def _locked(self, requirements: Requirements, question: SetQuestion) -> Locked:
+        uv_question = Question(
             requirements=requirements,
             # Name gpusetup's own Python, so that uv does not start each Python on the machine to
             # get its version. Nothing is built, so any Python will do.
             python=sys.executable,
-            python_version=self.python_version,
+            python_version=question.python or self.python_version,
             platform=self.platform,
             environment=self.environment,
-            title=TITLE,
+            title="uv finds no set of versions",
         )
+        return lock_of(uv_question, self.settings, with_dependencies=question.with_dependencies)
 
 
 def released(row: Mapping[str, Any]) -> Released:

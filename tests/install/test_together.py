@@ -65,7 +65,18 @@ def _fill(world: World) -> None:
     add("aged", "1.0", "torch==2.4.0", on="2024-08-01")
     add("speech", "1.0", "torchaudio>=2")
     add("torchcodec", "0.17.0")
-    add("torchcodec", "0.9.1", on="2025-12-01")
+    add("torchcodec", "0.13.0", on="2026-07-01")
+    add("framesift", "2.0", "torch>=2", "torchvision")
+    for torch, vision in (("2.15.0", "0.29.2"), ("2.14.1", "0.29.1")):
+        needs = (f"torch=={torch}",)
+        add("torchvision", vision, *needs)
+        for backend in ("cu126", "cu130") if torch == "2.14.1" else ("cu130",):
+            wheel = world.wheel("torchvision", f"{vision}+{backend}", requires=needs)
+            world.index.add(f"whl/{backend}", wheel)
+    source = world.folder / "wordfold-1.0.9.tar.gz"
+    source.write_bytes(b"not read: nothing is built to answer a question")
+    world.index.add("simple", source)
+    add("folded", "1.0", "wordfold")
 
 
 @cache
@@ -103,21 +114,22 @@ def test_a_package_constrains_torch_and_not_the_reverse(ask: Ask) -> None:
     assert versions(said) == {"torch": "2.13.0+cu130", "server": "3.0"}
     (held,) = said.answer["held_back"]
     assert (held["package"], held["at"]) == ("torch", "2.13.0")
-    assert held["by"].startswith("Because server>=3.0 depends on torch==2.13.0 and you require ")
+    assert held["by"].startswith("Because server>=3.0 depends on torch==2.13.0 and ")
+    assert "you require torch" not in held["by"]
     assert "asked: " in said.err
 
 
 def test_a_wheel_of_the_default_index_is_built_as_torch_is_there(ask: Ask) -> None:
     """torchcodec's links libcudart.so.13 and libtorch_cuda.so: beside a CPU torch it fails."""
     assert ask("torchcodec", "--json").answer["notes"] == []
-    said = ask("torchcodec", "--backend", "cpu")
+    said = ask("torchcodec==0.17.0", "--backend", "cpu")
     assert said.exit == 1 and "this torch is cpu's" in said.err
     assert "`pip install --no-deps torchcodec --index-url " in said.err and "/whl/cpu`" in said.err
     older = ask("torchcodec", "--backend", "cu126", "--json")
-    assert (older.exit, versions(older)["torch"]) == (0, "2.9.1+cu126"), older.err
-    assert versions(older)["torchcodec"] == "0.9.1"
+    assert (older.exit, versions(older)["torch"]) == (0, "2.14.1+cu126"), older.err
+    assert versions(older)["torchcodec"] == "0.13.0", "the newest that links no CUDA"
     why = {held["package"]: held["by"] for held in older.answer["held_back"]}
-    assert "torchcodec 0.17.0 needs torch>=2.11" in why["torchcodec"]
+    assert "torchcodec 0.17.0 is built for CUDA 13" in why["torchcodec"]
 
 
 OLD_DRIVER = ("--gpu", "T4", "--driver", "535.183.01")
@@ -135,7 +147,7 @@ def test_what_its_driver_cannot_load_is_taken_in_an_older_release(ask: Ask, worl
     assert said.answer["torch"] == "2.14.1" and said.answer["notes"] == []
     assert "onnxruntime-gpu 1.31.1 is built for CUDA 13" in said.answer["held_back"][0]["by"]
     beside = ask("decoder", *OLD_DRIVER, "--json")
-    assert (beside.exit, versions(beside)["torchcodec"]) == (0, "0.9.1"), beside.err
+    assert (beside.exit, versions(beside)["torchcodec"]) == (0, "0.13.0"), beside.err
     named = ask("decoder==2.0", *OLD_DRIVER)
     assert (named.exit, named.out) == (1, "")
     assert "torchcodec 0.17.0 is built for CUDA 13, torch for CUDA 12" in named.err
@@ -192,6 +204,57 @@ def test_a_set_without_solution_has_the_sentence_of_uv(ask: Ask) -> None:
     said = ask("plain", "apart", "torchcodec", "server==3.0")
     assert said.exit == 1
     assert "apart" in said.err and "and server" in said.err
+
+
+def test_a_member_that_a_package_brings_is_of_torchs_index(ask: Ask) -> None:
+    """torchvision 0.29.2 is only on the default index and on that for CUDA 13."""
+    said = ask("framesift", *OLD_DRIVER, "--json")
+    assert said.exit == 0, said.err
+    assert versions(said)["torchvision"] == "0.29.1+cu126"
+    first, *_ = said.answer["commands"]["uv"]
+    assert "torchvision==0.29.1+cu126" in first
+
+
+def test_what_has_no_wheel_is_left_out_and_named(ask: Ask) -> None:
+    said = ask("framesift", "wordfold==1.0.9", "folded", "--json")
+    assert said.exit == 0, said.err
+    assert "framesift" in versions(said) and "wordfold" not in versions(said)
+    (note,) = [note for note in said.answer["notes"] if "built from source" in note]
+    assert "wordfold" in note and "folded" in note and "`uv pip install " in note
+    alone = ask("wordfold")
+    assert alone.exit == 1
+    assert "No torch for this machine" not in alone.err
+    assert "No wheel for this machine: wordfold" in alone.err
+
+
+def test_a_project_is_not_failed_by_what_does_not_concern_torch(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.txt").write_text("framesift\nnumpy==9.0\npillow==8.0\nabsent-here\n")
+    said = ask("-r", "requirements.txt", "--json")
+    assert said.exit == 0, said.err
+    assert {"torch", "framesift", "numpy"} <= versions(said).keys()
+    left = [note for note in said.answer["notes"] if "not asked together with torch" in note]
+    assert "pillow" in "".join(left) and "absent-here" in "".join(left)
+
+
+def test_a_set_is_found_with_few_questions(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uv takes seconds for each question."""
+    from gpusetup.uv import package_index
+
+    asked: list[object] = []
+    real = package_index.lock_of
+
+    def counted(question: Any, *rest: Any, **options: Any) -> Any:
+        asked.append(question)
+        return real(question, *rest, **options)
+
+    monkeypatch.setattr(package_index, "lock_of", counted)
+    for word, most in {"plain": 2, "framesift": 3, "server": 4, "plain apart": 4}.items():
+        asked.clear()
+        assert ask(*word.split(), "--json").exit == 0
+        assert len(asked) <= most, (word, asked)
 
 
 def test_an_index_that_is_down_blocks_and_nothing_is_kept(ask: Ask, world: World) -> None:
