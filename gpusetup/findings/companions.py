@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.companion_table import companion_table, releases_for, takes_torch
+from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.companion_table import Project, companion_table, releases_for, takes_torch
 from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.causes.record import RECORDS
+from gpusetup.choose.compatibility import releases_beside, why_release_differs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -20,8 +22,10 @@ from gpusetup.evidence.context import (
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import needs, paste
 from gpusetup.fixes.lenders import lender_of
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Package
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import normalised
 
@@ -126,21 +130,51 @@ def pairs(context: RuleContext) -> Findings:
         # its own packages.
         if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
-        if takes_torch(project, installed.version, torch) is not False:
+        build = _build_of_wheels(context, installed)
+        alternative = project.alternative
+        if takes_torch(project, installed.version, torch) is False:
+            pair = f"{project.name} {installed.version} is not for torch {torch}"
+            releases = releases_for(project, torch)
+        elif build and (reason := _other_cuda(project, installed, build, context.catalog)):
+            pair = reason
+            releases = releases_beside(project, build, context.catalog)
+            alternative = project.way_out(build, index_url(build.backend))
+        else:
             continue
-        pair = f"{project.name} {installed.version} is not for torch {torch}"
         commands = []
-        for release in releases_for(project, torch)[:1]:
+        for release in releases[:1]:
             requirement = f"{project.name}{release}"
             # Without --no-deps pip might replace torch.
             commands.append(paste.pip(context, "install", "--no-deps", requirement))
         fix = Fix(
-            text="Install the release for this torch, if there is one. Otherwise, "
-            f"{project.alternative}",
+            text=f"Install the release for this torch, if there is one. Otherwise, {alternative}",
             commands=tuple(commands),
         )
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
+
+
+def _build_of_wheels(context: RuleContext, installed: Package) -> TorchBuild | None:
+    """The installed torch's build, if a package is the default index's wheel, which the companion
+    table is about; None for a text, a labelled wheel or one from a folder."""
+    os, torch = context.os, context.torch
+    if is_report(context) or "+" in installed.version or installed.direct:
+        return None
+    return context.catalog.row_of(
+        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
+    )
+
+
+def _other_cuda(
+    project: Project, installed: Package, build: TorchBuild, catalog: Catalog
+) -> str | None:
+    """The reason, as `resolve` gives it, why a wheel for another CUDA version does not load beside
+    torch; None if it may load."""
+    # A package that also works in Python only does not fail.
+    if not build.cuda or project.python_only:
+        return None
+    reason = why_release_differs(project.name, installed.version, build, catalog)
+    return reason.partition(" (")[0] if reason else None
 
 
 CHANGED = "guarded-set-changed"
