@@ -103,6 +103,8 @@ class _Search:
         first = self._try(builds[0], pinned)
         if not first.reason:
             return self._set(builds[0], first)
+        if first.unknown:
+            raise self._nothing_found(first)
         for build in self._named_by_uv(builds, pinned):
             answer = self._try(build, pinned)
             if not answer.reason:
