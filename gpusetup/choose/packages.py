@@ -404,15 +404,16 @@ class _Search:
             "nothing was changed; change the version of one of them as the reason says, then run "
             "this again"
         ]
+        if first.without_wheel:
+            steps = ["nothing was changed; `gpusetup install` first, then build it"]
         for name in first.without_wheel or [name_of(word) for word in named]:
             project = companion_table().project(name)
-            if first.without_wheel and not project:
-                steps = [
-                    f"nothing was changed; `gpusetup install` first, then `{how_to_build(name)}` "
-                    "builds it; check the spelling"
-                ]
-            elif project and project.wheels_page:
-                steps.append(way_to_build(project))
+            if first.without_wheel:
+                steps.append(
+                    way_to_build(project)
+                    if project
+                    else f"`{how_to_build(name)}` builds it for your torch; check the spelling"
+                )
             if project:
                 torch_index = index_url(newest.backend, self.index.torch_root)
                 steps.append(f"or instead: {project.way_out(newest, torch_index)}")
