@@ -8,35 +8,10 @@ from typing import Literal
 from gpusetup.choose.constraints import in_scope, is_beyond, pick
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.model.builds import Advice, TorchBuild
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.versions import parsed
 
-
-class PossibleChange(Frozen):
-    """A possible change to the host or the request, with the build question that results from
-    it."""
-
-    kind: Literal["driver", "python", "torch", "backend"]
-    to: str | None
-    """The new value, such as a driver version; None if the value depends on the build that fits
-    after the change."""
-    question: BuildQuestion
-
-    @property
-    def keeps_wish(self) -> bool:
-        """Whether the change is to the host (its driver or Python) and leaves the request as
-        it is."""
-        of_the_host = ("driver", "python")
-        return self.kind in of_the_host
-
-    def advice(self, build: TorchBuild) -> Advice:
-        """The advice to make this change, with the build that would then fit."""
-        of_build = build.torch if self.kind == "torch" else build.backend
-        return Advice(
-            change=self.kind,
-            to=self.to or of_build,
-            gives=f"torch {build.torch} ({build.backend})",
-        )
+Kind = Literal["driver", "python", "torch", "backend"]
 
 
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
@@ -48,26 +23,27 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
     """
     best_rank: tuple[object, ...] = ()
     advice = None
-    above = chosen.torch if chosen else "0"
-    for change in changes(question):
+    for kind, to, changed in changes(question):
+        keeps_wish = kind in ("driver", "python")
         # If a build was chosen, do not advise the user to change their request.
-        if chosen is not None and not change.keeps_wish:
+        if chosen is not None and not keeps_wish:
             continue
-        build = pick(change.question, above)
+        build = pick(changed, chosen.torch if chosen else "0")
         if build is None:
             continue
-        is_reachable = not is_beyond(build, change.question)
-        version = parsed(build.torch).release
-        rank = (change.keeps_wish, is_reachable, version)
+        rank = (keeps_wish, not is_beyond(build, changed), parsed(build.torch).release)
         if rank > best_rank:
             best_rank = rank
-            advice = change.advice(build)
+            of_build = build.torch if kind == "torch" else build.backend
+            advice = Advice(
+                change=kind, to=to or of_build, gives=f"torch {build.torch} ({build.backend})"
+            )
     return advice
 
 
-def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
-    """Yields all possible changes, the least costly first: driver, Python, torch version,
-    backend."""
+def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQuestion]]:
+    """Yields all possible changes, the least costly first, each with its new value and the question
+    that results. The value is None if it depends on the build that fits after the change."""
     catalog, host, wish = question.catalog, question.host, question.wish
     for driver in other_drivers(question):
         other_host = replace(
@@ -79,23 +55,18 @@ def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
             trusts_cuda=False,
             assumed_driver=None,
         )
-        changed = replace(question, host=other_host)
-        yield PossibleChange(kind="driver", to=driver, question=changed)
+        yield "driver", driver, replace(question, host=other_host)
     for python in other_pythons(question):
         other_host = replace(host, python=python, python_bits=64)
-        changed = replace(question, host=other_host)
-        yield PossibleChange(kind="python", to=python, question=changed)
+        yield "python", python, replace(question, host=other_host)
     # The requested torch version may name its backend (`2.5.1+cu124`). If any torch version is
     # allowed instead, that backend must stay.
     any_torch = replace(wish, torch=None, backend=question.backend)
-    changed = replace(question, wish=any_torch)
-    yield PossibleChange(kind="torch", to=None, question=changed)
+    yield "torch", None, replace(question, wish=any_torch)
     torch = wish.torch.partition("+")[0] if wish.torch else None
     # A user who wants the CPU build must not be advised to take a build for a GPU.
     backend = "cpu" if question.backend == "cpu" else "auto"
-    any_backend = replace(wish, torch=torch, backend=backend)
-    changed = replace(question, wish=any_backend)
-    yield PossibleChange(kind="backend", to=None, question=changed)
+    yield "backend", None, replace(question, wish=replace(wish, torch=torch, backend=backend))
 
 
 def other_drivers(question: BuildQuestion) -> list[str]:
@@ -113,14 +84,13 @@ def other_drivers(question: BuildQuestion) -> list[str]:
             drivers.add(driver)
     if catalog.ends_before(host.gpus, host.driver):
         for gpu in host.gpus:
-            last_branch = catalog.last_branch(gpu.compute_capability)
-            drivers.add(str(last_branch))
-    usable = []
-    for driver in sorted(drivers, key=parsed):
-        # Skip a driver that no longer supports the oldest of the GPUs.
-        if not catalog.ends_before(host.gpus, driver):
-            usable.append(driver)
-    return usable
+            drivers.add(str(catalog.last_branch(gpu.compute_capability)))
+    # Skip a driver that no longer supports the oldest of the GPUs.
+    return [
+        driver
+        for driver in sorted(drivers, key=parsed)
+        if not catalog.ends_before(host.gpus, driver)
+    ]
 
 
 def other_pythons(question: BuildQuestion) -> list[str]:
@@ -131,9 +101,7 @@ def other_pythons(question: BuildQuestion) -> list[str]:
     # If the current Python is unknown, another one cannot be recommended.
     if not minor:
         return []
-    pythons: set[str] = set()
-    for build in in_scope(question):
-        pythons.update(build.pythons)
+    pythons = {python for build in in_scope(question) for python in build.pythons}
     # The free-threaded Python comes last, because few packages have wheels for it.
     usual = [python for python in pythons if not python.endswith("t")]
     usual.sort(key=parsed, reverse=True)

@@ -94,16 +94,8 @@ class Choice(Frozen):
     @property
     def moves(self) -> bool:
         """Whether torch is installed for the first time, replaced, or installed again."""
-        stays = ("kept", "refused", "nothing")
         # "again" is included, because torch is reinstalled to restore its missing files.
-        return self.action not in stays
-
-    def limits_torch(self, torch: str) -> bool:
-        """Whether this choice has this torch version, so that its `limits` apply."""
-        build = self.build
-        if build is None:
-            return False
-        return build.torch == torch
+        return self.action not in ("kept", "refused", "nothing")
 
     def at_root(self, root: str) -> Choice:
         """The choice with a mirror's URLs. A build that is not from torch's own index stays as it
@@ -112,11 +104,11 @@ class Choice(Frozen):
         # conda's channels have their own mirrors.
         if root == INDEX_ROOT or build is None or build.channel != "pytorch":
             return self
-        fallbacks = []
-        for fallback in self.alternatives:
-            url = index_url(fallback.backend, root)
-            fallbacks.append(replace(fallback, index_url=url))
-        return replace(self, index_root=root, alternatives=tuple(fallbacks))
+        fallbacks = tuple(
+            replace(fallback, index_url=index_url(fallback.backend, root))
+            for fallback in self.alternatives
+        )
+        return replace(self, index_root=root, alternatives=fallbacks)
 
 
 def crosses(installed: str | None, chosen: str | None) -> bool:

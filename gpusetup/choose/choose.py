@@ -14,6 +14,7 @@ or the companion table decides which torch works with the packages.
 
 from __future__ import annotations
 
+from gpusetup.accelerators.makers import Maker
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.candidates import (
     PackageQuestion,
@@ -62,75 +63,75 @@ def choose_with_packages(
     """Choose torch, and also the requested packages if an index or the companion table can be
     asked."""
     maker = maker_to_serve(wish, host)
-    is_joint = bool(wish.words) and (wish.offline or index is not None)
-    if maker and is_joint:
+    if maker is not None:
+        return choose_for_maker(maker, wish, host, catalog, is_asked=index is not None)
+    question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
+    sources = source_only(question)
+    question = question.without(tuple(sources))
+    wish = question.wish
+    choice = choose_torch(wish, host, catalog)
+    # A nightly or a vendor's build is not in the catalog (it has no `pythons`), so no index is
+    # known to have it.
+    is_on_an_index = choice.moves or choice.build is None or bool(choice.build.pythons)
+    chosen = None
+    if wish.words and wish.offline:
+        chosen = set_by_table(question)
+    elif wish.words and is_on_an_index and index is not None:
+        index.begin(choice, question.words)
+        may_leave_gpu_unused = not choice.moves and has_cpu_build_beside_gpu(wish, host, catalog)
+        if may_leave_gpu_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:
+            choice = least_change(wish, host, catalog)
+        # If torch is installed, the search starts with the installed build.
+        prefer = choice.build if choice.installed else None
+        chosen = set_by_index(question, index, prefer)
+    elif choice.build is not None and choice.moves and question.why_not(choice.build):
+        # The installer chooses the versions, but the table knows that torch must be another.
+        chosen = set_by_table(question)
+    if chosen is not None:
+        choice = with_packages(choice, chosen, question)
+    notes = (*notes_on_sources(sources, question), *choice.notes_on_packages)
+    return replace(choice, notes_on_packages=notes)
+
+
+def choose_for_maker(
+    maker: Maker, wish: Wish, host: Host, catalog: Catalog, *, is_asked: bool
+) -> Choice:
+    """Choose the build for an AMD or Intel GPU. Packages are not asked together with it."""
+    is_joint = bool(wish.words) and (wish.offline or is_asked)
+    if is_joint and not wish.from_project:
         raise Unsatisfiable(
             "gpusetup chooses packages together with torch only for NVIDIA GPUs, not for "
             f"{maker.name} GPUs",
             hint="leave out the packages to see torch's build, and install them after it",
         )
-    if maker:
-        return change_for_maker(newest_for_maker(wish, host, catalog, maker), wish, host, catalog)
-    question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
-    sources = source_only(question)
-    if sources:
-        question = question.without(tuple(sources))
-        wish = question.wish
-    choice = choose_torch(wish, host, catalog, index)
-    notes = tuple(notes_on_sources(sources, question))
-    chosen = chosen_set(choice, question, index)
-    if chosen is not None:
-        choice = with_packages(choice, chosen, question)
-    return replace(choice, notes_on_packages=(*notes, *choice.notes_on_packages))
+    newest = newest_for_maker(wish, host, catalog, maker)
+    choice = change_for_maker(newest, wish, host, catalog)
+    if not is_joint:
+        return choice
+    note = f"the other packages were not asked beside the build for {maker.name}: install them last"
+    return replace(choice, notes_on_packages=(*choice.notes_on_packages, note))
 
 
-def chosen_set(
-    choice: Choice, question: PackageQuestion, index: AnsweringIndex | None
-) -> PackageSet | None:
-    """The set of the requested packages, by the companion table or an index; None if the choice
-    holds without one."""
-    wish, build = question.wish, choice.build
-    if wish.offline and wish.words:
-        return set_by_table(question)
-    # A nightly or a vendor's build is not in the catalog (it has no `pythons`), so no index is
-    # known to have it.
-    is_on_an_index = choice.moves or build is None or bool(build.pythons)
-    if not wish.words or not is_on_an_index:
-        return None
-    if index is None:
-        # The installer chooses the versions, unless the table knows that torch must be another.
-        needs_other = build is not None and choice.moves and question.why_not(build)
-        return set_by_table(question) if needs_other else None
-    index.begin(choice, question.words)
-    # If torch is installed, the search starts with the installed build.
-    return set_by_index(question, index, prefer=build if choice.installed else None)
-
-
-def choose_torch(
-    wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None = None
-) -> Choice:
+def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """Choose torch alone. Other packages only count for whether a CPU build may stay."""
     if wish.is_open:
         return choose_shown(wish, host, catalog)
-    if not wish.is_about_torch and not leaves_gpu_unused(wish, host, catalog, index):
+    names = map(name_of, wish.words)
+    uses_gpu = any(name in FAMILY or uses_torch(name) for name in names)
+    is_left_unused = uses_gpu and has_cpu_build_beside_gpu(wish, host, catalog)
+    if not wish.is_about_torch and not is_left_unused:
         unchanged = kept_unasked(wish, host, catalog)
         if unchanged:
             return unchanged
     return least_change(wish, host, catalog)
 
 
-def leaves_gpu_unused(
-    wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
-) -> bool:
-    """Whether a project's packages compute with torch, and the installed one is a CPU build beside
-    a GPU. Words that a user typed never replace a torch unasked."""
-    if not wish.from_project or host.facts.presence != "some":
+def has_cpu_build_beside_gpu(wish: Wish, host: Host, catalog: Catalog) -> bool:
+    """Whether the installed torch is a CPU build beside a GPU that a project's packages may need.
+    Words that a user typed never replace a torch unasked."""
+    if not wish.from_project or host.facts.presence != "some" or wish.wanted_backend == "cpu":
         return False
-    if not host.machine.torch.version or installed_backend(host.machine, catalog) != "cpu":
-        return False
-    if any(name in FAMILY or uses_torch(name) for name in map(name_of, wish.words)):
-        return True
-    return index is not None and "torch" in index.ask(SetQuestion(words=wish.words)).packages
+    return bool(host.machine.torch.version) and installed_backend(host.machine, catalog) == "cpu"
 
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
@@ -185,10 +186,8 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
 
 def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
     """Whether the packages work with the torch that was chosen without them."""
-    build = choice.build
-    if build is None:
-        return False
-    return (build.torch, build.backend) == (chosen.build.torch, chosen.build.backend)
+    build, other = choice.build, chosen.build
+    return build is not None and (build.torch, build.backend) == (other.torch, other.backend)
 
 
 def reason_with_packages(

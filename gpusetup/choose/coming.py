@@ -38,8 +38,7 @@ class Coming(Frozen):
         """Whether nothing needs to be installed."""
         # `followers` and `pinned` do not count: without a new torch or another package there is
         # nothing to install.
-        wanted = (*self.family, *self.packages, *self.on_torch_index)
-        return not wanted
+        return not (self.family or self.packages or self.on_torch_index)
 
 
 def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
@@ -48,48 +47,39 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
     Raises Unsatisfiable if a requested companion has no release for the torch that stays.
     """
-    if choice.moves:
-        return coming_with_torch(choice, host, catalog)
-    return coming_beside_torch(choice, host, catalog)
-
-
-def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What to install together with a new torch."""
-    build, machine = choice.build, host.machine
-    assert build is not None, "a torch that comes is a build"
-    members = {*installed_family(machine), *wanted_family(choice, host)}
-    numpy = numpy_to_replace(choice, host, catalog)
-    return Coming(
-        family=tuple(name for name in FAMILY if name in members),
-        packages=exact_packages(choice),
-        on_torch_index=requirements_on_torch_index(choice),
-        followers=(*followers(machine, build), *numpy),
-    )
-
-
-def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What to install if torch stays, and which installed versions to pin. Raises Unsatisfiable if
-    a companion has no release for that torch."""
-    build, machine = choice.build, host.machine
-    assert build is not None, "a torch that stays is a build"
+    build, machine, wish = choice.build, host.machine, choice.wish
+    assert build is not None, "what comes is for a build"
     installed = installed_packages(machine)
-    to_repair = companions_to_repair(choice, host, catalog)
-    missing = []
-    for name in wanted_family(choice, host):
-        if name != "torch" and name not in installed:
-            missing.append(name)
+    wanted = wanted_family(choice, host)
+    if choice.moves:
+        members = {*installed_family(machine), *wanted}
+        numpy = installed.get("numpy")
+        # A constraint does not make an installer replace a numpy that is already installed.
+        has_other_numpy = numpy and not takes_numpy(build.torch, numpy.version, catalog)
+        return Coming(
+            family=tuple(name for name in FAMILY if name in members),
+            packages=exact_packages(choice),
+            on_torch_index=requirements_on_torch_index(choice),
+            followers=(*followers(machine, build), *((NUMPY_1,) if has_other_numpy else ())),
+        )
+    missing = [name for name in wanted if name != "torch" and name not in installed]
+    # A companion that does not match the torch that stays is installed again. If the user asked
+    # only for packages, one that they did not name stays as it is.
+    to_repair = [
+        name
+        for name in companions_of_another(machine, build.torch, build.backend, catalog)
+        if wish.is_about_torch or name in wish.family
+    ]
     # For a nightly or a self-compiled torch, no index is known to have companions.
     versions = build.family()
     for name in (*missing, *to_repair):
-        is_wanted = name in missing or name in choice.wish.family
-        if is_wanted and name not in versions:
+        if name not in versions and (name in missing or name in wish.family):
             raise Unsatisfiable(
                 f"No {name} is known for torch {machine.torch.version}",
                 hint="nothing was changed; `gpusetup resolve --explain` shows which torch has one",
             )
     arriving = [name for name in (*missing, *to_repair) if name in versions]
-    changing = (*arriving, *to_repair)
-    staying = [name for name in FAMILY if name in installed and name not in changing]
+    staying = [name for name in FAMILY if name in installed and name not in (*arriving, *to_repair)]
     return Coming(
         family=tuple(name for name in FAMILY if name in arriving),
         packages=exact_packages(choice),
@@ -98,38 +88,12 @@ def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
     )
 
 
-def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The installed companions that do not match the torch that stays, so that they must be
-    installed again."""
-    build, wish = choice.build, choice.wish
-    assert build is not None, "a torch that stays is a build"
-    misfits = companions_of_another(host.machine, build.torch, build.backend, catalog)
-    if wish.is_about_torch:
-        return misfits
-    # The user asked only for packages, so a companion that they did not name stays as it is.
-    return tuple(name for name in misfits if name in wish.family)
-
-
-def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The requirement for another numpy if the installed one does not work with the new torch;
-    empty if it does or none is installed."""
-    numpy = installed_packages(host.machine).get("numpy")
-    build = choice.build
-    if numpy is None or build is None:
-        return ()
-    # A constraint does not make an installer replace a numpy that is already installed.
-    fits = takes_numpy(build.torch, numpy.version, catalog)
-    return () if fits else (NUMPY_1,)
-
-
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
     """torch and the companions to install: those that were requested or are in the chosen set. If
     only torch was requested, they are the installed companions."""
     wish = choice.wish
-    members = {"torch", *wish.family}
-    members.update(package.name for package in choice.packages)
-    names_only_torch = members == {"torch"} and not wish.packages
-    if names_only_torch:
+    members = {"torch", *wish.family, *(package.name for package in choice.packages)}
+    if members == {"torch"} and not wish.packages:
         # Installed companions change together with torch.
         members.update(installed_family(host.machine))
     return tuple(name for name in FAMILY if name in members)

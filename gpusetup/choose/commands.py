@@ -9,7 +9,7 @@ So the metapackage and `cuda-version` state which build is wanted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
@@ -46,13 +46,9 @@ class InstallerOptions(Frozen):
     @property
     def beside_torch(self) -> Words:
         """The packages to install other than torch, torchvision and torchaudio."""
-        others = []
-        for package in self.packages:
-            # torch and its companions are listed by name only, so an entry with a version is
-            # another package.
-            if package not in FAMILY:
-                others.append(package)
-        return tuple(others)
+        # torch and its companions are listed by name only, so an entry with a version is another
+        # package.
+        return tuple(package for package in self.packages if package not in FAMILY)
 
 
 def started(python: str | None) -> Words:
@@ -63,10 +59,9 @@ def started(python: str | None) -> Words:
     (('python',), ('-s',))
     """
     executable = python or "python"
-    is_portable = "python_embed" in executable
     # A portable Python has all its packages in its own folder, which the user's site-packages would
     # hide.
-    return (executable, "-s") if is_portable else (executable,)
+    return (executable, "-s") if "python_embed" in executable else (executable,)
 
 
 # --- torch's family -------------------------------------------------------------------------------
@@ -108,30 +103,8 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
 def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
     """The packages that must be reinstalled, because an installer would mistake the installed build
     for the right one."""
-    names = []
-    for name in build.family(options.packages):
-        if options.again or not carries_label(build, name):
-            names.append(name)
-    return tuple(names)
-
-
-def limits_beside_torch(choice: Choice, options: InstallerOptions) -> Words:
-    """Requirements that limit dependencies, such as `numpy<2` for torch before 2.3; empty if only
-    torch is installed."""
-    companions = build_companions(choice, options)
-    # torch by itself neither installs numpy nor needs it.
-    return choice.limits if companions or options.beside_torch else ()
-
-
-def build_companions(choice: Choice, options: InstallerOptions) -> Words:
-    """The companions (torchvision and torchaudio) that are to be installed."""
-    build = choice.build
-    if build is None:
-        return ()
     family = build.family(options.packages)
-    # torch itself is not a companion.
-    family.pop("torch", None)
-    return tuple(family)
+    return tuple(name for name in family if options.again or not carries_label(build, name))
 
 
 # --- uv and pip -----------------------------------------------------------------------------------
@@ -181,7 +154,9 @@ def _steps(
     and Intel), then everything else from the default index."""
     build = chosen_wheel(choice)
     exact = (*exact_family(build, options.packages), *options.on_torch_index)
-    limits = limits_beside_torch(choice, options)
+    # torch by itself neither installs numpy nor needs it.
+    is_torch_alone = set(build.family(options.packages)) <= {"torch"} and not options.beside_torch
+    limits = () if is_torch_alone else choice.limits
     everything = (*install, *exact, *options.beside_torch, *limits)
     from_default_index = Step(title="everything else from your default index", argv=everything)
     if not exact:
@@ -193,9 +168,9 @@ def _steps(
         )
         # The first step also installs torch's dependencies. So the second step is only needed for
         # other packages.
-        is_all = not options.beside_torch
-        rest_step = Step(title="the rest from your default index", argv=everything)
-        return (whole_family,) if is_all else (whole_family, rest_step)
+        if not options.beside_torch:
+            return (whole_family,)
+        return (whole_family, Step(title="the rest from your default index", argv=everything))
     family_alone = Step(
         title=f"{', '.join(exact)} from torch's own index",
         argv=(*install, "--no-deps", *from_torch_index, *exact),
@@ -222,8 +197,17 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
     Raises Unsatisfiable if conda's channels have no build that fits.
     """
+    # The new environment is named even though it should be active by then. If `conda activate`
+    # fails, its packages must not go into another environment.
+    target: Words = ("--name", options.conda_name) if options.conda_name else ()
+    if options.conda_prefix and not options.conda_name:
+        target = ("--prefix", options.conda_prefix)
     if not {*FAMILY} & {*options.packages}:
-        return (beside_torch_that_stays(options),)
+        step = Step(
+            title="from your channels, with the torch that stays",
+            argv=("conda", "install", "--yes", *target, "--freeze-installed", *options.packages),
+        )
+        return (step,)
     build = choice.build
     if build is None or build.channel == "pytorch":
         # For each wheel, the matching build from conda's channels is chosen too.
@@ -235,37 +219,17 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
         channels += ("--channel", channel)
     specs = (*conda_specs(build, options.packages), *options.beside_torch)
     # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
-    # does not.
-    is_limited = build.channel == "conda-pytorch" and choice.limits_torch(build.torch)
-    limits = choice.limits if is_limited else ()
+    # does not. The limits are for the chosen torch, which may be another one.
+    is_chosen = choice.build is not None and choice.build.torch == build.torch
+    limits = choice.limits if build.channel == "conda-pytorch" and is_chosen else ()
     install = Step(
         title=f"torch {build.torch} ({build.backend}) from {build.channel}",
         argv=(
-            *("conda", "install", "--yes", *conda_target(options)),
+            *("conda", "install", "--yes", *target),
             *("--override-channels", *channels, *specs, *limits),
         ),
     )
     return (*new_conda_environment(options), install)
-
-
-def beside_torch_that_stays(options: InstallerOptions) -> Step:
-    """The conda step that installs packages without changing what is already installed."""
-    where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
-    return Step(
-        title="from your channels, with the torch that stays",
-        argv=("conda", "install", "--yes", *where, "--freeze-installed", *options.packages),
-    )
-
-
-def conda_target(options: InstallerOptions) -> Words:
-    """The conda options that name the environment; empty for the active one."""
-    # The new environment is named even though it should be active by then. If `conda activate`
-    # fails, its packages must not go into another environment.
-    if options.conda_name:
-        return ("--name", options.conda_name)
-    if options.conda_prefix:
-        return ("--prefix", options.conda_prefix)
-    return ()
 
 
 def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
@@ -299,26 +263,18 @@ def conda_specs(build: TorchBuild, packages: Words) -> Words:
     companions = build.family(packages)
     companions.pop("torch", None)
     if build.channel == "conda-pytorch":
-        return specs_of_channel_pytorch(build, companions)
+        # This channel's last torch is 2.5.1. A metapackage selects the CUDA or the CPU build.
+        flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
+        return (
+            f"pytorch::pytorch=={build.torch}",
+            *(f"pytorch::{name}=={version}" for name, version in companions.items()),
+            flavour,
+            *((MKL,) if build.os == "linux" else ()),
+        )
     # Plain `pytorch` becomes a CPU build if no GPU is visible.
     metapackage = "pytorch-gpu" if build.cuda else "pytorch-cpu"
-    specs = [f"{metapackage}={build.torch}", *companions]
-    if build.cuda:
-        specs.append(f"cuda-version={build.cuda}")
-    return tuple(specs)
-
-
-def specs_of_channel_pytorch(build: TorchBuild, companions: Mapping[str, str]) -> Words:
-    """The match specs for conda's channel `pytorch`, whose last torch is 2.5.1."""
-    specs = [f"pytorch::pytorch=={build.torch}"]
-    for name, version in companions.items():
-        specs.append(f"pytorch::{name}=={version}")
-    # A metapackage selects the CUDA or the CPU build.
-    flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
-    specs.append(flavour)
-    if build.os == "linux":
-        specs.append(MKL)
-    return tuple(specs)
+    cuda = (f"cuda-version={build.cuda}",) if build.cuda else ()
+    return (f"{metapackage}={build.torch}", *companions, *cuda)
 
 
 # --- a tool of uv ---------------------------------------------------------------------------------

@@ -167,6 +167,16 @@ def why_release_differs(
     )
 
 
+def releases_beside(project: Project, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
+    """Specifiers of a project's releases on the default index that work with a build, newest
+    first."""
+    return tuple(
+        row.versions
+        for row in project.rows
+        if not why_row_differs(project, row, build, catalog, by_table=True, of_torch_index=False)
+    )
+
+
 def is_from_torch_index(project: Project, build: TorchBuild, catalog: Catalog) -> bool:
     """Whether a package must come from torch's own index, because its release on the default index
     is for another CUDA version."""

@@ -42,11 +42,9 @@ def why_python_differs(build: TorchBuild, question: BuildQuestion) -> str | None
     # torch's last wheels for 32-bit Python are from 2017.
     if host.python_bits == 32:
         return "needs a 64-bit Python, found a 32-bit one"
-    is_unknown = host.python is None
-    if is_unknown or host.python in build.pythons:
+    if host.python is None or host.python in build.pythons:
         return None
-    pythons = ", ".join(build.pythons)
-    return f"needs Python {pythons}, found {host.python}"
+    return f"needs Python {', '.join(build.pythons)}, found {host.python}"
 
 
 def why_libc_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -83,8 +81,7 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     if the driver is unknown, or for a CPU build."""
     host, catalog = question.host, question.catalog
     cuda = build.cuda
-    is_known = bool(host.driver or host.driver_cuda)
-    if cuda is None or not is_known:
+    if cuda is None or not (host.driver or host.driver_cuda):
         return None
     serves = driver_serves_cuda(cuda, question)
     # With cuda-compat and on a Jetson, the driver's version number does not tell which CUDA version
@@ -118,9 +115,7 @@ def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
     needed, supported = release(cuda), release(driver_cuda)
     # Before CUDA 11, a driver supports no CUDA newer than its own. Since then, only the major
     # version must match.
-    parts = 2
-    if needed[0] >= question.catalog.minors_serve_from:
-        parts = 1
+    parts = 1 if needed[0] >= question.catalog.minors_serve_from else 2
     return supported[:parts] >= needed[:parts]
 
 
@@ -136,9 +131,7 @@ def why_not_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | 
     # If the driver reports its GPU and CUDA version, `why_driver_is_too_old` decides.
     if host.gpus and host.driver_cuda:
         return None
-    release_here = "a release that is not known"
-    if jetpack:
-        release_here = jetpack.name
+    release_here = jetpack.name if jetpack else "a release that is not known"
     return f"is a wheel for servers, but {board} has {release_here}"
 
 
@@ -156,8 +149,7 @@ def why_driver_lacks_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     # The driver may be too old: the first driver for the GPU is newer than this one.
     names = {gpu.name for gpu in host.gpus}
     for name, first_driver in host.first_drivers:
-        is_too_old = parsed(host.driver) < parsed(first_driver)
-        if name in names and is_too_old:
+        if name in names and parsed(host.driver) < parsed(first_driver):
             return f"{name} needs NVIDIA driver {first_driver} or newer, found {host.driver}"
     return None
 
@@ -167,20 +159,17 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     if build.cuda is None:
         return None
     host = question.host
-    # A dictionary keeps the order and names several GPUs of one kind only once.
-    gpus_without_kernels: dict[str, None] = {}
-    for gpu in host.gpus:
-        capability = gpu.compute_capability
-        # It is unknown whether the build supports a GPU that is not in the catalog, so do not
-        # reject the build. A note tells the user.
-        if capability is None:
-            continue
-        if not served_by(build, capability, host.driver_cuda):
-            gpus_without_kernels[f"{gpu.name} ({capability})"] = None
-    if not gpus_without_kernels:
+    # A dictionary names several GPUs of one kind only once. It is unknown whether the build
+    # supports a GPU that is not in the catalog, so it does not reject the build; a note tells that.
+    without_kernels = {
+        f"{gpu.name} ({gpu.compute_capability})": None
+        for gpu in host.gpus
+        if gpu.compute_capability and not served_by(build, gpu.compute_capability, host.driver_cuda)
+    }
+    if not without_kernels:
         return None
     codes = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(gpus_without_kernels)}, only for {codes}"
+    return f"has no kernel for {', '.join(without_kernels)}, only for {codes}"
 
 
 def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -226,8 +215,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
 
 def fits(build: TorchBuild, question: BuildQuestion) -> bool:
     """Whether no constraint objects to a build."""
-    reason = why_not(build, question)
-    return reason is None
+    return why_not(build, question) is None
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -269,12 +257,7 @@ def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
     """The catalog's builds for this platform and the installer's channels, newest torch first."""
     host = question.host
     platform = (host.family, host.architecture)
-    return _in_scope(
-        question.catalog,
-        platform,
-        host.floors,
-        question.channels,
-    )
+    return _in_scope(question.catalog, platform, host.floors, question.channels)
 
 
 @lru_cache(maxsize=32)
@@ -286,13 +269,11 @@ def _in_scope(
     family, _ = platform
     rows = []
     for build in catalog.builds:
-        is_in_scope = (build.os, build.machine) == platform and build.channel in channels
-        if not is_in_scope:
+        if (build.os, build.machine) != platform or build.channel not in channels:
             continue
         # WSL runs Linux builds on the Windows driver, whose version numbers differ.
         if build.cuda and floors != family:
-            floor = catalog.driver_floor(build.cuda, floors)
-            build = replace(build, driver_floor=floor)
+            build = replace(build, driver_floor=catalog.driver_floor(build.cuda, floors))
         rows.append(build)
     rows.sort(key=lambda build: newest_first(build.torch))
     return tuple(rows)
@@ -300,22 +281,18 @@ def _in_scope(
 
 def fitting_builds(question: BuildQuestion) -> list[TorchBuild]:
     """The builds that fit, newest torch first."""
-    fitting = []
-    for build in in_scope(question):
-        if fits(build, question):
-            fitting.append(build)
-    return fitting
+    return [build for build in in_scope(question) if fits(build, question)]
 
 
 def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
     """The best build that fits and whose torch is newer than `above`; None if there is none."""
     limit = newest_first(above)
-    newer = []
-    for build in in_scope(question):
+    newer = [
+        build
+        for build in in_scope(question)
         # Compare versions first, because judging a build takes longer.
-        is_newer = newest_first(build.torch) < limit
-        if is_newer and fits(build, question):
-            newer.append(build)
+        if newest_first(build.torch) < limit and fits(build, question)
+    ]
     return min(newer, key=preference(question), default=None)
 
 
@@ -327,12 +304,10 @@ def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
 
     def distance(build: TorchBuild) -> tuple[object, ...]:
         version = newest_first(build.torch)
-        is_older = version > wanted_torch
-        if is_older:
-            # Among older versions the newest comes first.
-            return (is_older, version, prefer(build))
-        oldest_first = tuple(-part for part in version)
-        return (is_older, oldest_first, prefer(build))
+        # Among older versions the newest comes first, among newer ones the oldest.
+        if version > wanted_torch:
+            return (True, version, prefer(build))
+        return (False, tuple(-part for part in version), prefer(build))
 
     return min(fitting_builds(question), key=distance, default=None)
 
@@ -356,11 +331,10 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     driver_release = release(driver_cuda)
 
     def rank(build: TorchBuild) -> tuple[int, ...]:
-        cuda = cuda_release(build)
+        major, minor = cuda_release(build)
         # Within a CUDA major version, a driver also runs newer minor versions, but cannot compile
         # their PTX.
-        is_above = int(cuda > driver_release)
-        major, minor = cuda
+        is_above = int((major, minor) > driver_release)
         return (*newest_channel_first(build), is_above, -major, -minor)
 
     return rank
@@ -368,15 +342,12 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
 
 def cuda_release(build: TorchBuild) -> tuple[int, ...]:
     """The build's CUDA version as numbers; (0, 0) for a CPU build."""
-    if build.cuda is None:
-        return (0, 0)
-    return release(build.cuda)
+    return release(build.cuda) if build.cuda else (0, 0)
 
 
 def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
     """A sort key for builds: newest torch first, then the preferred channel."""
-    channel = CHANNELS.index(build.channel)
-    return (*newest_first(build.torch), channel)
+    return (*newest_first(build.torch), CHANNELS.index(build.channel))
 
 
 def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
@@ -386,12 +357,7 @@ def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[
     # A CPU build has no CUDA version that could be too old.
     is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)
     needs_later_branch = int(is_beyond(build, question))
-    return (
-        needs_later_branch,
-        *newest_channel_first(build),
-        is_before_ampere,
-        *cuda,
-    )
+    return (needs_later_branch, *newest_channel_first(build), is_before_ampere, *cuda)
 
 
 def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
@@ -400,15 +366,11 @@ def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
     assumed = question.host.assumed_driver
     if not floor or not assumed:
         return False
-    needed_branch = parsed(floor).major
-    assumed_branch = parsed(assumed).major
-    return needed_branch > assumed_branch
+    return parsed(floor).major > parsed(assumed).major
 
 
 @lru_cache(maxsize=512)
 def newest_first(torch: str) -> tuple[int, ...]:
     """A sort key that puts the newest torch version first."""
-    release_parts = parsed(torch).release
     # `2.5` equals `2.5.0`, so keys get the same length to compare part by part.
-    parts = (*release_parts, 0, 0, 0)[:4]
-    return tuple(-part for part in parts)
+    return tuple(-part for part in (*parsed(torch).release, 0, 0, 0)[:4])

@@ -58,13 +58,12 @@ def answer_of(
 def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
     """The packages in the chosen set that come from torch's own index, without torch and its
     companions."""
-    requirements = []
-    for package in choice.packages:
-        is_member = package.name in FAMILY
-        # A package has an `index_url` only if it comes from torch's own index.
-        if package.index_url and not is_member:
-            requirements.append(package.requirement)
-    return tuple(requirements)
+    # A package has an `index_url` only if it comes from torch's own index.
+    return tuple(
+        package.requirement
+        for package in choice.packages
+        if package.index_url and package.name not in FAMILY
+    )
 
 
 def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
@@ -90,8 +89,8 @@ def commands_of(
         if name == "conda":
             # Only torch and its companions come from conda, so conda's commands omit the other
             # packages.
-            family = [package for package in options.packages if package in FAMILY]
-            installer_options = replace(options, packages=tuple(family))
+            family = tuple(package for package in options.packages if package in FAMILY)
+            installer_options = replace(options, packages=family)
         try:
             steps = steps_of(choice, installer_options)
         except Unsatisfiable:
@@ -138,9 +137,8 @@ def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
     # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
     folder_of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
     folder = python.prefix or folder_of_python
-    parts = re.split(r"[/\\]", folder.rstrip("/\\"))
-    is_taken = parts[-1] == ".venv"
-    return second if is_taken else ".venv"
+    name = re.split(r"[/\\]", folder.rstrip("/\\"))[-1]
+    return second if name == ".venv" else ".venv"
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
@@ -153,15 +151,10 @@ def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, 
     build, wish = choice.build, choice.wish
     if build is None or not build.pythons:  # no known index has this build
         return ()
-    companions = []
-    for name in installed_family(machine)[1:]:
-        if name in build.family():
-            companions.append(name)
-    names_something = wish.names_build or wish.installer != "auto"
-    if choice.action == "refused" or names_something:
+    companions = tuple(name for name in installed_family(machine)[1:] if name in build.family())
+    if choice.action == "refused" or wish.names_build or wish.installer != "auto":
         return ("--torch", build.torch, "--backend", build.backend, *companions)
-    gets_newest = choice.action in ("first", "newest", "upgrade")
     # A new environment gets the newest torch without any option.
-    if gets_newest:
-        return tuple(companions)
+    if choice.action in ("first", "newest", "upgrade"):
+        return companions
     return ("--torch", build.torch, *companions)

@@ -39,9 +39,7 @@ def installed_packages(machine: Snapshot) -> dict[str, Package]:
 def installed_family(machine: Snapshot) -> tuple[str, ...]:
     """torch and its installed companions; torch is included even if it is not installed."""
     packages = installed_packages(machine)
-    companions = [name for name in COMPANIONS if name in packages]
-    # torch counts even if it is not installed yet.
-    return ("torch", *companions)
+    return ("torch", *(name for name in COMPANIONS if name in packages))
 
 
 # --- torch as a build -----------------------------------------------------------------------------
@@ -65,13 +63,9 @@ def backend_read(torch: Torch) -> str | None:
     _, _, label = (torch.version or "").partition("+")
     label = label.lower()
     # A vendor's label (`+nv25.3`) does not name a backend.
-    is_backend = label == "cpu" or cuda_of(label) or maker_of(label)
-    if is_backend:
+    if label == "cpu" or cuda_of(label) or maker_of(label):
         return label
-    if torch.cuda is None:
-        return None
-    major_and_minor = torch.cuda.split(".")[:2]
-    return "cu" + "".join(major_and_minor)
+    return "cu" + "".join(torch.cuda.split(".")[:2]) if torch.cuda else None
 
 
 def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
@@ -86,11 +80,9 @@ def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
         return backend
     # Only a torch from the default index has that index's backend. With conda or on a Jetson, torch
     # comes from elsewhere, and a report may not show where it came from.
-    is_from_elsewhere = os.jetson or torch.installer == "conda"
-    if is_from_elsewhere or machine.origin == "report":
+    if os.jetson or torch.installer == "conda" or machine.origin == "report":
         return UNREAD
-    version = torch.version or "0"
-    usual = default_backend(catalog, version, os.family or "", os.machine or "")
+    usual = default_backend(catalog, torch.version or "0", os.family or "", os.machine or "")
     return usual or UNREAD
 
 
@@ -114,23 +106,17 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
         build = build_as_read(torch, backend, question)
     else:
         build = replace(row, torchaudio=beside(catalog, "torchaudio", row))
-    floor = None
-    if build.cuda:
-        # On WSL, the minimum driver comes from another table than the row's, because WSL uses the
-        # Windows driver.
-        floor = catalog.driver_floor(build.cuda, host.floors)
-    return with_codes_read(replace(build, driver_floor=floor), torch)
-
-
-def with_codes_read(build: TorchBuild, torch: Torch) -> TorchBuild:
-    """The build with the kernels and PTX that were read from the installed files, or the catalog's
-    if none were read."""
-    codes = (*build.kernels, *build.ptx)
-    if torch.kernels:
-        codes = readable(torch.kernels)
-    kernels = [code for code in codes if code.startswith("sm_")]
-    ptx = [code for code in codes if code.startswith("compute_")]
-    return replace(build, kernels=tuple(kernels), ptx=tuple(ptx))
+    # On WSL, the minimum driver comes from another table than the row's, because WSL uses the
+    # Windows driver.
+    floor = catalog.driver_floor(build.cuda, host.floors) if build.cuda else None
+    # The codes that were read from the installed files count more than the catalog's.
+    codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
+    return replace(
+        build,
+        driver_floor=floor,
+        kernels=tuple(code for code in codes if code.startswith("sm_")),
+        ptx=tuple(code for code in codes if code.startswith("compute_")),
+    )
 
 
 def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchBuild:
@@ -173,8 +159,7 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
         return True
     # gpusetup does not judge whether a build runs on an AMD or Intel GPU.
     if is_seen_only(maker):
-        is_alone = host.presence != "some"
-        return is_alone and maker in vendors_of(machine)
+        return host.presence != "some" and maker in vendors_of(machine)
     if maker is None:
         return host.presence == "none" or host.family == "macos"
     if host.presence == "none":
@@ -185,29 +170,25 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
 def vendors_of(machine: Snapshot) -> frozenset[str]:
     """The vendors of the devices on the PCI bus, and of other makers' GPUs that a report
     mentions."""
-    vendors = set()
-    for device in machine.pci_devices or ():
-        vendors.add(device.vendor)
-    for event in machine.events:
-        if event.kind == "foreign-gpu":
-            vendor = event.values.get("vendor", "")
-            vendors.add(vendor)
+    vendors = {device.vendor for device in machine.pci_devices or ()}
+    vendors |= {
+        event.values.get("vendor", "") for event in machine.events if event.kind == "foreign-gpu"
+    }
     return frozenset(vendors)
 
 
 def is_damaged(machine: Snapshot) -> bool:
     """Whether files of the installed torch are missing, or importing it failed."""
     # A missing file only causes a failure later, when torch needs it.
-    for package in machine.packages or ():
-        if package.name == "torch" and package.intact is False:
-            return True
-    return machine.torch.import_error is not None
+    is_incomplete = any(
+        package.name == "torch" and package.intact is False for package in machine.packages or ()
+    )
+    return is_incomplete or machine.torch.import_error is not None
 
 
 def is_of_conda(machine: Snapshot) -> bool:
     """Whether conda installed the torch on this machine."""
-    installer = machine.torch.installer
-    return installer == "conda"
+    return machine.torch.installer == "conda"
 
 
 # --- packages that need a certain torch -----------------------------------------------------------
@@ -249,12 +230,8 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
 def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     """The names of packages to install again, because their installed release needs another torch
     than this build."""
-    names = []
-    for package in dependents(machine, build):
-        # The other packages stay as they are, and a note says that they may fail.
-        if package.can_follow:
-            names.append(package.name)
-    return tuple(names)
+    # The other packages stay as they are, and a note says that they may fail.
+    return tuple(package.name for package in dependents(machine, build) if package.can_follow)
 
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
@@ -309,17 +286,12 @@ def marker_environment(machine: Snapshot) -> dict[str, str]:
     family = machine.os.family or ""
     platform, system = SYSTEMS.get(family, ("", ""))
     version = machine.python.version or ""
-    major_and_minor = version.split(".")[:2]
     variables = {
-        "python_version": ".".join(major_and_minor),
+        "python_version": ".".join(version.split(".")[:2]),
         "python_full_version": version,
         "sys_platform": platform,
         "platform_system": system,
         "platform_machine": machine.os.machine or "",
     }
-    environment = {"extra": ""}
-    for name, value in variables.items():
-        # For unknown values, packaging uses those of this machine.
-        if value:
-            environment[name] = value
-    return environment
+    # For unknown values, packaging uses those of this machine.
+    return {"extra": "", **{name: value for name, value in variables.items() if value}}

@@ -11,6 +11,7 @@ GPU at all (a note says so). So a GPU is never silently left unused.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from gpusetup.catalog.builds import index_url
@@ -37,10 +38,8 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     """
     choice = _newest_fitting(question)
     if choice.build is not None:
-        build = as_on_host(choice.build, question)
-        choice = replace(choice, action="first", build=build)
-    notes = notes_on(choice, question, machine)
-    return replace(choice, notes=notes)
+        choice = replace(choice, action="first", build=as_on_host(choice.build, question))
+    return replace(choice, notes=notes_on(choice, question, machine))
 
 
 def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
@@ -62,74 +61,48 @@ def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
 def _newest_fitting(question: BuildQuestion) -> Choice:
     """The choice without the notes about one machine. It is cached, because many reports are about
     equal hosts."""
-    reasons = []
-    for build in in_scope(question):
-        reasons.append((build, why_not(build, question)))
+    reasons = [(build, why_not(build, question)) for build in in_scope(question)]
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     chosen = fitting[0] if fitting else None
-    # A choice of a wheel also contains the best conda build. A choice of a conda build contains no
-    # wheel.
-    by_conda = None
-    if question.channels == WHEELS:
-        by_conda = pick(question.by_conda())
     host = question.host
     return Choice(
         build=chosen,
         served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
-        alternatives=fallbacks_of(fitting),
+        alternatives=tuple(
+            Fallback(
+                torch=build.torch,
+                backend=build.backend,
+                index_url=index_url(build.backend) if build.channel == "pytorch" else build.channel,
+            )
+            for build in fitting[1:]
+            # A CPU build is never a fallback, because it would silently leave the GPU unused.
+            if build.torch == fitting[0].torch and build.cuda
+        ),
         rejections=tuple(rejections_of(reasons, chosen, question)),
-        conda=by_conda,
+        # A choice of a wheel also contains the best conda build, but not the reverse.
+        conda=pick(question.by_conda()) if question.channels == WHEELS else None,
         advice=best_change(question, chosen),
         wish=question.wish,
         catalog_as_of=question.catalog.as_of,
     )
 
 
-def fallbacks_of(fitting: list[TorchBuild]) -> tuple[Fallback, ...]:
-    """The other CUDA builds of the chosen torch version, for an index that lacks the chosen
-    build."""
-    fallbacks = []
-    for build in fitting[1:]:
-        is_same_torch = build.torch == fitting[0].torch
-        # A CPU build is never a fallback, because it would silently leave the GPU unused.
-        if not is_same_torch or build.cuda is None:
-            continue
-        where: str = build.channel
-        if build.channel == "pytorch":
-            where = index_url(build.backend)
-        fallback = Fallback(torch=build.torch, backend=build.backend, index_url=where)
-        fallbacks.append(fallback)
-    return tuple(fallbacks)
-
-
 def rejections_of(
     reasons: list[tuple[TorchBuild, str | None]],
     chosen: TorchBuild | None,
     question: BuildQuestion,
-) -> list[Rejection]:
-    """The rejected builds with their reasons. Builds for the chosen torch version that fit are
-    fallbacks, so they are left out."""
-    rejections = []
+) -> Iterator[Rejection]:
+    """Yields the rejected builds with their reasons. Builds for the chosen torch version that fit
+    are fallbacks, so they are left out."""
     for build, reason in reasons:
-        if reason is None and chosen is not None:
-            reason = why_passed_over(build, chosen, question)
-        if reason is None:
-            continue
-        rejection = Rejection(torch=build.torch, backend=build.backend, reason=reason)
-        rejections.append(rejection)
-    return rejections
-
-
-def why_passed_over(build: TorchBuild, chosen: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason why a build that fits was not chosen; None if its torch is the chosen one."""
-    if build.torch == chosen.torch:
-        return None
-    # This build is newer, but was passed over because the driver is unknown.
-    if is_beyond(build, question):
-        floor = build.driver_floor
-        return f"needs NVIDIA driver {floor}, and the driver here is unknown"
-    return f"fits, but torch {chosen.torch} is newer"
+        if reason is None and chosen is not None and build.torch != chosen.torch:
+            reason = f"fits, but torch {chosen.torch} is newer"
+            if is_beyond(build, question):
+                # This build is newer, but was passed over because the driver is unknown.
+                reason = f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
+        if reason is not None:
+            yield Rejection(torch=build.torch, backend=build.backend, reason=reason)
 
 
 MOST_REASONS = 5
@@ -138,15 +111,13 @@ MOST_REASONS = 5
 
 def nothing_fits(choice: Choice) -> Unsatisfiable:
     """The error that no build fits, with the reasons and the change that would help."""
-    reasons = []
-    for rejection in choice.rejections:
-        # Leave out builds that the request itself excludes, because the user knows why those do not
-        # fit.
-        if rejection.reason.startswith("is not the "):
-            continue
-        reasons.append(f"{rejection.torch} {rejection.backend}: {rejection.reason}")
-    title = "No PyTorch build fits this machine"
-    lines = (title, *choice.notes, *reasons[:MOST_REASONS])
+    reasons = [
+        f"{rejection.torch} {rejection.backend}: {rejection.reason}"
+        for rejection in choice.rejections
+        # The user knows why builds do not fit that the request itself excludes.
+        if not rejection.reason.startswith("is not the ")
+    ]
+    lines = ("No PyTorch build fits this machine", *choice.notes, *reasons[:MOST_REASONS])
     advice = choice.advice
     hint = None
     if advice:

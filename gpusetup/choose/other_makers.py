@@ -108,14 +108,21 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
         # AMD's own kernels for the target need no variable that AMD does not support.
         rows = (*amds_rows, *pytorchs_rows)
     problems = tuple(filter(None, (why_no_build(gpu, maker, rows) for gpu in gpus)))
-    if problems or not rows:
-        builds = f"no {NAME_OF_BUILDS[maker.id]} build of torch is known"
-        place = f"{facts.family} on {facts.architecture}"
-        nowhere = f"{builds} for {place}: {platforms_of(catalog, maker)}"
-        if maker is AMD:
-            nowhere += f", and AMD's own index lists none for {', '.join(g.name for g in gpus)}"
-        nowhere += f". {CPU_WORKS}"
-        return Choice(notes=problems or (nowhere,), wish=wish, catalog_as_of=catalog.as_of)
+    if not rows and not problems:
+        listed = {
+            listed_platform.replace("-", " on ")
+            for release in catalog.other_makers
+            for listed_platform, backends in release.seen.items()
+            if maker.id in map(maker_of, backends.split())
+        }
+        amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
+        problems = (
+            f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for {facts.family} on "
+            f"{facts.architecture}: torch's own index has them for {' and '.join(sorted(listed))}"
+            f"{amds if maker is AMD else ''}. {CPU_WORKS}",
+        )
+    if problems:
+        return Choice(notes=problems, wish=wish, catalog_as_of=catalog.as_of)
     reasons_of = [(row, why_not(row, question, gpus)) for row in rows]
     fitting = [row for row, reasons in reasons_of if not reasons]
     build = fitting[0] if fitting else None
@@ -124,7 +131,11 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
         action="first" if build else "nothing",
         reason=f"asked for: {wish.torch}" if wish.torch else "the newest that fits",
         alternatives=tuple(
-            Fallback(torch=row.torch, backend=row.backend, index_url=page_of(row))
+            Fallback(
+                torch=row.torch,
+                backend=row.backend,
+                index_url=row.index or index_url(row.backend),
+            )
             for row in fitting[1:]
             if row.torch == fitting[0].torch
         ),
@@ -143,11 +154,6 @@ def needs_override(gpu: Gpu) -> bool:
     """Whether PyTorch's wheels have no kernels for a GPU's target, but for a related target, so
     that they only run there with HSA_OVERRIDE_GFX_VERSION."""
     return gpu.target in RELATIVES and gpu.target not in BUILT_FOR
-
-
-def page_of(build: TorchBuild) -> str:
-    """The URL of the index page that has a build."""
-    return build.index or index_url(build.backend)
 
 
 def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
@@ -244,17 +250,6 @@ def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple
     return tuple(reversed(builds))
 
 
-def platforms_of(catalog: Catalog, maker: Maker) -> str:
-    """A sentence that names the platforms for which torch's index has builds for a maker's GPUs."""
-    platforms: set[str] = set()
-    for release in catalog.other_makers:
-        for platform, backends in release.seen.items():
-            makers = {maker_of(backend) for backend in backends.split()}
-            if maker.id in makers:
-                platforms.add(platform.replace("-", " on "))
-    return f"torch's own index has them for {' and '.join(sorted(platforms))}"
-
-
 CPU_WORKS = "The CPU build runs there: add `--backend cpu`"
 
 
@@ -268,9 +263,9 @@ def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | No
     if maker is not AMD or gpu.target is None:
         return None
     builds = tuple(rows)
-    is_on_amds_index = any(row.index for row in builds)
     is_known = gpu.target in BUILT_FOR or gpu.target in RELATIVES
-    if is_on_amds_index or (is_known and builds):
+    # AMD's own index has kernels for exactly these GPUs.
+    if any(row.index for row in builds) or (is_known and builds):
         return None
     if gpu.target in DROPPED:
         return (

@@ -103,6 +103,8 @@ class _Search:
         first = self._try(builds[0], pinned)
         if not first.reason:
             return self._set(builds[0], first)
+        if first.unknown:
+            raise self._nothing_found(first)
         for build in self._named_by_uv(builds, pinned):
             answer = self._try(build, pinned)
             if not answer.reason:
@@ -140,9 +142,7 @@ class _Search:
         for backend in [*newest][:MOST_BACKENDS]:
             here = [build for build in builds if build.backend == backend]
             span = f">={here[-1].torch},<={here[0].torch}"
-            answer = self._without_culprits(
-                SetQuestion(words=words, torch=span, backend=backend), here[0]
-            )
+            answer = self._without_culprits(SetQuestion(words=words, torch=span, backend=backend))
             self.with_any_torch = self.with_any_torch or answer.reason
             named = answer.packages.get("torch")
             for build in here:
@@ -169,50 +169,53 @@ class _Search:
             limits=limits_beside(catalog, build, own),
             of_torch_index=own,
         )
-        answer = self._without_culprits(question, build)
+        answer = self._without_culprits(question)
         # A mirror may have only torch itself, so try again with all others from the default index.
         if answer.reason and any(_names(name, answer.reason) for name in own):
             question = replace(question, limits=limits_beside(catalog, build), of_torch_index=())
-            answer = self._without_culprits(question, build)
+            answer = self._without_culprits(question)
         if answer.reason:
             self.failures[build, words] = answer.reason
         return answer
 
-    def _without_culprits(self, question: SetQuestion, build: TorchBuild) -> IndexAnswer:
+    def _without_culprits(self, question: SetQuestion) -> IndexAnswer:
         """The index's answer, after the packages that torch does not concern are left out."""
         for _ in range(MOST_ROUNDS):
             left = {*self.sources, *self.others}
             words = tuple(word for word in question.words if name_of(word) not in left)
             answer = self.index.ask(replace(question, words=words))
-            if not answer.reason or not self._leave_out(answer, question, words, build):
+            if not answer.reason or not self._leave_out(answer, question, words):
                 break
         return answer
 
     def _leave_out(
-        self, answer: IndexAnswer, question: SetQuestion, words: tuple[str, ...], build: TorchBuild
+        self, answer: IndexAnswer, question: SetQuestion, words: tuple[str, ...]
     ) -> bool:
         """Whether packages were left out because of this answer. Raises Unsatisfiable for a pin
         that has wheels only for another Python."""
-        reason = answer.reason or ""
-        named = {name_of(word): word for word in words if _names(name_of(word), reason)}
-        packages = {name: word for name, word in named.items() if name not in FAMILY}
-        wheelless = [name for name in answer.without_wheel if name not in FAMILY]
-        asked = {name: word for name, word in self._asked_words().items() if name in packages}
-        rest = len(words) > len(asked) or self.question.wish.from_project
-        if wheelless:
-            for name in wheelless:
-                if name in asked:
-                    self._refuse_other_python(asked[name], build)
-            direct = {name: word for name, word in asked.items() if name in wheelless}
-            found = direct or asked
-            self.sources.update(found if rest else {})
-            return bool(found) and rest
-        # uv's reason is a proof: if torch is not in it, nothing about torch can change it.
-        limited = {name_of(limit) for limit in question.limits}
-        concerns_torch = any(_names(name, reason) for name in (*FAMILY, *limited))
-        if concerns_torch or not asked or not self.question.wish.from_project:
+        reason, is_project = answer.reason or "", self.question.wish.from_project
+        left = {name_of(word) for word in words} - {*FAMILY}
+        culprits = {
+            name: word
+            for name, word in self._asked_words().items()
+            if name in left and _names(name, reason)
+        }
+        wheelless = {*answer.without_wheel} - {*FAMILY}
+        for name in wheelless & {*culprits}:
+            self._refuse_other_python(culprits[name])
+        # Something that the user typed must remain.
+        if not culprits or (len(culprits) == len(words) and not is_project):
             return False
-        self.others.update(dict.fromkeys(asked, reason))
+        if wheelless:
+            # If only a dependency has no wheel, all that may bring it are left out.
+            direct = {name: word for name, word in culprits.items() if name in wheelless}
+            self.sources.update(direct or culprits)
+            return True
+        # uv's reason is a proof: if torch is not in it, nothing about torch can change it.
+        of_torch = (*FAMILY, *map(name_of, question.limits))
+        if not is_project or any(_names(name, reason) for name in of_torch):
+            return False
+        self.others.update(dict.fromkeys(culprits, reason))
         return True
 
     def _asked_words(self) -> dict[str, str]:
@@ -350,7 +353,7 @@ class _Search:
             hint=f"asked for by its version it is taken: {words}",
         )
 
-    def _refuse_other_python(self, word: str, build: TorchBuild) -> None:
+    def _refuse_other_python(self, word: str) -> None:
         """Raise Unsatisfiable if a pinned release has wheels only for another Python, with that
         Python and the torch that comes with it there."""
         version = exact_version(Requirement(word).specifier)
@@ -401,15 +404,16 @@ class _Search:
             "nothing was changed; change the version of one of them as the reason says, then run "
             "this again"
         ]
+        if first.without_wheel:
+            steps = ["nothing was changed; `gpusetup install` first, then build it"]
         for name in first.without_wheel or [name_of(word) for word in named]:
             project = companion_table().project(name)
-            if first.without_wheel and not project:
-                steps = [
-                    f"nothing was changed; `gpusetup install` first, then `{how_to_build(name)}` "
-                    "builds it; check the spelling"
-                ]
-            elif project and project.wheels_page:
-                steps.append(way_to_build(project))
+            if first.without_wheel:
+                steps.append(
+                    way_to_build(project)
+                    if project
+                    else f"`{how_to_build(name)}` builds it for your torch; check the spelling"
+                )
             if project:
                 torch_index = index_url(newest.backend, self.index.torch_root)
                 steps.append(f"or instead: {project.way_out(newest, torch_index)}")

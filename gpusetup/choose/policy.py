@@ -1,10 +1,13 @@
 """Decides what happens to the installed torch: the smallest change that makes it work.
 
-A torch that works on the machine stays. A wrong build becomes the same version from the right index
-if that exists and fits, otherwise the nearest newer version that fits, otherwise the newest that
-fits. A build for one maker's GPUs is never replaced by another maker's or a CPU build, unless a
-backend is named. `doctor` recommends this change, `install` makes it, and `resolve` reports it for
-the installed torch.
+    1. A torch that works on the machine and is what was requested stays.
+    2. A wrong build becomes the same version from the right index, if that exists and fits.
+    3. Otherwise it becomes the nearest newer version that fits, otherwise the newest that fits.
+    4. A build for one maker's GPUs is never replaced by another maker's or a CPU build, unless a
+       backend is named.
+
+`doctor` recommends this change, `install` makes it, and `resolve` reports it for the installed
+torch.
 """
 
 from __future__ import annotations
@@ -29,135 +32,80 @@ from gpusetup.model.versions import parsed
 def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """The choice that changes the installed torch on a host as little as possible, with the
     reason."""
-    question = question_of(wish, host, catalog)
-    machine = host.machine
+    question, machine = question_of(wish, host, catalog), host.machine
     newest = newest_fitting(question, machine)
     installed = installed_build(machine, question)
     choice = newest
     if installed is not None:
-        choice = change_of(installed, newest, wish, (question, machine))
-    choice = replace(
-        choice,
-        installed=installed,
-        newest=newest,
-        wish=wish,
-    )
-    reason = reason_of(choice, question)
-    return replace(choice, reason=reason)
+        choice = change_of(installed, newest, question, wish, machine)
+    choice = replace(choice, installed=installed, newest=newest, wish=wish)
+    return replace(choice, reason=reason_of(choice, question))
 
 
 def change_of(
-    installed: TorchBuild,
-    newest: Choice,
-    wish: Wish,
-    case: tuple[BuildQuestion, Snapshot],
+    installed: TorchBuild, newest: Choice, question: BuildQuestion, wish: Wish, machine: Snapshot
 ) -> Choice:
-    """The smallest change that works: keep torch, the same version from another index, the nearest
-    newer version, or the newest."""
-    question, machine = case
-    if stays(installed, newest, wish, case):
-        choice = as_installed(installed, machine, question)
+    """The smallest change that works, by the rules above."""
+    before = parsed(installed.torch)
+    is_outdated = (
+        wish.wants_newest and newest.build is not None and parsed(newest.build.torch) > before
+    )
+    if (
+        not is_outdated
+        and is_as_wanted(installed, question)
+        and is_good(installed, machine, question)
+    ):
         # The requested torch is installed, but some of its files may be missing.
         action: Action = "again" if is_damaged(machine) else "kept"
-        return replace(choice, action=action)
+        return replace(as_installed(installed, machine, question), action=action)
     choice = newest
     if not wish.wants_newest:
         choice = nearest_fitting(installed.torch, machine, question)
-    if choice.build is None:
+    build = choice.build
+    if build is None:
         return replace(choice, action="nothing")
     # A user who names a backend accepts that the current GPU maker loses support.
-    leaves_maker = crosses(installed.backend, choice.build.backend)
-    if leaves_maker and not wish.names_backend:
-        return refused_or_kept(installed, choice, wish, case)
+    if crosses(installed.backend, build.backend) and not wish.names_backend:
+        as_it_is = as_installed(installed, machine, question)
+        # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
+        if wish.wants_newest and serves(installed, machine, question):
+            return replace(as_it_is, action="kept")
+        # Without an NVIDIA GPU, there is no sign that another build would work better.
+        stays = question.host.presence == "none"
+        return replace(as_it_is if stays else choice, action="refused")
     if wish.wants_newest:
         return replace(choice, action="upgrade")
-    return replace(choice, action=action_of(installed, choice.build, newest))
-
-
-def stays(
-    installed: TorchBuild,
-    newest: Choice,
-    wish: Wish,
-    case: tuple[BuildQuestion, Snapshot],
-) -> bool:
-    """Whether the installed torch meets the request and works. If the newest torch is requested,
-    the installed one must not be older than that."""
-    question, machine = case
-    if wish.wants_newest and newest.build is not None:
-        is_newer = parsed(newest.build.torch) > parsed(installed.torch)
-        if is_newer:
-            return False
-    if not is_as_wanted(installed, question):
-        return False
-    return is_good(installed, machine, question)
+    after = parsed(build.torch)
+    # The label may differ, because the purpose is to get the same version from another index.
+    if before.public == after.public:
+        return replace(choice, action="same-version")
+    is_newest = newest.build is not None and newest.build.torch == build.torch
+    return replace(choice, action="newest" if is_newest or after < before else "nearest-newer")
 
 
 def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """The choice for an AMD or Intel GPU: the installed build of that maker if it meets the request
     and has kernels, otherwise the newest build."""
-    question = question_of(wish, host, catalog)
-    machine = host.machine
+    question, machine = question_of(wish, host, catalog), host.machine
     installed = installed_build(machine, question)
     if installed is None or newest.build is None:
         return newest
     choice = replace(newest, installed=installed)
-    maker = maker_of(newest.build.backend)
-    is_of_maker = maker_of(installed.backend) == maker
-    is_enough = is_as_wanted(installed, question) and not wish.wants_newest
-    # A build without kernels for the GPU is useless.
-    lacks_kernels = any(why_no_kernels(installed, gpu) for gpu in gpus_of_makers(machine))
-    is_enough = is_enough and not lacks_kernels
-    if not (is_of_maker and is_enough):
+    if (
+        maker_of(installed.backend) != maker_of(newest.build.backend)
+        or not is_as_wanted(installed, question)
+        or wish.wants_newest
+        # A build without kernels for the GPU is useless.
+        or any(why_no_kernels(installed, gpu) for gpu in gpus_of_makers(machine))
+    ):
         return replace(choice, action="newest")
     action: Action = "again" if is_damaged(machine) else "kept"
-    return replace(
-        choice,
-        build=installed,
-        action=action,
-        reason=REASONS[action],
-    )
-
-
-def action_of(installed: TorchBuild, chosen: TorchBuild, newest: Choice) -> Action:
-    """The kind of change from the installed build to the chosen one: same version, nearest newer,
-    or newest."""
-    before = parsed(installed.torch)
-    after = parsed(chosen.torch)
-    # The label may differ, because the purpose is to get the same version from another index.
-    if before.public == after.public:
-        return "same-version"
-    if after < before:
-        return "newest"
-    is_the_newest = newest.build is not None and newest.build.torch == chosen.torch
-    return "newest" if is_the_newest else "nearest-newer"
-
-
-def refused_or_kept(
-    installed: TorchBuild,
-    choice: Choice,
-    wish: Wish,
-    case: tuple[BuildQuestion, Snapshot],
-) -> Choice:
-    """The choice if only a build for another maker's GPUs fits and none was requested: keep torch
-    or refuse the change."""
-    question, machine = case
-    as_it_is = as_installed(installed, machine, question)
-    # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
-    is_upgrade = wish.wants_newest
-    if is_upgrade and serves(installed, machine, question):
-        return replace(as_it_is, action="kept")
-    # Without an NVIDIA GPU, there is no sign that another build would work better.
-    if question.host.presence == "none":
-        return replace(as_it_is, action="refused")
-    return replace(choice, action="refused")
+    return replace(choice, build=installed, action=action, reason=REASONS[action])
 
 
 def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
     """Whether the installed torch has the requested version and backend."""
-    backends = ("auto", installed.backend)
-    if question.backend not in backends:
-        return False
-    return question.takes(installed.torch)
+    return question.backend in ("auto", installed.backend) and question.takes(installed.torch)
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:

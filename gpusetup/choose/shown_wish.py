@@ -16,7 +16,7 @@ from gpusetup.choose.host import is_a_step_back
 from gpusetup.choose.installed import COMPANIONS, installed_packages, public
 from gpusetup.choose.wish import Wish
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Snapshot, Wanted
+from gpusetup.model.machine import Snapshot, Wanted
 from gpusetup.model.versions import cuda_of, parsed
 
 
@@ -47,22 +47,17 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
 def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
     """Whether the requested build itself is the problem: the index refused it, and no such build
     ever existed."""
-    refusals = filter(is_refusal_of_index, machine.events)
-    if not any(refusals):
-        return False
-    torch = (wish.torch or "").removeprefix("==")
-    builds = {(row.torch, row.backend) for row in catalog.builds}
-    # If the requested build exists, the index refused it for another reason.
-    return (torch, wish.backend) not in builds
-
-
-def is_refusal_of_index(event: Event) -> bool:
-    """Whether an event shows that an index has no matching file for this machine."""
-    if event.kind == "wrong-index":
-        return True
     # If an index has any versions of a package, pip lists them.
-    versions = event.values.get("versions")
-    return event.kind == "no-matching-distribution" and not versions
+    is_refused = any(
+        event.kind == "wrong-index"
+        or (event.kind == "no-matching-distribution" and not event.values.get("versions"))
+        for event in machine.events
+    )
+    torch = (wish.torch or "").removeprefix("==")
+    # If the requested build exists, the index refused it for another reason.
+    return is_refused and not any(
+        (row.torch, row.backend) == (torch, wish.backend) for row in catalog.builds
+    )
 
 
 def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
@@ -72,19 +67,17 @@ def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
     # If the user named a backend, that one must be used.
     if not cuda_text or machine.wanted.backend:
         return []
-    wanted_cuda = parsed(cuda_text)
+    wanted = parsed(cuda_text)
     of_same_major = []
     for backend in catalog.backends:
         cuda = parsed(cuda_of(backend) or "0")
         # Building an extension needs an nvcc of torch's CUDA major version.
-        if cuda.major == wanted_cuda.major:
-            is_above = cuda > wanted_cuda
-            distance = abs(cuda.minor - wanted_cuda.minor)
-            of_same_major.append((is_above, distance, cuda, backend))
-    # Prefer a CUDA version below nvcc's to one above it, because nvcc then knows everything that
-    # torch's headers use.
+        if cuda.major == wanted.major:
+            # Prefer a CUDA version below nvcc's to one above it, because nvcc then knows everything
+            # that torch's headers use.
+            of_same_major.append((cuda > wanted, abs(cuda.minor - wanted.minor), backend))
     of_same_major.sort(key=lambda row: row[:2])
-    return [backend for _, _, _, backend in of_same_major]
+    return [backend for _, _, backend in of_same_major]
 
 
 def cuda_shown(machine: Snapshot) -> str | None:
@@ -96,32 +89,32 @@ def cuda_shown(machine: Snapshot) -> str | None:
     if machine.torch.version:
         return None
     kinds = {event.kind for event in machine.events}
-    is_extension_build = "cuda-toolkit-mismatch-extension-build" in kinds
-    return machine.toolkit.nvcc if is_extension_build else None
+    return machine.toolkit.nvcc if "cuda-toolkit-mismatch-extension-build" in kinds else None
 
 
 def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
     """The request that the snapshot shows. For a report without a request, it is the release that
     is installed or that belongs to the installed companions."""
     torch = machine.wanted.torch
-    is_report = machine.origin == "report"
-    if is_report and torch is None:
+    if machine.origin == "report" and torch is None:
         # The author of a report usually wants the installed torch version to work.
-        torch = installed_release(machine)
-        torch = torch or torch_of_companion(machine, catalog)
-    backend = shown_backend(machine, catalog)
-    return Wish(torch=torch, backend=backend)
+        torch = installed_release(machine) or torch_of_companion(machine, catalog)
+    return Wish(torch=torch, backend=shown_backend(machine, catalog))
 
 
 def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The backend that the snapshot requests or, for a report, the backend of its companions;
-    `auto` if any is accepted."""
-    torch = machine.torch
+    """The backend that the snapshot requests by name or by a CUDA version; for a report, also the
+    one in the label of its companions. `auto` if any is accepted."""
+    torch, packages = machine.torch, installed_packages(machine)
     is_report = machine.origin == "report"
-    backend = named_backend(machine)
+    digits = (cuda_shown(machine) or "").replace(".", "")
+    # For example, `12.4` becomes `cu124`.
+    backend = machine.wanted.backend or (f"cu{digits}" if digits else "auto")
     if is_report and backend == "auto" and torch.backend in (None, "cpu"):
-        # If torch shows no backend, use that of torchvision or torchaudio.
-        backend = backend_of_companions(machine)
+        versions = [packages[name].version for name in COMPANIONS if name in packages]
+        labels = [version.partition("+")[2] for version in versions]
+        # A vendor's label does not name a backend.
+        backend = next((label for label in labels if cuda_of(label)), "auto")
     if backend not in catalog.backends:
         return "auto"
     if not is_report:
@@ -129,65 +122,32 @@ def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
     # If a CPU build is installed on a machine with a GPU, the author probably asks why the GPU is
     # not used, and needs another build.
     has_gpu = bool(machine.gpus or machine.driver.version)
-    is_cpu = backend == "cpu" and torch.backend == "cpu"
-    if is_cpu and has_gpu:
+    if backend == "cpu" and torch.backend == "cpu" and has_gpu:
         return "auto"
     # A CUDA build cannot work on a machine without an NVIDIA GPU, even if the user asks for it.
-    is_for_cuda = cuda_of(backend) is not None
-    if is_for_cuda and machine.gpus == ():
+    if cuda_of(backend) and machine.gpus == ():
         return "auto"
     return backend
-
-
-def named_backend(machine: Snapshot) -> str:
-    """The backend that is requested by name or by a CUDA version; `auto` if any is accepted."""
-    if machine.wanted.backend:
-        return machine.wanted.backend
-    cuda = cuda_shown(machine)
-    if cuda is None:
-        return "auto"
-    # For example, `12.4` becomes `cu124`.
-    digits = cuda.replace(".", "")
-    return f"cu{digits}" if digits else "auto"
-
-
-def backend_of_companions(machine: Snapshot) -> str:
-    """The CUDA backend in the label of the installed torchvision or torchaudio; `auto` if there is
-    none."""
-    packages = installed_packages(machine)
-    for name in COMPANIONS:
-        package = packages.get(name)
-        _, _, label = (package.version if package else "").partition("+")
-        # A vendor's label does not name a backend.
-        if cuda_of(label):
-            return label
-    return "auto"
 
 
 def installed_release(machine: Snapshot) -> str | None:
     """The installed torch version as a specifier (`==2.5.1`); None if no torch is installed."""
     version = machine.torch.version
-    if not version:
-        return None
-    return f"=={public(version)}"
+    return f"=={public(version)}" if version else None
 
 
 def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
     """The newest torch, as a specifier, that works with the requested or installed torchvision or
     torchaudio; None if unknown."""
     packages = installed_packages(machine)
-    name, _, version = (machine.wanted.companion or "").partition("==")
+    requested, _, pinned = (machine.wanted.companion or "").partition("==")
     # A requested version counts more than an installed one.
-    versions = [(name, version)]
-    for name in COMPANIONS:
-        if name in packages:
-            versions.append((name, packages[name].version or ""))
-    for name, version in versions:
+    installed = [(name, packages[name].version) for name in COMPANIONS if name in packages]
+    for name, version in ((requested, pinned), *installed):
         if not version:
             continue
-        pin = f"=={public(version)}"
         with suppress(ValueError):  # a version string from a report, which may be malformed
-            releases = releases_with(catalog, [(name, pin)])
+            releases = releases_with(catalog, [(name, f"=={public(version)}")])
             if releases:
                 return f"=={releases[-1]}"
     return None
@@ -211,10 +171,8 @@ def shown_installer(machine: Snapshot) -> str:
         return "uv"
     # conda's torch has no label. Installing it over pip's torch, or over an unknown one, would mix
     # the two.
-    is_unlabelled = torch.version is not None and "+" not in torch.version
-    if is_report and manager == "conda" and not is_unlabelled:
+    if is_report and manager == "conda" and (torch.version is None or "+" in torch.version):
         return "pip"
     if manager in ("uv", "conda"):
         return manager
-    has_no_pip = machine.python.has_pip is False
-    return "uv" if has_no_pip else "pip"
+    return "uv" if machine.python.has_pip is False else "pip"

@@ -77,17 +77,13 @@ class Wish(Frozen):
     @property
     def names_build(self) -> bool:
         """Whether a torch version or a backend was requested."""
-        names_torch = self.torch is not None
-        names_backend = self.backend != "auto"
-        return names_torch or names_backend
+        return self.torch is not None or self.backend != "auto"
 
     @property
     def wants_newest(self) -> bool:
         """Whether the newest torch that fits is requested, even if the installed one works."""
-        torch = (self.torch or "").strip()
         # `--torch latest` and `--upgrade` mean the same.
-        is_named = torch.lower() == NEWEST
-        return self.upgrade or is_named
+        return self.upgrade or (self.torch or "").strip().lower() == NEWEST
 
     @property
     def is_about_torch(self) -> bool:
@@ -95,40 +91,28 @@ class Wish(Frozen):
         # `--upgrade` replaces the installed torch, even if only other packages are named with it.
         if self.names_build or self.upgrade:
             return True
-        names_packages = bool(self.packages or self.family)
         # `install torch torchvision` also requests torch.
-        names_torch = "torch" in self.family
-        return names_torch or not names_packages
+        return "torch" in self.family or not (self.packages or self.family)
 
     @property
     def is_open(self) -> bool:
         """Whether neither a package nor a torch was requested, so that the choice depends on the
         machine."""
-        names_packages = bool(self.packages or self.family)
-        names_torch = self.names_build or self.upgrade
-        return not names_packages and not names_torch
+        return not (self.packages or self.family or self.names_build or self.upgrade)
 
     @property
     def words(self) -> tuple[str, ...]:
         """The requested packages and companions as requirements, sorted by name, without torch."""
         versions = dict(self.companions)
-        words = [*self.packages]
-        for name in self.family:
-            # torch itself is in its own fields (`torch` and `backend`).
-            if name != "torch":
-                version = versions.get(name, "")
-                words.append(f"{name}{version}")
-        return by_name(words)
+        # torch itself is in its own fields (`torch` and `backend`).
+        members = (f"{name}{versions.get(name, '')}" for name in self.family if name != "torch")
+        return by_name([*self.packages, *members])
 
     @property
     def of_torch_alone(self) -> Wish:
         """The request for torch alone, without packages: only the fields that decide on a torch
         build."""
-        return Wish(
-            torch=self.torch,
-            backend=self.backend,
-            installer=self.installer,
-        )
+        return Wish(torch=self.torch, backend=self.backend, installer=self.installer)
 
     def exactly(self, build: TorchBuild) -> Wish:
         """A request for exactly this build, and otherwise the same."""
@@ -155,12 +139,10 @@ def specifier_text(text: str | None) -> str | None:
     version = version.partition("+")[0]
     if not version or version == NEWEST:
         return None
-    is_bare = version[0].isdigit()
-    if not is_bare:
+    if not version[0].isdigit():
         return version
     # `2.5` and `2` name a release series, while `2.5.*` already is one.
-    is_line = version.count(".") < 2
-    if is_line and "*" not in version:
+    if version.count(".") < 2 and "*" not in version:
         return f"=={version}.*"
     return f"=={version}"
 
@@ -348,17 +330,17 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     """
     if not wish.companions:
         return wish
-    public = []
-    for name, versions in wish.companions:
-        public.append((name, versions.partition("+")[0]))
+    public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
     releases = releases_with(catalog, public)
     limits = specifier(wish.torch)
-    fitting = []
-    for torch in releases:
-        if limits is None or limits.contains(torch):
-            fitting.append(torch)
+    fitting = [torch for torch in releases if limits is None or limits.contains(torch)]
     if not fitting:
-        raise no_torch_with_companions(wish, releases)
+        words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
+        belongs = f"torch {releases[-1]}, not with {wish.torch}" if releases else "no torch"
+        raise UsageError(
+            f"{words} goes with {belongs}",
+            hint="do not name versions of its companions: they follow torch's",
+        )
     if len(fitting) > 1:
         # torchvision 0.20.* works with several torch versions, so the host decides among them.
         return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
@@ -369,18 +351,6 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     label = next(filter(None, labels), None)
     torch = fitting[0]
     return replace(wish, torch=f"{torch}+{label}" if label else torch)
-
-
-def no_torch_with_companions(wish: Wish, releases: Sequence[str]) -> UsageError:
-    """The error for a torchvision or torchaudio that matches no torch, or not the requested one."""
-    words = [f"{name}{versions}" for name, versions in wish.companions]
-    belongs = "no torch"
-    if releases:
-        belongs = f"torch {releases[-1]}, not with {wish.torch}"
-    return UsageError(
-        f"{' '.join(words)} goes with {belongs}",
-        hint="do not name versions of its companions: they follow torch's",
-    )
 
 
 # --- requirements ---------------------------------------------------------------------------------

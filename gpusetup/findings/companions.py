@@ -5,17 +5,12 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.companion_table import (
-    Project,
-    companion_table,
-    has_cuda,
-    releases_for,
-    row_of,
-    takes_torch,
-)
-from gpusetup.catalog.companions import default_backend, serves_backend, serves_torch
+from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.companion_table import Project, companion_table, releases_for, takes_torch
+from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.causes.record import RECORDS
+from gpusetup.choose.compatibility import releases_beside, why_release_differs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -27,10 +22,11 @@ from gpusetup.evidence.context import (
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import needs, paste
 from gpusetup.fixes.lenders import lender_of
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Package
 from gpusetup.model.shell import Line
-from gpusetup.model.versions import cuda_of
 from gpusetup.readings.packages import normalised
 
 IMAGE_WARNING = "torchvision-image-mismatch"
@@ -134,47 +130,51 @@ def pairs(context: RuleContext) -> Findings:
         # its own packages.
         if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
-        name, cuda = f"{project.name} {installed.version}", ""
+        build = _build_of_wheels(context, installed)
+        alternative = project.alternative
         if takes_torch(project, installed.version, torch) is False:
-            pair = f"{name} is not for torch {torch}"
-        elif cuda := _other_cuda(context, project, installed.version):
-            pair = f"{name} is built for CUDA {cuda}, torch {torch} is not"
+            pair = f"{project.name} {installed.version} is not for torch {torch}"
+            releases = releases_for(project, torch)
+        elif build and (reason := _other_cuda(project, installed, build, context.catalog)):
+            pair = reason
+            releases = releases_beside(project, build, context.catalog)
+            alternative = project.way_out(build, index_url(build.backend))
         else:
             continue
         commands = []
-        # For another CUDA, the same release would come from the same index again.
-        elsewhere = project.instead.get("CUDA") if cuda else None
-        for release in () if elsewhere else releases_for(project, torch)[:1]:
+        for release in releases[:1]:
             requirement = f"{project.name}{release}"
             # Without --no-deps pip might replace torch.
             commands.append(paste.pip(context, "install", "--no-deps", requirement))
-        text = "Install the release for this torch, if there is one. Otherwise, "
-        fix = Fix(text=elsewhere or f"{text}{project.alternative}", commands=tuple(commands))
+        fix = Fix(
+            text=f"Install the release for this torch, if there is one. Otherwise, {alternative}",
+            commands=tuple(commands),
+        )
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
 
 
-def _other_cuda(context: RuleContext, project: Project, version: str) -> str:
-    """The CUDA that a package's wheel is built for, if the installed torch has another major
-    version; "" if it fits or if it is not known."""
-    torch, row = context.torch, row_of(project, version)
-    backend_cuda = torch.cuda or cuda_of(torch.backend or "")
-    # A report may not show which wheel of several is installed, and a CPU build uses no CUDA.
-    if row is None or not row.cuda or not backend_cuda or "+" in version or is_report(context):
-        return ""
-    # A package that also works without its CUDA libraries does not fail beside another CUDA.
-    if row.cuda == "default" and not project.gpu:
-        return ""
-    usual = default_backend(
-        context.catalog,
-        (torch.version or "").partition("+")[0],
-        context.os.family or "",
-        context.os.machine or "",
+def _build_of_wheels(context: RuleContext, installed: Package) -> TorchBuild | None:
+    """The installed torch's build, if a package is the default index's wheel, which the companion
+    table is about; None for a text, a labelled wheel or one from a folder."""
+    os, torch = context.os, context.torch
+    if is_report(context) or "+" in installed.version or installed.direct:
+        return None
+    return context.catalog.row_of(
+        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
     )
-    usual_cuda = (cuda_of(usual or "") or "").partition(".")[0]
-    if has_cuda(project, row, backend_cuda.partition(".")[0], usual_cuda):
-        return ""
-    return row.cuda.replace("default", usual_cuda).strip()
+
+
+def _other_cuda(
+    project: Project, installed: Package, build: TorchBuild, catalog: Catalog
+) -> str | None:
+    """The reason, as `resolve` gives it, why a wheel for another CUDA version does not load beside
+    torch; None if it may load."""
+    # A package that also works in Python only does not fail.
+    if not build.cuda or project.python_only:
+        return None
+    reason = why_release_differs(project.name, installed.version, build, catalog)
+    return reason.partition(" (")[0] if reason else None
 
 
 CHANGED = "guarded-set-changed"

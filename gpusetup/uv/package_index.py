@@ -70,7 +70,7 @@ class PersonIndex:
         answer = self._answer(question, named)
         # uv takes a package from torch's index only if it is named. So ask again with the members
         # that another package brought from elsewhere, or because of which there was no answer.
-        seen = [*answer.packages, *re.findall(r"[\w.-]+", answer.reason or "")]
+        seen = {*answer.packages, *re.findall(r"[\w.-]+", answer.reason or "")}
         brought = [name for name in possible[1:] if name in seen and name not in named]
         if not brought:
             return answer

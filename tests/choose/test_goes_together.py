@@ -123,6 +123,31 @@ def test_a_projects_cpu_build_beside_a_gpu_is_replaced(
     assert "+cu" not in typed.answer["after"]["torch"], "words that are typed change no torch"
 
 
+@pytest.mark.parametrize(
+    ("package", "says"),
+    [
+        (("vllm", "0.32.0"), "vllm 0.32.0 is built for CUDA 13, torch for CUDA 12.6"),
+        (("bitsandbytes", "0.50.0"), None),
+        (("torchcodec", "0.13.0"), None),
+        (("vllm", "0.32.0+cu126"), None),
+    ],
+)
+def test_doctor_judges_a_companion_as_resolve_does(
+    package: tuple[str, str], says: str | None, run: Run, tmp_path: Path
+) -> None:
+    data = Path(__file__).parents[2] / "gpusetup" / "data" / "machines" / "healthy.json"
+    machine = json.loads(data.read_text())
+    machine["torch"] |= {"version": "2.13.0+cu126", "backend": "cu126", "cuda": "12.6"}
+    name, version = package
+    machine["packages"] = [{**machine["packages"][0], "name": name, "version": version}]
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(machine))
+    titles = [
+        one["title"] for one in run("doctor", "--from", str(path), "--json").answer["findings"]
+    ]
+    assert (says in titles) if says else not any(name in title for title in titles)
+
+
 def test_offline_torchvision_is_the_catalogs(run: Run) -> None:
     words = ("torchvision", "--torch", "2.1.2", "--offline", "--python", "3.11")
     answer = run("resolve", *words, *NEW_ON_OLD_DRIVER, "--machine", "x86_64", "--json")
