@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.choose.choice import Choice
 from gpusetup.commands.common import MachineToRead, gather
-from gpusetup.commands.install_session import Done, Session, request_of
+from gpusetup.commands.install_session import Done, Session
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Blocked
 from gpusetup.install.checks import refuse_unnamed_base
-from gpusetup.install.choose_task import Order, Stops, choose_task, order_of, wish_of
+from gpusetup.install.choose_task import Order, Stops, choose_task, decision_of, order_of
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.described import describe
 from gpusetup.install.download import (
     fetch_into_folder,
-    folder_of_settings,
     plan_download,
     use_wheelhouse,
 )
@@ -45,7 +44,7 @@ from gpusetup.install.target.find import (
     check_target,
     family_in,
     family_of,
-    layout_of,
+    layout_of_folder,
     must_create_venv,
     read_target,
 )
@@ -59,12 +58,10 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
-from gpusetup.probe.target import choose_target
+from gpusetup.project.decide import afterwards
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
 from gpusetup.render.screen import Screen, ScreenLine, section
-from gpusetup.system.system import System
-from gpusetup.uv.lock import DEFAULT_INDEX
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
@@ -84,24 +81,19 @@ def install(session: Session) -> Reply:
     target, machine = _read_target(session)
     # If conda installed torch, conda must change it. Another installer would leave two torches in
     # one place, because conda keeps its own record of packages.
-    if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
+    if by_conda(machine) and not (request.offline or request.venv or request.download):
         return _by_conda(session, target, machine)
-
-    # Find out where the wheels come from: a folder that the user named, a folder from their
-    # settings, or an index.
-    wheel_folder = folder_of_settings(job)
-    if wheel_folder and not (request.wheelhouse or request.download):
-        request = replace(request, wheelhouse=wheel_folder)
-    wish = wish_of(request, machine)
-    if request.wheelhouse:
-        wish = use_wheelhouse(job, target, request.wheelhouse, wish)
+    decision = decision_of(request, machine)
+    wish = decision.wish
+    if request.offline:
+        wish = use_wheelhouse(job, target, request.offline, wish)
 
     # Decide what to install.
     is_new_environment = target.venv is not None or request.download is not None
     order = order_of(request, wish, machine, fresh=is_new_environment)
     stops = Stops(order, job.talk)
     index = None
-    if wish.packages and not (request.wheelhouse or request.download):
+    if wish.packages and not (request.offline or request.download):
         index = _index(session, target, order, stops)
     task = choose_task(order, stops, index)
     with_older_torch = partial(_with_older_torch, order, stops)
@@ -129,14 +121,20 @@ def install(session: Session) -> Reply:
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = plan_answer(job, plan, task)
-    notes = (*plan.notes, *notes_of_target(target, plan.before))
+    notes = (
+        *decision.notes,
+        *plan.notes,
+        *notes_of_target(target, plan.before),
+        *afterwards(decision.later, machine),
+    )
     return session.carry_out(planned, _plan_screen(job, plan, task, notes), carry_out_plan)
 
 
 def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
     """The installation task with the newest torch older than this one, because a mirror lacks the
     chosen release."""
-    wish = replace(order.wish, torch=f"<{torch}")
+    # A range that the user named still holds.
+    wish = replace(order.wish, torch=",".join(filter(None, (order.wish.torch, f"<{torch}"))))
     task = choose_task(replace(order, wish=wish), stops)
     return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
 
@@ -156,23 +154,20 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
             check_target(target.layout, elsewhere)
         job.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
-    return PersonIndex(order.host.machine, session.request.root, job.settings, look_before_asking)
+    return PersonIndex(order.host.machine, session.request.root, look_before_asking)
 
 
 def _read_target(session: Session) -> tuple[Target, Snapshot]:
     """The environment to change, and its machine.
 
     If an installation was interrupted, it is completed or reverted first, because a half-finished
-    state must not be read. The folder of the environment is stored in the job, because a pip.conf
-    in it is mentioned in a note.
+    state must not be read.
     """
     request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
     python, new_venv = _python_and_new_venv(request)
     machine = gather(MachineToRead(python=python, need_target=True), session.out)
-    target = read_target(machine.python.executable, new_venv)
-    session.job.prefix = target.venv or target.layout.prefix
-    return target, machine
+    return read_target(machine.python.executable, new_venv), machine
 
 
 def _python_and_new_venv(request: InstallRequest) -> tuple[str | None, str | None]:
@@ -287,12 +282,8 @@ def plan_answer(
 
 def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
     """The screen of a plan, with notes at the end."""
-    indexes = None
-    # The user's own indexes are only mentioned if a wheel comes from one of them.
-    if DEFAULT_INDEX in [wheel.source for wheel in plan.wheels]:
-        indexes = ", ".join(job.settings.shown_indexes)
     rows = {
-        "indexes": indexes,
+        "hosts": ", ".join(dict.fromkeys(wheel.host for wheel in plan.wheels if wheel.host)),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if plan.venv else None,
@@ -385,7 +376,7 @@ def undo(session: Session) -> Reply:
     # with a plan.
     if unfinished is not None:
         return reply(*_planned_undo(folder, undone_after_recovery(store, unfinished)))
-    layout = layout_of(choose_target(System(), str(folder)).python)
+    layout = layout_of_folder(folder)
     check_target(layout)
     journal = undoing.undo_known(store, layout).journal
     planned, screen = _planned_undo(folder, journal)
@@ -445,7 +436,7 @@ def _download(session: Session, target: Target, task: Task, older: Callable[[str
 def show_described(question: InstallQuestion, out: Console) -> Reply:
     """Show the commands for a described machine, without asking or changing anything."""
     machine = gather(MachineToRead(question.machine), out)
-    answer, task = describe(request_of(question), out.talk, machine)
+    answer, task = describe(question, out.talk, machine)
     return reply(answer, _described_screen(machine, answer, task))
 
 
@@ -457,7 +448,7 @@ def described_reply(
     note: str | None = None,
 ) -> Reply:
     """Show the commands for a machine, followed by one more step."""
-    answer, task = describe(request_of(question), out.talk, machine)
+    answer, task = describe(question, out.talk, machine)
     if last_step:
         answer = replace(answer, steps=(*answer.steps, DoneStep(argv=last_step)))
     answer = replace(answer, notes=(*filter(None, [note]), *answer.notes))

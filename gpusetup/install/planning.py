@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,7 +15,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
-from gpusetup.install.coming_wheels import require_lack, wheels_for
+from gpusetup.install.coming_wheels import wheels_for
 from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
@@ -27,6 +28,7 @@ from gpusetup.install.wheels import size_text, unhashed
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.steps import Step
+from gpusetup.uv.errors import lacks
 from gpusetup.uv.lock import Wheel, unpack_step
 from gpusetup.uv.program import emptying_the_cache, venv_step
 from gpusetup.uv.question import Requirements
@@ -51,7 +53,8 @@ def plan_newest_of_mirror(
     """
     is_mirror = not job.wheels and task.request.root != INDEX_ROOT
     takes_newest = task.choice.action in ("first", "newest", "upgrade")
-    is_free = task.wish.torch is None and not task.wish.packages
+    is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
+    is_free = not is_exact and not task.wish.packages
     try:
         return plan_task(job, target, task)
     except LacksWheel as problem:
@@ -96,10 +99,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         leaving, leaving_files = files_of_all(before, target.layout)
         require_inside(Path(prefix, STORE), leaving_files)
         refuse_owners_of_python(leaving, target.layout)
-    size_bytes = sum(wheel.size_bytes or 0 for wheel in files.wheels)
-    require_space(prefix, int(size_bytes * UNPACKED_FACTOR) + SPARE_BYTES)
+    require_space(prefix, sum(map(unpacked_bytes, files.wheels)) + SPARE_BYTES)
     passed_over = [f"{backend} is passed over: {reason}" for backend, reason in files.passed_over]
-    settings = job.settings
     return Plan(
         target=prefix,
         python=target.python,
@@ -107,14 +108,13 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         choice=files.build,
         fallbacks=task.builds[len(files.passed_over) + 1 :],
         wheels=files.wheels,
-        steps=steps_of(job, target, files.wheels),
+        steps=steps_of(target),
         before=before,
         after={wheel.name: wheel.version for wheel in files.wheels},
         notes=(
             *passed_over,
             *task.all_notes,
             *files.notes,
-            *settings.notes,
             *unhashed(files.wheels),
         ),
         device=device_to_prove(files.build.backend, task.gpus_here),
@@ -136,14 +136,9 @@ def refuse_owners_of_python(leaving: Iterable[Distribution], layout: Layout) -> 
             )
 
 
-def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:
+def steps_of(target: Target) -> tuple[Step, ...]:
     """The steps for uv: create the environment if needed, then download and unpack the wheels."""
-    unpack = unpack_step(
-        target.python,
-        stage_of(target.venv or target.layout.prefix),
-        hashed=all(wheel.sha256 for wheel in wheels),
-        link_mode=job.settings.link_mode,
-    )
+    unpack = unpack_step(target.python, stage_of(target.venv or target.layout.prefix))
     if target.venv is None:
         return (unpack,)
     return (venv_step(target.venv, target.layout.python), unpack)
@@ -179,14 +174,20 @@ def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
     for build in task.builds:
         requirements = requirements_of(job, task, build)
         try:
-            wheels, notes = wheels_for(job, target, requirements)
+            coming = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
-            if not job.wheels:
-                require_lack(requirements, problem)
-            passed_over.append((build.backend, problem.message))
+            # Another index only helps if this one lacks torch or a companion.
+            is_lack = any(lacks(problem.message, name) for name in requirements.names)
+            if not job.wheels and not is_lack:
+                raise
+            passed_over.append((build.backend, problem.message.partition("\n")[0]))
             continue
-        source = replace(build, index_url=requirements.index)
-        return IndexFiles(build=source, wheels=wheels, passed_over=tuple(passed_over), notes=notes)
+        return IndexFiles(
+            build=replace(build, index_url=requirements.index),
+            wheels=coming.wheels,
+            passed_over=tuple(passed_over),
+            notes=coming.notes,
+        )
     reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
     where = f"{root} has no" if job.wheels else "No index has"
     raise LacksWheel(
@@ -247,11 +248,24 @@ def exact_in(folder: str, project: str, version: str, backend: str) -> str:
     return f"{project}=={version if is_plain else labelled}"
 
 
-UNPACKED_FACTOR = 3.6
-"""The size of an unpacked torch wheel relative to the wheel. Measured: 4.0 for the CPU wheel of
-torch 2.13.0 and 1.6 for nvidia-cudnn-cu12; the value lies nearer to the larger."""
+UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
+"""The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
+2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
+libraries."""
 
 SPARE_BYTES = 50 << 20
+
+
+def unpacked_bytes(wheel: Wheel) -> int:
+    """The disk space that a wheel's files take, as far as it is known before the download."""
+    if wheel.unpacked_bytes is not None:
+        return wheel.unpacked_bytes
+    factor = UNPACKED_FACTOR
+    if wheel.name.startswith("nvidia-"):
+        factor = FACTOR_OF_NVIDIA
+    elif wheel.name == "torch" and "+cu" in wheel.version:
+        factor = FACTOR_OF_CUDA_TORCH
+    return int((wheel.size_bytes or 0) * factor)
 
 
 def free_bytes(folder: str) -> int:

@@ -22,8 +22,6 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.uv.errors import explanation, names_not_found
 from gpusetup.uv.platforms import USUAL_PYTHON, platform_of
 from gpusetup.uv.question import Question, Requirements, lock_of
-from gpusetup.uv.releases import newest_release
-from gpusetup.uv.settings import PersonSettings
 
 TITLE = "uv finds no set of versions"
 
@@ -36,12 +34,11 @@ class PersonIndex:
         self,
         machine: Snapshot,
         root: str,
-        settings: PersonSettings,
         before: Callable[[Choice, tuple[str, ...]], None],
     ) -> None:
         """Prepare the indexes for a machine. `before` is called before the first question. If it
         raises an error, the choice of packages ends with that error."""
-        self.root, self.settings, self.begin = root, settings, before
+        self.root, self.begin = root, before
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
 
@@ -53,7 +50,7 @@ class PersonIndex:
     @property
     def places(self) -> tuple[str, ...]:
         """Sentences on where packages are looked for, without logins."""
-        return self.settings.notes_on_places(self.torch_root)
+        return (f"torch and its companions: {self.torch_root}", "all others: your uv's indexes")
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
         """The releases that meet the requirements together with a torch, within the limits; or uv's
@@ -67,7 +64,7 @@ class PersonIndex:
             constraints=question.limits,
         )
         try:
-            locked = lock_of(self._question(requirements), self.settings)
+            locked = lock_of(self._question(requirements))
         except Unsatisfiable as problem:
             unknown = names_not_found(problem.message)
             return IndexAnswer(reason=explanation(problem.message), unknown=unknown)
@@ -79,17 +76,14 @@ class PersonIndex:
         packages has none, the result is empty."""
         requirements = Requirements(family=(), index=self.root, others=names)
         try:
-            locked = lock_of(self._question(requirements), self.settings, with_dependencies=False)
+            locked = lock_of(self._question(requirements), with_dependencies=False)
         except Unsatisfiable:
             return {}
         return {row["name"]: released(row) for row in locked.rows}
 
     def newest_source(self, name: str) -> Released | None:
         """The newest release of a package if it exists only as source code; otherwise None."""
-        release = newest_release(name, self.settings, self.python_version)
-        if release is None or release.has_wheel:
-            return None
-        return Released(version=release.version, published=release.published)
+        return None
 
     def _question(self, requirements: Requirements) -> Question:
         return Question(
