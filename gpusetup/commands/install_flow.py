@@ -26,7 +26,6 @@ from gpusetup.install.download import (
     use_wheelhouse,
 )
 from gpusetup.install.job import InstallJob, InstallOutcome
-from gpusetup.install.options import InstallRequest
 from gpusetup.install.plan import Plan
 from gpusetup.install.planning import free_bytes, plan_newest_of_mirror
 from gpusetup.install.proof import device_to_prove, prove
@@ -84,7 +83,7 @@ def install(session: Session) -> Reply:
     if by_conda(machine) and not (request.offline or request.venv or request.download):
         return _by_conda(session, target, machine)
     decision = decision_of(request, machine)
-    wish = decision.wish
+    wish, asked = decision.wish, (*decision.notes, *afterwards(decision.later, machine))
     if request.offline:
         wish = use_wheelhouse(job, target, request.offline, wish)
 
@@ -98,11 +97,11 @@ def install(session: Session) -> Reply:
     task = choose_task(order, stops, index)
     with_older_torch = partial(_with_older_torch, order, stops)
     if request.download:
-        return _download(session, target, task, with_older_torch)
+        return _download(session, target, task, with_older_torch, asked)
     if task.is_done:
         verdict = _proof_of_installed_torch(session, target, task)
         if verdict is not None:
-            return _unchanged(session, target, task, verdict or None)
+            return _unchanged(session, target, task, asked, verdict or None)
         task = task.again()
 
     # Check whether the target may be changed.
@@ -112,22 +111,17 @@ def install(session: Session) -> Reply:
     task, plan = plan_newest_of_mirror(job, target, task, with_older_torch)
     if not plan.wheels:
         _refuse_unfinished(task.machine)
-        return _unchanged(session, target, task)
+        return _unchanged(session, target, task, asked)
 
     def carry_out_plan() -> Done:
         outcome = change.install(job, target, plan, verify=not request.no_verify)
-        answer = plan_answer(job, plan, task, outcome)
+        answer = replace(plan_answer(job, plan, task, outcome), notes=asked)
         undo = undo_offered(plan) if outcome.kept else None
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
-    planned = plan_answer(job, plan, task)
-    notes = (
-        *decision.notes,
-        *plan.notes,
-        *notes_of_target(target, plan.before),
-        *afterwards(decision.later, machine),
-    )
-    return session.carry_out(planned, _plan_screen(job, plan, task, notes), carry_out_plan)
+    planned = replace(plan_answer(job, plan, task), notes=asked)
+    notes = (*plan.notes, *notes_of_target(target, plan.before), *asked)
+    return session.carry_out(planned, _plan_screen(planned, plan, task, notes), carry_out_plan)
 
 
 def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
@@ -165,23 +159,13 @@ def _read_target(session: Session) -> tuple[Target, Snapshot]:
     """
     request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
-    python, new_venv = _python_and_new_venv(request)
+    # An existing environment is read by its folder. If neither is named, the active one is read.
+    python, new_venv = request.venv or request.python, None
+    if request.venv and must_create_venv(request.venv):
+        # A new environment is created from the Python that runs gpusetup.
+        python, new_venv = sys.executable, request.venv
     machine = gather(MachineToRead(python=python, need_target=True), session.out)
     return read_target(machine.python.executable, new_venv), machine
-
-
-def _python_and_new_venv(request: InstallRequest) -> tuple[str | None, str | None]:
-    """The Python (or its environment's folder) to read, and the environment to create.
-
-    If the request names neither, both are None and the active environment is read.
-    """
-    if request.venv is None:
-        return request.python, None
-    if must_create_venv(request.venv):
-        # A new environment is created from the Python that runs gpusetup.
-        return sys.executable, request.venv
-    # An existing environment is read by its folder, as with `--python`.
-    return request.venv, None
 
 
 def _proof_of_installed_torch(
@@ -230,10 +214,14 @@ def _refuse_unfinished(machine: Snapshot) -> None:
 
 
 def _unchanged(
-    session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
+    session: Session,
+    target: Target,
+    task: Task,
+    asked: Sequence[str],
+    verdict: dict[str, Any] | None = None,
 ) -> Reply:
-    """The reply if there is nothing to install, with the reason and the result of verify if
-    it ran."""
+    """The reply if there is nothing to install, with the reason, the notes on the files that were
+    read, and the result of verify if it ran."""
     family = _installed_family(target)
     answer = InstallAnswer(
         state="unchanged",
@@ -244,8 +232,9 @@ def _unchanged(
         verdict=verdict,
         why=task.why,
         newest=task.newest,
+        notes=tuple(asked),
     )
-    return reply(answer, screens.end_screen(answer, notes=task.notes))
+    return reply(answer, screens.end_screen(answer, notes=(*task.notes, *asked)))
 
 
 def _installed_family(target: Target) -> dict[str, str]:
@@ -280,7 +269,7 @@ def plan_answer(
     return replace(answer, state="restored", after=plan.before)
 
 
-def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
+def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
     """The screen of a plan, with notes at the end."""
     rows = {
         "hosts": ", ".join(dict.fromkeys(wheel.host for wheel in plan.wheels if wheel.host)),
@@ -290,7 +279,6 @@ def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) 
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    planned = plan_answer(job, plan, task)
     screen = screens.plan_screen(planned, rows, screens.downloads(plan.wheels))
     return screens.with_notes(screen, notes)
 
@@ -419,25 +407,31 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
 # --- into a folder, and for a described machine -------------------------------------------------
 
 
-def _download(session: Session, target: Target, task: Task, older: Callable[[str], Task]) -> Reply:
+def _download(
+    session: Session,
+    target: Target,
+    task: Task,
+    older: Callable[[str], Task],
+    asked: tuple[str, ...],
+) -> Reply:
     """Download all wheels for a new environment into a folder, without installing them. If a mirror
     lacks the newest torch, an `older` one is downloaded."""
     job = session.job
     task, plan = plan_download(job, target, task, older)
-    planned = plan_answer(job, plan, task)
+    planned = replace(plan_answer(job, plan, task), notes=asked)
 
     def fetch() -> Done:
         text = fetch_into_folder(job, plan)
         return planned, f"{text}\n", True
 
-    return session.carry_out(planned, _plan_screen(job, plan, task, plan.notes), fetch)
+    return session.carry_out(
+        planned, _plan_screen(planned, plan, task, (*plan.notes, *asked)), fetch
+    )
 
 
 def show_described(question: InstallQuestion, out: Console) -> Reply:
     """Show the commands for a described machine, without asking or changing anything."""
-    machine = gather(MachineToRead(question.machine), out)
-    answer, task = describe(question, out.talk, machine)
-    return reply(answer, _described_screen(machine, answer, task))
+    return described_reply(question, gather(MachineToRead(question.machine), out), out)
 
 
 def described_reply(

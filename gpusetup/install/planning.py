@@ -8,13 +8,16 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
-from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
+from gpusetup.errors import Blocked, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.coming_wheels import wheels_for
 from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
@@ -28,7 +31,7 @@ from gpusetup.install.wheels import size_text, unhashed
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.steps import Step
-from gpusetup.uv.errors import lacks
+from gpusetup.uv.errors import lacks, names_not_found
 from gpusetup.uv.lock import Wheel, unpack_step
 from gpusetup.uv.program import emptying_the_cache, venv_step
 from gpusetup.uv.question import Requirements
@@ -177,9 +180,8 @@ def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
             coming = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
             # Another index only helps if this one lacks torch or a companion.
-            is_lack = any(lacks(problem.message, name) for name in requirements.names)
-            if not job.wheels and not is_lack:
-                raise
+            if not job.wheels:
+                _require_lack(requirements, problem)
             passed_over.append((build.backend, problem.message.partition("\n")[0]))
             continue
         return IndexFiles(
@@ -195,6 +197,17 @@ def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
         hint="nothing was changed; name another version (`--torch`), another backend "
         "(`--backend`), or another root (`--index URL`)",
     )
+
+
+def _require_lack(requirements: Requirements, no: Unsatisfiable) -> None:
+    """Return if the index lacks torch or a companion, so that another index can be tried. Otherwise
+    raise the error that fits uv's answer."""
+    asked = {canonicalize_name(Requirement(word).name) for word in requirements.others}
+    # The user's own indexes lack something that torch requires, so they are the wrong ones.
+    if set(names_not_found(no.message)) - asked - {*requirements.names}:
+        raise Unreached(no.message, hint=no.hint)
+    if not any(lacks(no.message, name) for name in requirements.names):
+        raise no
 
 
 def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requirements:

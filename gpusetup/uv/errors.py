@@ -33,8 +33,12 @@ NEEDS_WHEEL = re.compile(r"Wheels are required for `([\w.-]{1,200})`")
 NO_RELEASE = r"(?:no version of {0}(?![\w.-])|(?<![\w.-]){0}[=<>]\S{{0,60}} has no wheels with)"
 """uv's messages for a package without such a release, or without a file of it for this Python and
 platform."""
-REFUSING = re.compile(r"returned an? (?:401|403|407)\b")
-"""uv's message for an index that refuses access. The index may still have the package."""
+NOT_ANSWERED = re.compile(
+    r"\b(?:401 Unauthorized|403 Forbidden|407 Proxy)|has invalid metadata|not found in the cache"
+    r"|network was disabled"
+)
+"""uv's messages for an index that refuses access, that shows a broken file, or that a setting
+forbids to ask. It may still have the package."""
 HINTS: dict[type[GpuSetupError], str] = {
     Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
     "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
@@ -61,8 +65,8 @@ def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiabl
     text = said_by(output)
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
     kind = kinds.get(output.exit, ToolFailed)
-    # uv also finds no solution if an index refuses to answer.
-    if kind is no and (NO_SOLUTION not in text or REFUSING.search(text)):
+    # uv also finds no solution if an index does not answer.
+    if kind is no and (NO_SOLUTION not in text or NOT_ANSWERED.search(" ".join(text.split()))):
         kind = Unreached
     return kind(f"{cause(text)}\n  {title}: {text}", hint=hint_for(kind, text))
 
@@ -116,9 +120,8 @@ def lacks(message: str, name: str) -> bool:
     """Whether uv's message says that the index has no such release of a package, or no file of it
     for this Python and platform."""
     text = " ".join(message.split())
-    return name in names_not_found(text) or bool(
-        re.search(NO_RELEASE.format(re.escape(name)), text)
-    )
+    is_missing = name in names_not_found(text)
+    return is_missing or re.search(NO_RELEASE.format(re.escape(name)), text) is not None
 
 
 def hint_for(kind: type[GpuSetupError], message: str) -> str:

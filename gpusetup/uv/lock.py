@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login
 from gpusetup.model.steps import Step
-from gpusetup.uv.program import uv_environment, uv_program, with_torch_index
+from gpusetup.uv.program import shown_settings, uv_environment, uv_program, with_torch_index
 
 FETCHING = {"UV_HTTP_TIMEOUT": "30", "UV_HTTP_RETRIES": "3"}
 """uv's timeout in seconds and number of retries while it downloads gigabytes."""
@@ -81,7 +82,7 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
     rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
     for wheel in wheels:
         # Some old indexes state no hash; the plan mentions that before anything is downloaded.
-        hashes = f'{{ sha256 = "{wheel.sha256}" }}' if wheel.sha256 else "{}"
+        hashes = f"{{ sha256 = {json.dumps(wheel.sha256)} }}" if wheel.sha256 else "{}"
         rows.append(
             f'[[packages]]\nname = "{wheel.name}"\nversion = "{wheel.version}"\n'
             f"wheels = [{{ url = {json.dumps(wheel.url)}, hashes = {hashes} }}]\n"
@@ -94,9 +95,17 @@ def unpack_step(python: str, stage: str) -> Step:
 
     Each wheel is given by its URL and hash, with which uv compares the file.
     """
-    options = ("--quiet", "--no-deps", "--no-build", "--preview-features", "pylock")
+    options = ("--quiet", "--no-deps", "--no-build", "--no-compile-bytecode")
+    options += ("--preview-features", "pylock")
     where = ("--python", python, "--prefix", str(Path(stage, "root")))
     lock = ("-r", str(Path(stage, "pylock.toml")))
+    shown = shown_settings()
+    if re.search(r"target: Some", shown):
+        # A target folder in the user's settings would count more than `--prefix`.
+        options = (*options, "--no-config")
+    if "link_mode: Symlink" in shown:
+        # A link into the cache would break when the cache is emptied.
+        options = (*options, "--link-mode", "copy")
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))
     return Step(
         argv=(uv_program(), "pip", "install", *options, *where, *lock),
@@ -112,7 +121,4 @@ def fetching_environment(torch_index: str) -> dict[str, str]:
     # If torch's index is a folder of wheels, it needs no login.
     if split_login(torch_index)[1]:
         more["UV_INDEX"] = with_torch_index(torch_index)
-    if os.environ.get("UV_LINK_MODE") == "symlink":
-        # A link into the cache would break when the cache is emptied.
-        more["UV_LINK_MODE"] = "copy"
     return uv_environment(more, login_of=torch_index, drop=APPLIED)

@@ -23,8 +23,9 @@ LEFTOVER_SECONDS = 86_400.0
 """One day, in seconds. A question takes only minutes, so an older private folder was left by a run
 that was killed."""
 NOT_PASSED_ON = (
-    # gpusetup names the environment itself.
+    # gpusetup names the environment itself, and uv runs in the current folder.
     *("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "UV_SYSTEM_PYTHON"),
+    *("UV_PROJECT", "UV_WORKING_DIR", "UV_WORKING_DIRECTORY"),
     # torch's index is a source, and its backend is already chosen.
     *("UV_NO_SOURCES", "UV_TORCH_BACKEND"),
     # gpusetup builds nothing, and compares each file with the hash in uv's answer.
@@ -91,6 +92,13 @@ def cache_folder() -> Path:
     return Path(output.stdout.strip() or ".uv_cache")
 
 
+def shown_settings() -> str:
+    """The settings with which `uv pip` would run in the current folder, as uv itself prints them
+    (`--show-settings`, in the notation of Rust)."""
+    words = (uv_program(), "pip", "compile", "--show-settings", "--offline", "-")
+    return run(words, timeout=30.0, environment=uv_environment(), stdin="\n").stdout
+
+
 def emptying_the_cache() -> str:
     """A phrase with the command that empties uv's cache, to free disk space."""
     return f"`{own_line(uv_program(), 'cache', 'clean')}` empties uv's cache"
@@ -102,12 +110,14 @@ def private_folder() -> Iterator[Path]:
     and deletes it after the block.
 
     The folder is not below TMPDIR, because uv searches a project's parent folders for a workspace,
-    and in /tmp any user could put one.
+    and in /tmp any user could put one. Only a home whose name is no text leaves no other place.
     """
     questions = own_folder("questions")
     with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
         _drop_leftovers(questions)
-        name = tempfile.mkdtemp(dir=questions)
+        # uv takes no argument that is not UTF-8, as the name of a home may be.
+        is_text = str(questions).isprintable()
+        name = tempfile.mkdtemp(dir=questions if is_text else None)
     try:
         yield Path(name)
     finally:

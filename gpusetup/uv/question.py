@@ -25,7 +25,7 @@ from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login, without_logins
-from gpusetup.system.processes import Output, run
+from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import (
     QUESTION,
@@ -38,6 +38,7 @@ from gpusetup.uv.pages import answered
 from gpusetup.uv.program import (
     TORCH_INDEX_NAME,
     private_folder,
+    shown_settings,
     uv_environment,
     uv_program,
     with_torch_index,
@@ -166,7 +167,12 @@ def lock_of(question: Question, *, with_dependencies: bool = True) -> Locked:
         words.append("--no-deps")
 
     def ask(more: Sequence[str]) -> Rows:
-        packages = parse_toml(_ask(question, (*words, *more)).stdout).get("packages", ())
+        text, folder = _ask(question, (*words, *more))
+        packages = parse_toml(text).get("packages", ())
+        for wheel in (wheel for package in packages for wheel in package.get("wheels", ())):
+            if "path" in wheel:
+                # uv names a wheel on this disk by its path from the lock.
+                wheel["path"] = os.path.normpath(folder / wheel["path"])
         return {package["name"]: package for package in packages}
 
     rows, notes = _without_prereleases(question, ask)
@@ -184,9 +190,9 @@ def changes_of(question: Question) -> Changes:
 
     def ask(more: Sequence[str]) -> Rows:
         with lock_file_removed(question.python):
-            output = _ask(question, (*words, *more))
+            text, _ = _ask(question, (*words, *more))
         try:
-            changes = json.loads(output.stdout)["changes"]
+            changes = json.loads(text)["changes"]
             # A package that is only removed does not count; a replaced package is also listed as
             # installed.
             coming = [change for change in changes if change["action"] != "uninstalled"]
@@ -218,8 +224,9 @@ def lock_file_removed(python: str) -> Iterator[None]:
                     lock.unlink()
 
 
-def _ask(question: Question, words: Sequence[str]) -> Output:
-    """Run uv and return its output. If uv fails, raise the gpusetup error for that failure.
+def _ask(question: Question, words: Sequence[str]) -> tuple[str, Path]:
+    """Run uv and return its answer (its lock, or what it prints) and the folder of the question,
+    which is gone then. If uv fails, raise the gpusetup error for that failure.
 
     The command line contains nothing of the request, because other users may be able to read it.
     """
@@ -240,15 +247,22 @@ def _ask(question: Question, words: Sequence[str]) -> Output:
                     # The option alone would replace the files that the user's variable names.
                     for file in (*variables.get(variable, "").split(), str(path)):
                         options += [option, file]
-        # The two commands name a project differently.
-        named = ("--requirements", str(project)) if verb == "install" else (str(project),)
-        output = run(
-            (uv_program(), "pip", verb, *question.options, *options, *named),
-            timeout=ASK_SECONDS,
-            environment=variables,
-        )
-    if output.ok:
-        return output
+        # The two commands name a project differently. The lock gets a place of its own, because
+        # the user's settings may name a file for it.
+        lock = folder / LOCK
+        if verb == "compile":
+            options += ["--output-file", str(lock), str(project)]
+        else:
+            options += ["--requirements", str(project)]
+        argv = (uv_program(), "pip", verb, *question.options, *options)
+        output = run(argv, timeout=ASK_SECONDS, environment=variables)
+        has_no_index = "in the provided package locations" in output.stderr
+        if has_no_index and not (output.ok or question.wheels_folder):
+            # The user's settings forbid all indexes, so torch comes from their folders of wheels.
+            output = run((*argv, "--no-sources"), timeout=ASK_SECONDS, environment=variables)
+        if output.ok:
+            is_lock = verb == "compile"
+            return lock.read_text(encoding="utf-8") if is_lock else output.stdout, folder
     problem = complaint(question.title, output)
     if isinstance(problem, Unsatisfiable) and not question.wheels_folder:
         for name in {*requirements.names} & {*names_not_found(problem.message)}:
@@ -325,6 +339,5 @@ def _prereleases(answer: Rows, expected: set[str]) -> dict[str, str]:
 
 def _prereleases_are_set() -> bool:
     """Whether the user's settings say how to treat pre-releases, as uv itself shows them."""
-    words = (uv_program(), "pip", "compile", "--show-settings", "--offline", "-")
-    shown = run(words, timeout=30.0, environment=uv_environment(), stdin="\n").stdout
-    return re.search(r"prerelease: \S+ \{\s*global: (?!IfNecessary)", shown) is not None
+    decided = r"prerelease: \S+ \{\s*global: (?!IfNecessary)"
+    return re.search(decided, shown_settings()) is not None

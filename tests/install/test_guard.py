@@ -211,6 +211,7 @@ def test_our_own_commands_are_not_held_back_by_the_guard(
     guard("--write")
     monkeypatch.setenv("UV_CONSTRAINT", str(venv / CONSTRAINTS))
     world.add_torch("cu118", requires=())
+    world.index.add("whl/cu118", world.wheel("torchvision", "0.20.1+cu118"))
     wanted = ("--torch", TORCH, "--backend", "cu118", "--yes", "--no-verify")
     said = install("--python", str(venv), *wanted)
     assert said.exit == 0, said.err

@@ -1,4 +1,4 @@
-"""No pre-release comes unasked, and a newer release that exists only as source is named.
+"""No pre-release comes unasked, and a package that exists only as source is named.
 
 gpusetup builds nothing, so that uv alone would see of such a project only old files with a wheel.
 """
@@ -79,23 +79,3 @@ def test_prereleases_come_where_the_person_has_set_so(
     monkeypatch.setenv("UV_PRERELEASE", "allow")
     said = install("--venv", "env", *WANTED, "deepspeed")
     assert "0.3.1.dev5" in said.err
-
-
-def test_a_newer_release_that_is_only_source_is_named(world: World, install: Install) -> None:
-    said = install("--venv", "env", *WANTED, "sourced")
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env"))["sourced"] == "2.0"
-    shown = " ".join(said.err.split())
-    assert "sourced 2.1 is newer than 2.0 and exists only as source" in shown
-    assert "uv pip install --no-build-isolation sourced" in shown
-
-
-def test_a_wheel_that_is_years_older_than_the_newest_source_is_refused(
-    world: World, install: Install
-) -> None:
-    said = install("--venv", "env", *WANTED, "abandoned")
-    assert said.exit == 1 and not Path("env").exists()
-    shown = " ".join(said.err.split())
-    assert "years older than 7.0, which exists only as source" in shown
-    assert "'abandoned==1.0'" in shown
-    assert install("--venv", "env", *WANTED, "abandoned==1.0").exit == 0
