@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,17 +94,17 @@ def unpack_step(python: str, stage: str) -> Step:
 
     Each wheel is given by its URL and hash, with which uv compares the file.
     """
-    options = ("--quiet", "--no-deps", "--no-build", "--no-compile-bytecode")
-    options += ("--preview-features", "pylock")
+    options = ["--quiet", "--no-deps", "--no-build", "--no-compile-bytecode"]
+    options += ["--preview-features", "pylock"]
     where = ("--python", python, "--prefix", str(Path(stage, "root")))
     lock = ("-r", str(Path(stage, "pylock.toml")))
     shown = shown_settings()
-    if re.search(r"target: Some", shown):
+    if "target: Some" in shown:
         # A target folder in the user's settings would count more than `--prefix`.
-        options = (*options, "--no-config")
+        options.append("--no-config")
     if "link_mode: Symlink" in shown:
         # A link into the cache would break when the cache is emptied.
-        options = (*options, "--link-mode", "copy")
+        options += ["--link-mode", "copy"]
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))
     return Step(
         argv=(uv_program(), "pip", "install", *options, *where, *lock),
