@@ -124,11 +124,11 @@ def install(session: Session) -> Reply:
     return session.carry_out(planned, _plan_screen(planned, plan, task, notes), carry_out_plan)
 
 
-def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
-    """The installation task with the newest torch older than this one, because a mirror lacks the
-    chosen release."""
+def _with_older_torch(order: Order, stops: Stops, bound: str) -> Task:
+    """The installation task with the newest torch within a bound, such as `<2.9.1`, because a
+    mirror lacks the chosen release."""
     # A range that the user named still holds.
-    wish = replace(order.wish, torch=",".join(filter(None, (order.wish.torch, f"<{torch}"))))
+    wish = replace(order.wish, torch=",".join(filter(None, (order.wish.torch, bound))))
     task = choose_task(replace(order, wish=wish), stops)
     return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
 

@@ -85,7 +85,7 @@ def _wheels_for(job: InstallJob, target: Target, wanted: Requirements) -> Wheels
     installed = target.installed
     if not installed:
         return _locked(job, target, wanted)
-    changes = changes_of(_question(job, target, wanted))
+    changes = changes_of(question_of(job, target, wanted))
     new_versions = changes.versions
     family = wanted.names
     changing = [name for name in family if installed.get(name) != new_versions.get(name)]
@@ -104,7 +104,7 @@ def _wheels_for(job: InstallJob, target: Target, wanted: Requirements) -> Wheels
     return replace(coming, notes=changes.notes)
 
 
-def _question(job: InstallJob, target: Target, wanted: Requirements) -> Question:
+def question_of(job: InstallJob, target: Target, wanted: Requirements) -> Question:
     """The question to uv about these requirements in this environment."""
     return Question(
         requirements=wanted,
@@ -120,7 +120,7 @@ def _locked(
 ) -> WheelsToCome:
     """The wheels in uv's lock, torch and its companions first."""
     family = wanted.names
-    question = _question(job, target, wanted)
+    question = question_of(job, target, wanted)
     locked = lock_of(question, with_dependencies=with_dependencies)
     rows = sorted(locked.rows, key=lambda row: row["name"] not in family)
     wheels = [wheel_of(row, family, target.layout.version) for row in rows]

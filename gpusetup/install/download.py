@@ -43,8 +43,7 @@ def plan_download(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
     """The task and the plan to download everything that a new environment needs into a folder.
-    `older` creates a task for a torch that is older than a given version, in case a mirror lacks
-    the newest."""
+    `older` creates a task for a torch within a bound, in case a mirror lacks the newest."""
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_newest_of_mirror(job, replace(target, venv=folder), task, older)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -18,7 +19,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
 from gpusetup.errors import Blocked, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.coming_wheels import wheels_for
+from gpusetup.install.coming_wheels import question_of, wheels_for
 from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
@@ -31,10 +32,11 @@ from gpusetup.install.wheels import size_text, unhashed
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.steps import Step
+from gpusetup.model.versions import parsed
 from gpusetup.uv.errors import lacks, names_not_found
 from gpusetup.uv.lock import Wheel, unpack_step
 from gpusetup.uv.program import emptying_the_cache, venv_step
-from gpusetup.uv.question import Requirements
+from gpusetup.uv.question import Requirements, lock_of
 
 
 class LacksWheel(Blocked):
@@ -42,8 +44,8 @@ class LacksWheel(Blocked):
 
 
 MOST_OLDER = 12
-"""The maximum number of older torch versions to look for on a mirror, which is rarely more than two
-years behind."""
+"""The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's
+builds have no other. A mirror is rarely more than two years behind."""
 
 
 def plan_newest_of_mirror(
@@ -52,7 +54,7 @@ def plan_newest_of_mirror(
     """The task and its plan. If a mirror lacks the newest torch, the newest torch that the mirror
     has is used.
 
-    `older` creates the task for a torch that is older than the given one.
+    `older` creates the task for a torch within a further bound, such as `<2.9.1`.
     """
     is_mirror = not job.wheels and task.request.root != INDEX_ROOT
     takes_newest = task.choice.action in ("first", "newest", "upgrade")
@@ -64,15 +66,31 @@ def plan_newest_of_mirror(
         if not (is_mirror and takes_newest and is_free):
             raise
         first_problem = problem
+    newest = newest_on_mirror(job, target, task)
+    bound = f"<={newest}" if newest else f"<{task.build.torch}"
     for _ in range(MOST_OLDER):
         try:
-            task = older(task.build.torch)
+            task = older(bound)
             return plan_task(job, target, task)
         except LacksWheel:
-            continue
+            bound = f"<{task.build.torch}"
         except Unsatisfiable:
             break
     raise first_problem
+
+
+def newest_on_mirror(job: InstallJob, target: Target, task: Task) -> str | None:
+    """The newest torch that the user's bounds allow, on the mirror's pages for the builds of the
+    task; None if these pages have none."""
+    found = []
+    for build in task.builds:
+        requirements = Requirements(
+            family=(f"torch{task.wish.torch or ''}",), index=page_of(build, task.request.root)
+        )
+        with suppress(Unsatisfiable):
+            locked = lock_of(question_of(job, target, requirements), with_dependencies=False)
+            found += [row["version"].partition("+")[0] for row in locked.rows]
+    return max(found, key=parsed, default=None)
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
