@@ -92,6 +92,19 @@ class InstallQuestion(CommandQuestion):
     gpu: tuple[str, ...] = shared(GPU, group=OTHER_HOST)
     driver: str | None = shared(DRIVER, group=OTHER_HOST)
 
+    @property
+    def root(self) -> str:
+        """The root URL of torch's indexes, from `--index`, GPUSETUP_INDEX or the default. Raises
+        UsageError if it is no such URL."""
+        from gpusetup.commands.words import index_root_of
+
+        return index_root_of(self.index)
+
+    @property
+    def for_other_host(self) -> bool:
+        """Whether the options describe the GPU or driver of another host."""
+        return bool(self.gpu or self.driver)
+
 
 QUESTION = InstallQuestion
 
@@ -100,13 +113,13 @@ def run(question: InstallQuestion, out: Console) -> Reply:
     check_usage(question)
     out.require_output()
     from gpusetup.commands import install_flow as flow
-    from gpusetup.commands.install_session import Session, request_of
+    from gpusetup.commands.install_session import Session
     from gpusetup.commands.words import refuse_scripts
 
     if question.project:
         from gpusetup.commands.install_project import show_project
 
-        return show_project(question, request_of(question), out)
+        return show_project(question, out)
     refuse_scripts(question.packages)
     if question.machine:
         return flow.show_described(question, out)
@@ -132,8 +145,13 @@ def check_usage(question: InstallQuestion) -> None:
         )
     if question.machine and question.offline:
         raise UsageError("`--from` and `--offline` cannot be used together")
-    names_packages = question.packages or question.requirements
-    asks_for_torch = names_packages or question.torch or question.upgrade or question.gpu
+    asks_for_torch = (
+        question.packages
+        or question.requirements
+        or question.torch
+        or question.upgrade
+        or question.gpu
+    )
     if question.undo and (asks_for_torch or question.machine or question.project):
         raise UsageError(
             "`--undo` installs nothing",

@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.choose.choice import Choice
 from gpusetup.commands.common import MachineToRead, gather
-from gpusetup.commands.install_session import Done, Session, request_of
+from gpusetup.commands.install_session import Done, Session
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Blocked
 from gpusetup.install.checks import refuse_unnamed_base
-from gpusetup.install.choose_task import Order, Stops, choose_task, order_of, wish_of
+from gpusetup.install.choose_task import Order, Stops, choose_task, decision_of, order_of
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.described import describe
 from gpusetup.install.download import (
     fetch_into_folder,
-    folder_of_settings,
     plan_download,
     use_wheelhouse,
 )
 from gpusetup.install.job import InstallJob, InstallOutcome
-from gpusetup.install.options import InstallRequest
 from gpusetup.install.plan import Plan
 from gpusetup.install.planning import free_bytes, plan_newest_of_mirror
 from gpusetup.install.proof import device_to_prove, prove
@@ -45,7 +43,7 @@ from gpusetup.install.target.find import (
     check_target,
     family_in,
     family_of,
-    layout_of,
+    layout_of_folder,
     must_create_venv,
     read_target,
 )
@@ -59,12 +57,10 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
-from gpusetup.probe.target import choose_target
+from gpusetup.project.decide import afterwards
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
 from gpusetup.render.screen import Screen, ScreenLine, section
-from gpusetup.system.system import System
-from gpusetup.uv.lock import DEFAULT_INDEX
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
@@ -84,33 +80,28 @@ def install(session: Session) -> Reply:
     target, machine = _read_target(session)
     # If conda installed torch, conda must change it. Another installer would leave two torches in
     # one place, because conda keeps its own record of packages.
-    if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
+    if by_conda(machine) and not (request.offline or request.venv or request.download):
         return _by_conda(session, target, machine)
-
-    # Find out where the wheels come from: a folder that the user named, a folder from their
-    # settings, or an index.
-    wheel_folder = folder_of_settings(job)
-    if wheel_folder and not (request.wheelhouse or request.download):
-        request = replace(request, wheelhouse=wheel_folder)
-    wish = wish_of(request, machine)
-    if request.wheelhouse:
-        wish = use_wheelhouse(job, target, request.wheelhouse, wish)
+    decision = decision_of(request, machine)
+    wish, asked = decision.wish, (*decision.notes, *afterwards(decision.later, machine))
+    if request.offline:
+        wish = use_wheelhouse(job, target, request.offline, wish)
 
     # Decide what to install.
     is_new_environment = target.venv is not None or request.download is not None
     order = order_of(request, wish, machine, fresh=is_new_environment)
     stops = Stops(order, job.talk)
     index = None
-    if wish.packages and not (request.wheelhouse or request.download):
+    if wish.packages and not (request.offline or request.download):
         index = _index(session, target, order, stops)
     task = choose_task(order, stops, index)
     with_older_torch = partial(_with_older_torch, order, stops)
     if request.download:
-        return _download(session, target, task, with_older_torch)
+        return _download(session, target, task, with_older_torch, asked)
     if task.is_done:
         verdict = _proof_of_installed_torch(session, target, task)
         if verdict is not None:
-            return _unchanged(session, target, task, verdict or None)
+            return _unchanged(session, target, task, asked, verdict or None)
         task = task.again()
 
     # Check whether the target may be changed.
@@ -120,23 +111,24 @@ def install(session: Session) -> Reply:
     task, plan = plan_newest_of_mirror(job, target, task, with_older_torch)
     if not plan.wheels:
         _refuse_unfinished(task.machine)
-        return _unchanged(session, target, task)
+        return _unchanged(session, target, task, asked)
 
     def carry_out_plan() -> Done:
         outcome = change.install(job, target, plan, verify=not request.no_verify)
-        answer = plan_answer(job, plan, task, outcome)
+        answer = replace(plan_answer(job, plan, task, outcome), notes=asked)
         undo = undo_offered(plan) if outcome.kept else None
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
-    planned = plan_answer(job, plan, task)
-    notes = (*plan.notes, *notes_of_target(target, plan.before))
-    return session.carry_out(planned, _plan_screen(job, plan, task, notes), carry_out_plan)
+    planned = replace(plan_answer(job, plan, task), notes=asked)
+    notes = (*plan.notes, *notes_of_target(target, plan.before), *asked)
+    return session.carry_out(planned, _plan_screen(planned, plan, task, notes), carry_out_plan)
 
 
-def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
-    """The installation task with the newest torch older than this one, because a mirror lacks the
-    chosen release."""
-    wish = replace(order.wish, torch=f"<{torch}")
+def _with_older_torch(order: Order, stops: Stops, bound: str) -> Task:
+    """The installation task with the newest torch within a bound, such as `<2.9.1`, because a
+    mirror lacks the chosen release."""
+    # A range that the user named still holds.
+    wish = replace(order.wish, torch=",".join(filter(None, (order.wish.torch, bound))))
     task = choose_task(replace(order, wish=wish), stops)
     return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
 
@@ -156,37 +148,24 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
             check_target(target.layout, elsewhere)
         job.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
-    return PersonIndex(order.host.machine, session.request.root, job.settings, look_before_asking)
+    return PersonIndex(order.host.machine, session.request.root, look_before_asking)
 
 
 def _read_target(session: Session) -> tuple[Target, Snapshot]:
     """The environment to change, and its machine.
 
     If an installation was interrupted, it is completed or reverted first, because a half-finished
-    state must not be read. The folder of the environment is stored in the job, because a pip.conf
-    in it is mentioned in a note.
+    state must not be read.
     """
     request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
-    python, new_venv = _python_and_new_venv(request)
-    machine = gather(MachineToRead(python=python, need_target=True), session.out)
-    target = read_target(machine.python.executable, new_venv)
-    session.job.prefix = target.venv or target.layout.prefix
-    return target, machine
-
-
-def _python_and_new_venv(request: InstallRequest) -> tuple[str | None, str | None]:
-    """The Python (or its environment's folder) to read, and the environment to create.
-
-    If the request names neither, both are None and the active environment is read.
-    """
-    if request.venv is None:
-        return request.python, None
-    if must_create_venv(request.venv):
+    # An existing environment is read by its folder. If neither is named, the active one is read.
+    python, new_venv = request.venv or request.python, None
+    if request.venv and must_create_venv(request.venv):
         # A new environment is created from the Python that runs gpusetup.
-        return sys.executable, request.venv
-    # An existing environment is read by its folder, as with `--python`.
-    return request.venv, None
+        python, new_venv = sys.executable, request.venv
+    machine = gather(MachineToRead(python=python, need_target=True), session.out)
+    return read_target(machine.python.executable, new_venv), machine
 
 
 def _proof_of_installed_torch(
@@ -235,10 +214,14 @@ def _refuse_unfinished(machine: Snapshot) -> None:
 
 
 def _unchanged(
-    session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
+    session: Session,
+    target: Target,
+    task: Task,
+    asked: Sequence[str],
+    verdict: dict[str, Any] | None = None,
 ) -> Reply:
-    """The reply if there is nothing to install, with the reason and the result of verify if
-    it ran."""
+    """The reply if there is nothing to install, with the reason, the notes on the files that were
+    read, and the result of verify if it ran."""
     family = _installed_family(target)
     answer = InstallAnswer(
         state="unchanged",
@@ -249,8 +232,9 @@ def _unchanged(
         verdict=verdict,
         why=task.why,
         newest=task.newest,
+        notes=tuple(asked),
     )
-    return reply(answer, screens.end_screen(answer, notes=task.notes))
+    return reply(answer, screens.end_screen(answer, notes=(*task.notes, *asked)))
 
 
 def _installed_family(target: Target) -> dict[str, str]:
@@ -285,21 +269,16 @@ def plan_answer(
     return replace(answer, state="restored", after=plan.before)
 
 
-def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
+def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
     """The screen of a plan, with notes at the end."""
-    indexes = None
-    # The user's own indexes are only mentioned if a wheel comes from one of them.
-    if DEFAULT_INDEX in [wheel.source for wheel in plan.wheels]:
-        indexes = ", ".join(job.settings.shown_indexes)
     rows = {
-        "indexes": indexes,
+        "hosts": ", ".join(dict.fromkeys(wheel.host for wheel in plan.wheels if wheel.host)),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    planned = plan_answer(job, plan, task)
     screen = screens.plan_screen(planned, rows, screens.downloads(plan.wheels))
     return screens.with_notes(screen, notes)
 
@@ -385,7 +364,7 @@ def undo(session: Session) -> Reply:
     # with a plan.
     if unfinished is not None:
         return reply(*_planned_undo(folder, undone_after_recovery(store, unfinished)))
-    layout = layout_of(choose_target(System(), str(folder)).python)
+    layout = layout_of_folder(folder)
     check_target(layout)
     journal = undoing.undo_known(store, layout).journal
     planned, screen = _planned_undo(folder, journal)
@@ -428,25 +407,31 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
 # --- into a folder, and for a described machine -------------------------------------------------
 
 
-def _download(session: Session, target: Target, task: Task, older: Callable[[str], Task]) -> Reply:
+def _download(
+    session: Session,
+    target: Target,
+    task: Task,
+    older: Callable[[str], Task],
+    asked: tuple[str, ...],
+) -> Reply:
     """Download all wheels for a new environment into a folder, without installing them. If a mirror
     lacks the newest torch, an `older` one is downloaded."""
     job = session.job
     task, plan = plan_download(job, target, task, older)
-    planned = plan_answer(job, plan, task)
+    planned = replace(plan_answer(job, plan, task), notes=asked)
 
     def fetch() -> Done:
         text = fetch_into_folder(job, plan)
         return planned, f"{text}\n", True
 
-    return session.carry_out(planned, _plan_screen(job, plan, task, plan.notes), fetch)
+    return session.carry_out(
+        planned, _plan_screen(planned, plan, task, (*plan.notes, *asked)), fetch
+    )
 
 
 def show_described(question: InstallQuestion, out: Console) -> Reply:
     """Show the commands for a described machine, without asking or changing anything."""
-    machine = gather(MachineToRead(question.machine), out)
-    answer, task = describe(request_of(question), out.talk, machine)
-    return reply(answer, _described_screen(machine, answer, task))
+    return described_reply(question, gather(MachineToRead(question.machine), out), out)
 
 
 def described_reply(
@@ -457,7 +442,7 @@ def described_reply(
     note: str | None = None,
 ) -> Reply:
     """Show the commands for a machine, followed by one more step."""
-    answer, task = describe(request_of(question), out.talk, machine)
+    answer, task = describe(question, out.talk, machine)
     if last_step:
         answer = replace(answer, steps=(*answer.steps, DoneStep(argv=last_step)))
     answer = replace(answer, notes=(*filter(None, [note]), *answer.notes))

@@ -24,7 +24,6 @@ from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.install.choose_task import wish_of
-from gpusetup.install.options import InstallRequest
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
@@ -53,10 +52,10 @@ if TYPE_CHECKING:
 PROJECT_FILE = "pyproject.toml"
 
 
-def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
+def show_project(question: InstallQuestion, out: Console) -> Reply:
     """The reply with the edit for the project in this folder or, if one is named, for a script."""
-    refuse_missing_scripts(request.packages)
-    scripts = [word for word in request.packages if is_script(word)]
+    refuse_missing_scripts(question.packages)
+    scripts = [word for word in question.packages if is_script(word)]
     if len(scripts) > 1:
         raise UsageError(
             f"`--project` takes one script at a time: {', '.join(scripts)}",
@@ -64,19 +63,19 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
         )
     if scripts and question.extra:
         raise UsageError("a script has no extras", hint="leave out `--extra`")
-    packages = tuple(word for word in request.packages if word not in scripts)
-    request = replace(request, packages=packages)
+    packages = tuple(word for word in question.packages if word not in scripts)
+    question = question.replaced(packages=packages)
     catalog = load_catalog()
     machine = gather(MachineToRead(question.machine, question.python), out)
-    wish = wish_of(request, machine)
+    wish = wish_of(question, machine)
     check_wish(wish, catalog)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.
     host_machine = without_torch(machine)
-    if request.for_other_host:
-        host_machine = for_host(host_machine, request.for_gpu, request.for_driver, catalog)
+    if question.for_other_host:
+        host_machine = for_host(host_machine, question.gpu, question.driver, catalog)
     host = host_of(completed_from_catalog(host_machine, catalog), catalog)
-    root = without_logins(request.root)
+    root = without_logins(question.root)
     if scripts:
         return _show_script(scripts[0], machine, (wish, host, root))
     ask = _project_here(out)

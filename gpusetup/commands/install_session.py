@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.commands.words import index_root_of
 from gpusetup.install.job import InstallJob
-from gpusetup.install.options import InstallRequest
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -30,7 +28,7 @@ class Session:
 
     def __init__(self, question: InstallQuestion, out: Console) -> None:
         self.out = out
-        self.request = request_of(question)
+        self.request = question
         self.job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
@@ -52,26 +50,3 @@ def agreed() -> bool:
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def request_of(question: InstallQuestion) -> InstallRequest:
-    """The options as the record that the phases of an installation need."""
-    return InstallRequest(
-        packages=question.packages,
-        requirements=question.requirements,
-        torch=question.torch,
-        backend=question.backend,
-        python=question.python,
-        venv=question.venv,
-        index_root=question.index,
-        root=index_root_of(question.index),
-        download=question.download,
-        wheelhouse=question.offline,
-        machine_from=str(question.machine) if question.machine else None,
-        for_gpu=question.gpu,
-        for_driver=question.driver,
-        upgrade=question.upgrade,
-        dry_run=question.dry_run,
-        yes=question.yes,
-        no_verify=question.no_verify,
-    )

@@ -42,7 +42,6 @@ from gpusetup.render.screen import plural
 from gpusetup.system.system import System
 from gpusetup.uv.live_index import LiveIndex, ask_index
 from gpusetup.uv.package_index import PersonIndex
-from gpusetup.uv.settings import person_settings
 
 SUMMARY = """Tells you which PyTorch build fits this machine, or a machine that you describe, and
 why the other builds do not. If you leave an option out, its value is read from this machine."""
@@ -139,15 +138,12 @@ def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
 
 def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
     """The user's package indexes, which print their URLs before they are asked."""
-    settings = person_settings()
 
     def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
-        indexes = (without_logins(root), *settings.shown_indexes)
-        out.talk(f"asked: {', '.join(indexes)} (`--offline` uses no network)")
-        for note in settings.notes:
-            out.talk(f"note: {note}")
+        shown = without_logins(root)
+        out.talk(f"asked: {shown} and the indexes of your uv (`--offline` uses no network)")
 
-    return PersonIndex(machine, root, settings, name_indexes)
+    return PersonIndex(machine, root, name_indexes)
 
 
 # --- the document ---------------------------------------------------------------------------------

@@ -74,10 +74,10 @@ def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine
     words = ["gpusetup", "install", "--venv", new_folder(machine)]
     words += options_of_new_environment(choice, machine)
     words += wish.packages
-    for option, value in (("--driver", request.for_driver), ("--index", request.index_root)):
+    for option, value in (("--driver", request.driver), ("--index", request.index)):
         if value:
             words += [option, value]
-    for gpu in request.for_gpu:
+    for gpu in request.gpu:
         words += ["--gpu", gpu]
     return without_logins(shell_line(tuple(words), machine.os.family))
 

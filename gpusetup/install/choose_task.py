@@ -77,7 +77,7 @@ def order_of(
         python = replace(machine.python, prefix=request.venv, manager="venv")
         machine = without_torch(replace(machine, python=python))
     if request.for_other_host:
-        machine = for_host(machine, request.for_gpu, request.for_driver, catalog)
+        machine = for_host(machine, request.gpu, request.driver, catalog)
     # Complete the machine last, so that the catalog also completes the GPUs of `--for-gpu` and the
     # driver of `--for-driver`.
     machine = completed_from_catalog(machine, catalog)

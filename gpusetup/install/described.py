@@ -52,7 +52,7 @@ def describe(
     steps = () if task.is_done else INSTALLERS[installer](task.choice, options)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
-        target=machine.python.prefix or machine.python.executable or request.machine_from or "",
+        target=machine.python.prefix or machine.python.executable or str(request.machine or ""),
         before=before,
         after={**before, **comes},
         steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),

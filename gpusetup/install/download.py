@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from gpusetup.choose.wish import Wish
@@ -21,12 +20,12 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.versions import parsed
 from gpusetup.system.refusals import blocked_by
-from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel
 from gpusetup.uv.pages import answered
 
 TIMEOUTS = (5.0, 30.0)
 """Timeouts in seconds, for connecting and between two parts of a file."""
+INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
 
 
 def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> Wish:
@@ -40,29 +39,11 @@ def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> 
     return replace(wish, torch=f"=={torch}")
 
 
-def folder_of_settings(job: InstallJob) -> str | None:
-    """The single folder of wheels that the user's settings use instead of indexes (`no-index` with
-    `find-links`); None otherwise.
-
-    uv and pip treat these settings as gpusetup treats `--offline DIR`.
-    """
-    settings = job.settings
-    folders = [folder for folder in settings.wheel_folders if Path(folder).is_dir()]
-    # `--offline` accepts one folder, so several folders are not used here. The error about
-    # `no-index` then explains why uv cannot be asked.
-    if not settings.single("no-index") or len(folders) != 1:
-        return None
-    source = settings.source_of("no-index")
-    job.talk(f"note: {source} sets no-index: everything comes from {folders[0]} (find-links)")
-    return folders[0]
-
-
 def plan_download(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
     """The task and the plan to download everything that a new environment needs into a folder.
-    `older` creates a task for a torch that is older than a given version, in case a mirror lacks
-    the newest."""
+    `older` creates a task for a torch within a bound, in case a mirror lacks the newest."""
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_newest_of_mirror(job, replace(target, venv=folder), task, older)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
@@ -72,17 +53,21 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
     """Download the wheels of a plan into its folder, and return a sentence about them."""
     folder = Path(plan.target)
     torch_index, torch_login = split_login(plan.choice.index_url)
-    logins = {index.host: index.login for index in job.settings.indexes if index.login}
-    if torch_login:
-        logins[urlsplit(torch_index).netloc] = torch_login
+    logins = {urlsplit(torch_index).netloc: torch_login} if torch_login else {}
+    # uv's lock leaves out the logins of the user's indexes, and uv cannot save a wheel as a file.
+    for variable in INDEX_VARIABLES:
+        for word in os.environ.get(variable, "").split():
+            # An index may have a name: `corp=https://...`.
+            name, _, url = word.partition("=")
+            url, login = split_login(word if "/" in name else url)
+            if login:
+                logins[urlsplit(url).netloc] = login
     # Read the list of hashes first, so that an invalid list stops the download before the list is
     # overwritten.
     noted_before = noted(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        allowed = AllowedHosts((torch_index, *job.settings.addresses))
-        fetching = Fetching(folder, allowed, logins)
-        came = {wheel.filename: _fetched(job, wheel, fetching) for wheel in plan.wheels}
+        came = {wheel.filename: _fetched(job, wheel, folder, logins) for wheel in plan.wheels}
         known = sorted({**noted_before, **came}.items())
         rows = "".join(f"{digest}  {name}\n" for name, digest in known)
         write_safely(folder / SUMS, rows)
@@ -91,30 +76,23 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
     return f"{len(came)} wheels are in {folder}; there: `gpusetup install --offline DIR`"
 
 
-class Fetching(NamedTuple):
-    """What a download needs: the folder for the wheels, the allowed hosts, and the logins."""
-
-    folder: Path
-    allowed: AllowedHosts
-    logins: Mapping[str, tuple[str, str]]
-    """Maps a host to the user and password for it."""
-
-
-def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:
+def _fetched(
+    job: InstallJob, wheel: Wheel, folder: Path, logins: Mapping[str, tuple[str, str]]
+) -> str:
     """Download a wheel and return its sha256, which is checked before the file gets its final name.
-    An existing wheel is only checked."""
+    An existing wheel is only checked. `logins` maps a host to the user and password for it."""
     import requests
 
-    folder = fetching.folder
     path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
     if path.is_file() and wheel.sha256 == sha256_of(path):
         return wheel.sha256
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
-    login = fetching.logins.get(urlsplit(wheel.url).netloc)
+    url, login = split_login(wheel.url)
+    login = login or logins.get(urlsplit(url).netloc)
     try:
         with (
-            answered(wheel.url, fetching.allowed, login=login, timeouts=TIMEOUTS) as answer,
+            answered(url, login=login, timeouts=TIMEOUTS) as answer,
             open(part, "xb", opener=no_link) as file,
         ):
             answer.raise_for_status()

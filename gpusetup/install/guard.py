@@ -7,7 +7,10 @@ it tells the user which lines to add. `--undo` removes the guard's own files.
 
 from __future__ import annotations
 
+import ast
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -19,10 +22,13 @@ from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_setting
+from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.pip_settings import PIP_FILE, pip_settings
+from gpusetup.uv.program import GUARD_FILE
 
-CONSTRAINTS = "gpusetup-constraints.txt"
+CONSTRAINTS = GUARD_FILE
+PIP_FILE = "pip.ini" if os.name == "nt" else "pip.conf"
+PIP_SECONDS = 30.0
 MOST_BYTES = 1 << 18
 """The maximum size of a file that is compared."""
 MARK = "# gpusetup guard"
@@ -90,12 +96,29 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
     constraints = prefix / CONSTRAINTS
     yield constraints, tuple(f"{name}=={version}" for name, version in pins.items())
     ours = named_in_lists(constraints)
-    files_read_now = pip_settings(str(prefix)).get("constraint", "").split()
     # The setting in this file overrides the same setting in pip's other files, so also name their
     # constraints here.
-    others = [file for file in files_read_now if file != ours]
+    others = [file for file in constraints_of_pip(prefix) if file != ours]
     value = " ".join((*others, ours))
     yield prefix / PIP_FILE, ("[install]", f"constraint = {value}")
+
+
+def constraints_of_pip(prefix: Path) -> list[str]:
+    """The constraints files that the environment's pip reads now, as pip itself lists them; empty
+    without pip."""
+    place = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+    command = (str(prefix.joinpath(*place)), "-m", "pip", "config", "list")
+    named: dict[str, str] = {}
+    for line in run(command, timeout=PIP_SECONDS).stdout.splitlines():
+        # pip prints `install.constraint='a.txt'`, quoted as Python does.
+        key, _, value = line.partition("=")
+        with suppress(ValueError, SyntaxError):
+            named[key] = str(ast.literal_eval(value))
+    # pip's own order: its settings for one command count more than those for all.
+    for key in (":env:.constraint", "install.constraint", "global.constraint"):
+        if key in named:
+            return named[key].split()
+    return []
 
 
 def named_in_lists(path: Path) -> str:

@@ -14,7 +14,6 @@ from gpusetup.model.frozen import Frozen, Record, replace
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
 from gpusetup.uv.lock import Wheel
-from gpusetup.uv.settings import PersonSettings, person_settings
 
 Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
 """A context manager that, during its block, shows how much of these wheels uv's cache already
@@ -31,19 +30,6 @@ class InstallJob(Record):
     store: Path | None = None
     """The target's store; None until its lock is held."""
     done: list[DoneStep] = []
-    contacted: tuple[str, ...] = ()
-    """The hosts to which uv connected during the download."""
-    prefix: str | None = None
-    """The environment's folder. The pip.conf in it is not read, but a note mentions it if it has
-    settings that matter."""
-    read_settings: PersonSettings | None = None
-
-    @property
-    def settings(self) -> PersonSettings:
-        """The user's settings for uv and pip, read when they are first needed."""
-        if self.read_settings is None:
-            self.read_settings = person_settings(self.prefix)
-        return self.read_settings
 
 
 class InstallOutcome(Frozen):

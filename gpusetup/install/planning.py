@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
@@ -13,8 +18,8 @@ from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
-from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
-from gpusetup.install.coming_wheels import require_lack, wheels_for
+from gpusetup.errors import Blocked, ToolFailed, Unreached, Unsatisfiable
+from gpusetup.install.coming_wheels import question_of, wheels_for
 from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
@@ -27,9 +32,11 @@ from gpusetup.install.wheels import size_text, unhashed
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.steps import Step
+from gpusetup.model.versions import parsed
+from gpusetup.uv.errors import lacks, names_not_found
 from gpusetup.uv.lock import Wheel, unpack_step
 from gpusetup.uv.program import emptying_the_cache, venv_step
-from gpusetup.uv.question import Requirements
+from gpusetup.uv.question import Requirements, lock_of
 
 
 class LacksWheel(Blocked):
@@ -37,8 +44,8 @@ class LacksWheel(Blocked):
 
 
 MOST_OLDER = 12
-"""The maximum number of older torch versions to look for on a mirror, which is rarely more than two
-years behind."""
+"""The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's
+builds have no other. A mirror is rarely more than two years behind."""
 
 
 def plan_newest_of_mirror(
@@ -47,26 +54,43 @@ def plan_newest_of_mirror(
     """The task and its plan. If a mirror lacks the newest torch, the newest torch that the mirror
     has is used.
 
-    `older` creates the task for a torch that is older than the given one.
+    `older` creates the task for a torch within a further bound, such as `<2.9.1`.
     """
     is_mirror = not job.wheels and task.request.root != INDEX_ROOT
     takes_newest = task.choice.action in ("first", "newest", "upgrade")
-    is_free = task.wish.torch is None and not task.wish.packages
+    is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
+    is_free = not is_exact and not task.wish.packages
     try:
         return plan_task(job, target, task)
     except LacksWheel as problem:
         if not (is_mirror and takes_newest and is_free):
             raise
         first_problem = problem
+    newest = newest_on_mirror(job, target, task)
+    bound = f"<={newest}" if newest else f"<{task.build.torch}"
     for _ in range(MOST_OLDER):
         try:
-            task = older(task.build.torch)
+            task = older(bound)
             return plan_task(job, target, task)
         except LacksWheel:
-            continue
+            bound = f"<{task.build.torch}"
         except Unsatisfiable:
             break
     raise first_problem
+
+
+def newest_on_mirror(job: InstallJob, target: Target, task: Task) -> str | None:
+    """The newest torch that the user's bounds allow, on the mirror's pages for the builds of the
+    task; None if these pages have none."""
+    found = []
+    for build in task.builds:
+        requirements = Requirements(
+            family=(f"torch{task.wish.torch or ''}",), index=page_of(build, task.request.root)
+        )
+        with suppress(Unsatisfiable):
+            locked = lock_of(question_of(job, target, requirements), with_dependencies=False)
+            found += [row["version"].partition("+")[0] for row in locked.rows]
+    return max(found, key=parsed, default=None)
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -96,10 +120,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         leaving, leaving_files = files_of_all(before, target.layout)
         require_inside(Path(prefix, STORE), leaving_files)
         refuse_owners_of_python(leaving, target.layout)
-    size_bytes = sum(wheel.size_bytes or 0 for wheel in files.wheels)
-    require_space(prefix, int(size_bytes * UNPACKED_FACTOR) + SPARE_BYTES)
+    require_space(prefix, sum(map(unpacked_bytes, files.wheels)) + SPARE_BYTES)
     passed_over = [f"{backend} is passed over: {reason}" for backend, reason in files.passed_over]
-    settings = job.settings
     return Plan(
         target=prefix,
         python=target.python,
@@ -107,14 +129,13 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         choice=files.build,
         fallbacks=task.builds[len(files.passed_over) + 1 :],
         wheels=files.wheels,
-        steps=steps_of(job, target, files.wheels),
+        steps=steps_of(target),
         before=before,
         after={wheel.name: wheel.version for wheel in files.wheels},
         notes=(
             *passed_over,
             *task.all_notes,
             *files.notes,
-            *settings.notes,
             *unhashed(files.wheels),
         ),
         device=device_to_prove(files.build.backend, task.gpus_here),
@@ -136,14 +157,9 @@ def refuse_owners_of_python(leaving: Iterable[Distribution], layout: Layout) -> 
             )
 
 
-def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:
+def steps_of(target: Target) -> tuple[Step, ...]:
     """The steps for uv: create the environment if needed, then download and unpack the wheels."""
-    unpack = unpack_step(
-        target.python,
-        stage_of(target.venv or target.layout.prefix),
-        hashed=all(wheel.sha256 for wheel in wheels),
-        link_mode=job.settings.link_mode,
-    )
+    unpack = unpack_step(target.python, stage_of(target.venv or target.layout.prefix))
     if target.venv is None:
         return (unpack,)
     return (venv_step(target.venv, target.layout.python), unpack)
@@ -179,14 +195,19 @@ def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
     for build in task.builds:
         requirements = requirements_of(job, task, build)
         try:
-            wheels, notes = wheels_for(job, target, requirements)
+            coming = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
+            # Another index only helps if this one lacks torch or a companion.
             if not job.wheels:
-                require_lack(requirements, problem)
-            passed_over.append((build.backend, problem.message))
+                _require_lack(requirements, problem)
+            passed_over.append((build.backend, problem.message.partition("\n")[0]))
             continue
-        source = replace(build, index_url=requirements.index)
-        return IndexFiles(build=source, wheels=wheels, passed_over=tuple(passed_over), notes=notes)
+        return IndexFiles(
+            build=replace(build, index_url=requirements.index),
+            wheels=coming.wheels,
+            passed_over=tuple(passed_over),
+            notes=coming.notes,
+        )
     reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
     where = f"{root} has no" if job.wheels else "No index has"
     raise LacksWheel(
@@ -194,6 +215,17 @@ def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
         hint="nothing was changed; name another version (`--torch`), another backend "
         "(`--backend`), or another root (`--index URL`)",
     )
+
+
+def _require_lack(requirements: Requirements, no: Unsatisfiable) -> None:
+    """Return if the index lacks torch or a companion, so that another index can be tried. Otherwise
+    raise the error that fits uv's answer."""
+    asked = {canonicalize_name(Requirement(word).name) for word in requirements.others}
+    # The user's own indexes lack something that torch requires, so they are the wrong ones.
+    if set(names_not_found(no.message)) - asked - {*requirements.names}:
+        raise Unreached(no.message, hint=no.hint)
+    if not any(lacks(no.message, name) for name in requirements.names):
+        raise no
 
 
 def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requirements:
@@ -247,11 +279,24 @@ def exact_in(folder: str, project: str, version: str, backend: str) -> str:
     return f"{project}=={version if is_plain else labelled}"
 
 
-UNPACKED_FACTOR = 3.6
-"""The size of an unpacked torch wheel relative to the wheel. Measured: 4.0 for the CPU wheel of
-torch 2.13.0 and 1.6 for nvidia-cudnn-cu12; the value lies nearer to the larger."""
+UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
+"""The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
+2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
+libraries."""
 
 SPARE_BYTES = 50 << 20
+
+
+def unpacked_bytes(wheel: Wheel) -> int:
+    """The disk space that a wheel's files take, as far as it is known before the download."""
+    if wheel.unpacked_bytes is not None:
+        return wheel.unpacked_bytes
+    factor = UNPACKED_FACTOR
+    if wheel.name.startswith("nvidia-"):
+        factor = FACTOR_OF_NVIDIA
+    elif wheel.name == "torch" and "+cu" in wheel.version:
+        factor = FACTOR_OF_CUDA_TORCH
+    return int((wheel.size_bytes or 0) * factor)
 
 
 def free_bytes(folder: str) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+from gpusetup.errors import GpuSetupError
 from gpusetup.install.options import InstallRequest
 from gpusetup.install.switching.change import drop_leftovers, keeps_torch, recover
 from gpusetup.install.switching.journal import STAGING, STORE, UNDO, Journal, read_journal
@@ -21,11 +23,19 @@ def target_folder(request: InstallRequest) -> Path:
         require_possible_folder(request.venv)
         return Path(request.venv).absolute()
     if request.python:
-        folder = Path(request.python).absolute()
+        named = Path(request.python).absolute()
         # A run that was killed may have left an environment without an interpreter.
-        if (folder / STORE).is_dir():
-            return folder
-    return Path(choose_target(System(), request.python).prefix)
+        for folder in (named, named.parent.parent):
+            if (folder / STORE).is_dir():
+                return folder
+    try:
+        return Path(choose_target(System(), request.python).prefix)
+    except GpuSetupError:
+        # To restore the previous packages, no interpreter is needed.
+        for name in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"), ".venv"):
+            if request.undo and name and (Path(name) / STORE).is_dir():
+                return Path(name).absolute()
+        raise
 
 
 def recover_unfinished(

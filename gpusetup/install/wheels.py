@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -85,9 +86,20 @@ def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
     folder was filled."""
     sums = noted(Path(folder))
     for wheel in wheels:
-        size_bytes = Path(folder, wheel.filename).stat().st_size
-        digest = sums.get(wheel.filename, wheel.sha256)
-        yield replace(wheel, sha256=digest, size_bytes=size_bytes, source=folder)
+        path = Path(folder, wheel.filename)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                unpacked_bytes = sum(file.file_size for file in archive.infolist())
+        except (OSError, ValueError, zipfile.BadZipFile):
+            # uv says what is wrong with the file.
+            unpacked_bytes = None
+        yield replace(
+            wheel,
+            sha256=sums.get(wheel.filename, wheel.sha256),
+            size_bytes=path.stat().st_size,
+            unpacked_bytes=unpacked_bytes,
+            source=folder,
+        )
 
 
 def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ login.
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 END = r"(?=[/?#\s\"'`),;]|$)"
 """Matches what may follow a host."""
@@ -54,9 +54,10 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
         login = behind_no_port[0].removesuffix("@")
         plain_url = url[: behind_no_port.start()] + url[behind_no_port.end() :]
     else:
-        parts = urlsplit(url)
-        login, _, host = parts.netloc.rpartition("@")
-        plain_url = parts._replace(netloc=host).geturl()
+        # urlsplit would take a `[` in a password for the beginning of an address.
+        usual = USUAL.search(url)
+        login = usual[0].removesuffix("@") if usual else ""
+        plain_url = url[: usual.start()] + url[usual.end() :] if usual else url
     if not login:
         return url, None
     name, _, password = login.partition(":")

@@ -1,16 +1,13 @@
-"""Turns a failure of uv into a gpusetup error, with uv's complete message and a hint."""
+"""Turns a failure of uv into a gpusetup error: the cause first, then uv's message and a hint."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.model.logins import without_logins
 from gpusetup.system.processes import Output, how_it_ended
-from gpusetup.uv.hosts import HostAddress
 from gpusetup.uv.program import emptying_the_cache
 
 QUESTION = "what-was-asked-for"
@@ -20,69 +17,79 @@ NO = 1
 COULD_NOT = 2
 """uv's exit code if something else fails, such as connecting to an index or writing a file."""
 NO_SOLUTION = "No solution found"
-NOT_FOUND = r"([\w.-]+) was not found in the package registry"
+MOST_LETTERS, MOST_LINES = 500, 120
+"""How much of uv's text is read: the letters of a line and the lines. An index's owner decides on
+names and reasons in it, which may be of any length."""
+CAUSE_LETTERS = 120
+"""The maximum length of an error's first line."""
+NOT_FOUND = re.compile(r"(?<![\w.-])([\w.-]{1,200}) was not found in the package registry")
 """uv's message for a package that no index has in any version."""
-REFUSING = re.compile(
-    r"An index(?: URL)? \((\S+)\) (?:could not be queried|returned a)\D*(401|403)"
+NO_WHEEL = re.compile(
+    r"(?<![\w.-])([\w.-]{1,200})((?:[=<>!~]=?[\w.*+!]{1,60},?){0,4}) ha(?:s|ve) no usable wheels"
 )
-"""uv's message for an index that refuses access. The index may still have the package."""
+"""uv's message for releases of a package that exist only as source: `jieba==0.42 has no ...`."""
+NEEDS_WHEEL = re.compile(r"Wheels are required for `([\w.-]{1,200})`")
+"""uv's hint for a package that it may not build."""
+NO_RELEASE = r"(?:no version of {0}(?![\w.-])|(?<![\w.-]){0}[=<>]\S{{0,60}} has no wheels with)"
+"""uv's messages for a package without such a release, or without a file of it for this Python and
+platform."""
+NOT_ANSWERED = re.compile(
+    r"\b(?:401 Unauthorized|403 Forbidden|407 Proxy)|has invalid metadata|not found in the cache"
+    r"|network was disabled"
+)
+"""uv's messages for an index that refuses access, that shows a broken file, or that a setting
+forbids to ask. It may still have the package."""
 HINTS: dict[type[GpuSetupError], str] = {
     Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
     "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
     Unreached: "nothing was changed; uv's message says what it could not do",
     ToolFailed: "nothing was changed",
 }
-WAYS = {
-    r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|credential|proxy|download": (
-        "nothing was changed; read uv's message above, check the network (proxy, certificates, "
-        "~/.netrc), then run this again"
-    ),
-}
-"""Maps a pattern in uv's message to advice."""
-FULL_DISK = r"no space|os error 28\b|quota|os error 122\b"
+OF_THE_NETWORK = re.compile(
+    r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|credential|proxy|download",
+    re.IGNORECASE,
+)
+FULL_DISK = re.compile(r"no space|os error 28\b|quota|os error 122\b", re.IGNORECASE)
 """ENOSPC and EDQUOT, by their messages or their numbers."""
 
 
-def complaint(
-    title: str,
-    output: Output,
-    no: type[GpuSetupError] = Unsatisfiable,
-    *,
-    notes: Sequence[str] = (),
-    failures: Mapping[HostAddress, str] = {},
-) -> GpuSetupError:
-    """The error for a failed run of uv, with its complete message.
+def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiable) -> GpuSetupError:
+    """The error for a failed run of uv: the cause in the first line, then uv's message.
 
     uv's exit code tells whether there is no solution or uv failed otherwise; `no` is the error
-    class for the first case. `notes` list the user's settings that limit versions, because uv does
-    not say where its constraints come from. `failures` maps hosts to the reasons why gpusetup's
-    proxy could not reach them; uv only sees that the proxy failed.
+    class for the first case.
     """
     # uv did not run to its end, so it has no exit code.
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
+    text = said_by(output)
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
     kind = kinds.get(output.exit, ToolFailed)
-    if kind is no and not is_no(output):
+    # uv also finds no solution if an index does not answer.
+    if kind is no and (NO_SOLUTION not in text or NOT_ANSWERED.search(" ".join(text.split()))):
         kind = Unreached
-    message = f"{title}: {said_by(output)}"
-    message += "".join(f"\n  cause: {host}: {why}" for host, why in failures.items())
-    # The user's own limits may be the reason why there is no solution.
-    if kind is no and notes:
-        message += "".join(f"\n  {note}" for note in notes)
-    return kind(message, hint=hint_for(kind, message))
+    return kind(f"{cause(text)}\n  {title}: {text}", hint=hint_for(kind, text))
 
 
-def is_no(output: Output) -> bool:
-    """Whether uv really found no solution, and every index that could have one responded.
+def cause(text: str) -> str:
+    """The cause in a text of uv, in one line of at most 120 characters.
 
-    uv also ends with this message if it cannot read a page, or if an index refuses to answer.
+    >>> cause("No solution found\\n  cause: Because jieba==1 has no usable wheels and you require")
+    'jieba==1 has no wheel, only a source release'
+    >>> cause("Failed to fetch: http://i/x/\\n  cause: tcp connect error\\n  cause: refused")
+    'Failed to fetch: http://i/x/: refused'
     """
-    text = output.stderr or output.stdout
-    if NO_SOLUTION not in text:
-        return False
-    refusing = REFUSING.findall(" ".join(text.split()))
-    return all(code == "403" and is_torchs_own(url) for url, code in refusing)
+    sources, unknown = names_without_wheel(text), names_not_found(text)
+    line = explanation(text).removeprefix("Because ")
+    if sources:
+        line = f"{sources[0]} has no wheel, only a source release"
+    elif unknown:
+        line = f"No index has {', '.join(unknown)}"
+    elif NO_SOLUTION not in text:
+        first, *others = [line.strip() for line in text.split("\n") if line.strip()]
+        reasons = [line for line in others if line.startswith("cause: ")]
+        line = f"{first}: {reasons[-1].removeprefix('cause: ')}" if reasons else first
+    return line if len(line) <= CAUSE_LETTERS else f"{line[: CAUSE_LETTERS - 3]}..."
 
 
 def names_not_found(message: str) -> tuple[str, ...]:
@@ -91,59 +98,70 @@ def names_not_found(message: str) -> tuple[str, ...]:
     >>> names_not_found("Because mine was not found in the package registry and you require mine")
     ('mine',)
     """
-    names = re.findall(NOT_FOUND, " ".join(message.split()))
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(NOT_FOUND.findall(" ".join(message.split()))))
 
 
-def is_torchs_own(url: str) -> bool:
-    """Whether an index is torch's own, which returns status 403 for a package that it does not
-    have."""
-    return url.startswith(INDEX_ROOT)
+def names_without_wheel(message: str) -> tuple[str, ...]:
+    """The packages that exist only as source, from uv's message, with the version that is required
+    if it is exact.
+
+    >>> names_without_wheel("Because all versions of jieba have no usable wheels and a==1.0 has no "
+    ... "usable wheels")
+    ('jieba', 'a==1.0')
+    """
+    text = " ".join(message.split())
+    found = {name: name for name in NEEDS_WHEEL.findall(text)}
+    for name, versions in NO_WHEEL.findall(text):
+        found[name] = f"{name}{versions}" if versions.startswith("==") else name
+    return tuple(found.values())
+
+
+def lacks(message: str, name: str) -> bool:
+    """Whether uv's message says that the index has no such release of a package, or no file of it
+    for this Python and platform."""
+    text = " ".join(message.split())
+    is_missing = name in names_not_found(text)
+    return is_missing or re.search(NO_RELEASE.format(re.escape(name)), text) is not None
 
 
 def hint_for(kind: type[GpuSetupError], message: str) -> str:
     """The hint for this kind of error. It only mentions the network or the disk if uv's message
     does."""
     # `Unreached` has many causes, so search uv's message for them. For the other kinds, the message
-    # already says what to change.
-    if issubclass(kind, Unreached):
-        # Check for a full disk first: uv reports it as a failed download, which would match below
-        # too.
-        if re.search(FULL_DISK, message, re.IGNORECASE):
-            way = f"make room on that disk ({emptying_the_cache()}), then run this again"
-            return f"nothing was changed; {way}"
-        for pattern, way in WAYS.items():
-            if re.search(pattern, message, re.IGNORECASE):
-                return way
+    # already says what to change. A full disk comes first: uv reports it as a failed download.
+    if issubclass(kind, Unreached) and FULL_DISK.search(message):
+        way = f"make room on that disk ({emptying_the_cache()}), then run this again"
+        return f"nothing was changed; {way}"
+    if issubclass(kind, Unreached) and OF_THE_NETWORK.search(message):
+        return (
+            "nothing was changed; read uv's message above, check the network (proxy, "
+            "certificates, ~/.netrc), then run this again"
+        )
     return HINTS[kind]
 
 
 def said_by(output: Output) -> str:
-    """The text that the program printed, without logins. If the program printed nothing, the text
-    says how it ended."""
-    text = output.stderr or output.stdout
-    message = sentence(text)
-    if not message:
-        name = Path(output.argv[0]).name
-        message = f"{name} said nothing: {how_it_ended(output.exit or 0)}"
+    """The text that the program printed after its first `error: `, without colours and logins. If
+    the program printed nothing, the text says how it ended."""
+    lines = (output.stderr or output.stdout).strip().split("\n")
+    # Cut first, so that no pattern runs over a text of any length.
+    text = "\n".join(shortened(line) for line in lines[:MOST_LINES])
+    text = re.sub(r"\x1b\[[\d;]{0,20}m", "", text).strip()
+    start = re.search(r"(?m)^error: ", text)
+    text = text[start.end() :] if start else text
+    if not text:
+        return f"{Path(output.argv[0]).name} said nothing: {how_it_ended(output.exit or 0)}"
     # To uv, the request is a project; to the user, it is what they typed.
-    message = re.sub(rf"{QUESTION}\s+depends\s+on", "you require", message)
-    return without_logins(message)
+    return without_logins(re.sub(rf"{QUESTION} depends on", "you require", text))
 
 
-def sentence(text: str) -> str:
-    """Returns the text that a program printed after its first `error: `, without colours; the whole
-    text if there is none.
-
-    >>> sentence("Resolved 1 package\\nerror: Failed to fetch `x`\\n  cause: 503\\n")
-    'Failed to fetch `x`\\n  cause: 503'
-    """
-    # Remove the terminal's colour codes from the text.
-    plain = re.sub(r"\x1b\[[\d;]*m", "", text).strip()
-    start = re.search(r"(?m)^error: ", plain)
-    if start is None:
-        return plain
-    return plain[start.end() :]
+def shortened(line: str) -> str:
+    """A line with at most MOST_LETTERS. A URL that would be cut is left out, because without its
+    host a login in it is no longer recognised."""
+    if len(line) <= MOST_LETTERS:
+        return line.rstrip()
+    start, space, last = line[:MOST_LETTERS].rpartition(" ")
+    return f"{start if '://' in last else start + space + last} ..."
 
 
 def explanation(text: str) -> str:
@@ -152,7 +170,6 @@ def explanation(text: str) -> str:
     >>> explanation("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
     'Because a==1 depends on b==2, it fails.'
     """
-    without_frame = re.sub("[\\u00d7╰─▶├│]", " ", text)
-    line = " ".join(without_frame.split())
+    line = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
     start = line.find("Because ")
     return line[start:] if start > 0 else line

@@ -20,7 +20,6 @@ from gpusetup.errors import Unreached, Unsatisfiable
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import split_login, without_logins
-from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.pages import answered
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def read_page(address: str, shown: str, backend: str, catalog: Catalog) -> str:
     url, login = split_login(address)
     deadline = time.monotonic() + WHOLE_SECONDS
     try:
-        with answered(url, AllowedHosts((url,)), login=login, timeouts=TIMEOUTS) as answer:
+        with answered(url, login=login, timeouts=TIMEOUTS) as answer:
             refuse_status(answer, shown, backend, catalog)
             return read_within(answer, shown, deadline)
     except requests.RequestException as problem:

@@ -4,6 +4,7 @@ these files."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,12 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login
 from gpusetup.model.steps import Step
-from gpusetup.uv.configuration import NUMBERS
-from gpusetup.uv.indexes import handed_over, login_variables
-from gpusetup.uv.program import ALONE, uv_program
-from gpusetup.uv.settings import PersonSettings
+from gpusetup.uv.program import shown_settings, uv_environment, uv_program, with_torch_index
 
 FETCHING = {"UV_HTTP_TIMEOUT": "30", "UV_HTTP_RETRIES": "3"}
 """uv's timeout in seconds and number of retries while it downloads gigabytes."""
+APPLIED = ("UV_CONSTRAINT", "UV_OVERRIDE")
+"""The user's variables that were applied in the plan, and that uv refuses together with a lock."""
 TORCH_INDEX = "torch index"
 DEFAULT_INDEX = "default index"
 
@@ -36,6 +36,12 @@ class Wheel(Frozen):
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
     source: str = DEFAULT_INDEX
+    unpacked_bytes: int | None = None
+    """The size of its files, if the wheel is on this disk."""
+
+    @property
+    def is_of_torch_index(self) -> bool:
+        return self.source == TORCH_INDEX
 
     @property
     def host(self) -> str:
@@ -75,7 +81,7 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
     rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
     for wheel in wheels:
         # Some old indexes state no hash; the plan mentions that before anything is downloaded.
-        hashes = f'{{ sha256 = "{wheel.sha256}" }}' if wheel.sha256 else "{}"
+        hashes = f"{{ sha256 = {json.dumps(wheel.sha256)} }}" if wheel.sha256 else "{}"
         rows.append(
             f'[[packages]]\nname = "{wheel.name}"\nversion = "{wheel.version}"\n'
             f"wheels = [{{ url = {json.dumps(wheel.url)}, hashes = {hashes} }}]\n"
@@ -83,55 +89,35 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
     return "\n".join(rows)
 
 
-def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None = None) -> Step:
+def unpack_step(python: str, stage: str) -> Step:
     """The step that downloads the wheels of a lock and unpacks them in the folder `stage`.
 
-    Each wheel is given by its URL and hash. `hashed` tells whether the index states a hash for each
-    of them. The user's settings about versions were already applied in the plan, and uv accepts no
-    such settings together with a lock.
+    Each wheel is given by its URL and hash, with which uv compares the file.
     """
-    options = ["--quiet", "--no-deps", "--no-build", "--preview-features", "pylock"]
-    # uv refuses the whole lock if a single file has no hash.
-    if hashed:
-        options.append("--require-hashes")
-    if link_mode:
-        options += ["--link-mode", link_mode]
+    options = ["--quiet", "--no-deps", "--no-build", "--no-compile-bytecode"]
+    options += ["--preview-features", "pylock"]
     where = ("--python", python, "--prefix", str(Path(stage, "root")))
     lock = ("-r", str(Path(stage, "pylock.toml")))
+    shown = shown_settings()
+    if "target: Some" in shown:
+        # A target folder in the user's settings would count more than `--prefix`.
+        options.append("--no-config")
+    if "link_mode: Symlink" in shown:
+        # A link into the cache would break when the cache is emptied.
+        options += ["--link-mode", "copy"]
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))
     return Step(
-        argv=(uv_program(), "pip", "install", *ALONE, *options, *where, *lock),
+        argv=(uv_program(), "pip", "install", *options, *where, *lock),
         title="download the wheels and unpack them next to the environment",
         environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
         timeout_seconds=6 * 3600.0,
     )
 
 
-def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str, str]:
-    """The environment variables for uv's download, including every index that needs a login."""
-    variables = dict(FETCHING)
-    named: list[str] = []
+def fetching_environment(torch_index: str) -> dict[str, str]:
+    """The environment variables for uv's download: the user's, and the login of torch's index."""
+    more = {name: os.environ.get(name, value) for name, value in FETCHING.items()}
     # If torch's index is a folder of wheels, it needs no login.
-    if torch_index.startswith("http"):
-        url, login = split_login(torch_index)
-        named.append(f"torch={url}")
-        if login:
-            variables |= login_variables("TORCH", login)
-    renamed, _ = handed_over(settings.indexes)
-    for index in renamed:
-        if index.login:
-            named.append(f"{index.name}={index.url}")
-    variables["UV_INDEX"] = " ".join(named)
-    if settings.uses_keyring:
-        variables["UV_KEYRING_PROVIDER"] = "subprocess"
-    if settings.single("offline"):
-        variables["UV_OFFLINE"] = "1"
-    if settings.insecure_hosts:
-        variables["UV_INSECURE_HOST"] = " ".join(settings.insecure_hosts)
-    # Keep the user's limit on simultaneous downloads, because a slow disk or proxy may not handle
-    # many.
-    for variable, key in NUMBERS.items():
-        count = settings.single(key)
-        if count:
-            variables[variable] = str(count)
-    return settings.environment(variables)
+    if split_login(torch_index)[1]:
+        more["UV_INDEX"] = with_torch_index(torch_index)
+    return uv_environment(more, login_of=torch_index, drop=APPLIED)

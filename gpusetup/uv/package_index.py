@@ -24,7 +24,6 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.uv.errors import explanation, names_not_found
 from gpusetup.uv.platforms import USUAL_PYTHON, platform_of
 from gpusetup.uv.question import Locked, Question, Requirements, lock_of
-from gpusetup.uv.settings import PersonSettings
 
 WITHOUT_WHEEL = re.compile(
     r"Wheels are required for `([\w.-]{1,200})`"
@@ -42,12 +41,11 @@ class PersonIndex:
         self,
         machine: Snapshot,
         root: str,
-        settings: PersonSettings,
         before: Callable[[Choice, tuple[str, ...]], None],
     ) -> None:
         """Prepare the indexes for a machine. `before` is called before the first question. If it
         raises an error, the choice of packages ends with that error."""
-        self.root, self.settings, self.begin = root, settings, before
+        self.root, self.begin = root, before
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
 
@@ -59,7 +57,7 @@ class PersonIndex:
     @property
     def places(self) -> tuple[str, ...]:
         """Sentences on where packages are looked for, without logins."""
-        return self.settings.notes_on_places(self.torch_root)
+        return (f"torch and its companions: {self.torch_root}", "all others: your uv's indexes")
 
     def ask(self, question: SetQuestion) -> IndexAnswer:
         """The newest releases that answer the question, or uv's reason why there are none."""
@@ -116,7 +114,7 @@ class PersonIndex:
             environment=self.environment,
             title="uv finds no set of versions",
         )
-        return lock_of(uv_question, self.settings, with_dependencies=question.with_dependencies)
+        return lock_of(uv_question, with_dependencies=question.with_dependencies)
 
 
 def released(row: Mapping[str, Any]) -> Released:

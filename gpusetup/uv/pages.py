@@ -1,15 +1,17 @@
-"""Sends gpusetup's own requests to an index, following redirects only to allowed hosts."""
+"""Sends gpusetup's own requests to an index: for a size, for a page of torch's index, and for the
+wheels of `--download`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
 
 from gpusetup.errors import Unreached
-from gpusetup.uv.certificates import certificates
-from gpusetup.uv.hosts import AllowedHosts, host_of
+from gpusetup.model.logins import without_logins
 
 if TYPE_CHECKING:
     from requests import Response
@@ -17,46 +19,67 @@ if TYPE_CHECKING:
 MOST_REDIRECTS = 5
 """The maximum number of redirects. An index needs one or two: for a slash at the end, and to the
 host of a file."""
-Login = tuple[str, str]
+SYSTEM_STORES = (
+    *("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
+    *("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"),
+)
+"""The files in which Linux distributions keep their trusted certificates."""
 
 
 @contextmanager
 def answered(
     url: str,
-    allowed: AllowedHosts,
     *,
-    login: Login | None = None,
-    headers: Mapping[str, str] = {},
+    login: tuple[str, str] | None = None,
     timeouts: tuple[float, float],
     method: str = "GET",
 ) -> Iterator[Response]:
     """A context manager that sends a request and yields the response, whose body has not been read
-    yet.
+    yet. Proxies and .netrc count as for every program that uses `requests`.
 
-    Raises `Unreached` if a redirect leads to a host that the user was not shown, and
-    RequestException if there is no response.
+    Raises `Unreached` for a URL that nothing can be asked of, and RequestException if there is no
+    response.
     """
     import requests
 
-    first_host = host_of(url)
-    options: dict[str, Any] = {
-        "headers": headers,
-        "timeout": timeouts,
-        "stream": True,
-        "verify": certificates(),
-        # Each redirect is checked here, before its host is contacted.
-        "allow_redirects": False,
-    }
+    host = _host(url)
     for _ in range(MOST_REDIRECTS):
-        allowed.require(url)
-        # Only the index gets the password, not the host where it keeps its files.
-        login_here = login if host_of(url) == first_host else None
-        answer = requests.request(method, url, auth=login_here, **options)
+        answer = requests.request(
+            method,
+            url,
+            # Only the index gets the password, not the host where it keeps its files.
+            auth=login if _host(url) == host else None,
+            timeout=timeouts,
+            stream=True,
+            verify=certificates(),
+            allow_redirects=False,
+        )
         target = answer.headers.get("Location") if answer.is_redirect else None
         if target is None:
             with answer:
                 yield answer
             return
         answer.close()
-        url = urljoin(url, target)
-    raise Unreached(f"{host_of(url)} redirects in a circle", hint="nothing was changed")
+        try:
+            url = urljoin(url, target)
+        except ValueError:
+            # A bracket that is not closed.
+            break
+    raise Unreached(
+        f"{without_logins(url)} redirects in a circle, or to no URL", hint="nothing was changed"
+    )
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:
+        return ""
+
+
+def certificates() -> str | bool:
+    """The certificate file for the `requests` library; True if it should use its own file."""
+    for path in (os.environ.get("REQUESTS_CA_BUNDLE"), os.environ.get("SSL_CERT_FILE")):
+        if path and Path(path).exists():
+            return path
+    return next((path for path in SYSTEM_STORES if Path(path).exists()), True)

@@ -24,7 +24,7 @@ def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
         # uv's platform name for macOS has no version, so the version is in the variable that
         # compilers use.
         return f"{processor}-apple-darwin", {"MACOSX_DEPLOYMENT_TARGET": target}
-    library = re.fullmatch(r"glibc (\d+\.\d+)", machine.os.libc or "")
+    library = re.fullmatch(r"glibc (\d{1,3}\.\d{1,3})", machine.os.libc or "")
     version = library[1] if library else USUAL_GLIBC
     minor = int(version.partition(".")[2])
     # The newest version that uv has a name for and that the machine's glibc still satisfies.

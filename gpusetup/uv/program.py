@@ -1,4 +1,4 @@
-"""The uv program, gpusetup's own uv cache, and the environment variables with which uv runs."""
+"""The uv program, and how it runs: in the current folder, with the user's own settings."""
 
 from __future__ import annotations
 
@@ -10,43 +10,36 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gpusetup.model.logins import split_login
 from gpusetup.model.shell import own_line
 from gpusetup.model.steps import Step
-from gpusetup.system.own_cache import own_folder, own_path
+from gpusetup.system.own_cache import own_folder
+from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.certificates import has_system_store
 
-LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
-"""uv's timeout in seconds and number of retries for a question, so that an unreachable host is
-reported within 15 s."""
-ASK_SECONDS = 30.0
-"""The time limit in seconds for a question that needs no network."""
-ALONE = ("--no-config",)
-"""Keeps uv from reading any configuration file, in any folder."""
+TORCH_INDEX_NAME = "gpusetup-torch"
+"""torch's index in a question to uv. An index of the user with this name is unlikely."""
 LEFTOVER_SECONDS = 86_400.0
 """One day, in seconds. A question takes only minutes, so an older private folder was left by a run
 that was killed."""
+NOT_PASSED_ON = (
+    # gpusetup names the environment itself, and uv runs in the current folder.
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "UV_SYSTEM_PYTHON"),
+    *("UV_PROJECT", "UV_WORKING_DIR", "UV_WORKING_DIRECTORY"),
+    # torch's index is a source, and its backend is already chosen.
+    *("UV_NO_SOURCES", "UV_TORCH_BACKEND"),
+    # gpusetup builds nothing, and compares each file with the hash in uv's answer.
+    *("UV_NO_BINARY", "UV_NO_BINARY_PACKAGE", "UV_REQUIRE_HASHES"),
+    # It would empty the folder in which gpusetup keeps the journal of a new environment.
+    "UV_VENV_CLEAR",
+    # These change which Python starts and what it imports.
+    *("PYTHONHOME", "PYTHONPATH"),
+)
+"""The user's variables that uv does not get. It gets all others."""
 
-PASSED_ON = (
-    # The paths of programs, certificates and files with the user's logins.
-    *("HOME", "USER", "LOGNAME", "PATH", "NETRC", "XDG_DATA_HOME", "UV_CREDENTIALS_DIR"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT"),
-    # The user's proxies.
-    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
-    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
-    # A Python from a cluster's module or from conda may need these to start.
-    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
-    *("LANG", "LC_ALL", "LC_CTYPE"),
-    # On Windows, no program starts without these.
-    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "PROGRAMDATA"),
-    *("USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA"),
-)
-"""The only environment variables of the user that uv gets unchanged."""
-FOR_A_KEYRING = (
-    *("DBUS_", "XDG_RUNTIME_DIR", "DISPLAY", "KEYRING_", "PYTHON_KEYRING_", "AWS_"),
-    *("GOOGLE_", "CLOUDSDK_", "AZURE_", "ARTIFACTS_", "GNUPGHOME"),
-)
-"""The first letters of variables that a keyring program may need, if the user has one."""
+
+GUARD_FILE = "gpusetup-constraints.txt"
+"""The constraints file of `gpusetup guard`, which holds back other programs."""
 
 
 def uv_program() -> str:
@@ -56,16 +49,59 @@ def uv_program() -> str:
     return str(uv.find_uv_bin())
 
 
-def own_cache() -> Path:
-    """The folder of gpusetup's own uv cache. The user's cache is not used, because it is not
-    trusted."""
-    return own_folder("uv")
+def uv_environment(
+    more: Mapping[str, str] = {}, *, login_of: str = "", drop: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """The environment variables for uv: the user's, except NOT_PASSED_ON and `drop`, and `more`.
+
+    `login_of` is the URL of torch's index, whose login uv finds under the index's name. A login is
+    never written into a file or an argument, because other users may be able to read those.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if name not in (*NOT_PASSED_ON, *drop)
+    }
+    constraints = environment.get("UV_CONSTRAINT", "").split()
+    environment["UV_CONSTRAINT"] = " ".join(
+        word for word in constraints if not word.endswith(GUARD_FILE)
+    )
+    _, login = split_login(login_of)
+    if login:
+        name = TORCH_INDEX_NAME.replace("-", "_").upper()
+        environment[f"UV_INDEX_{name}_USERNAME"] = login[0]
+        # Without a password, uv asks the keyring. An empty variable would be an empty password.
+        if login[1]:
+            environment[f"UV_INDEX_{name}_PASSWORD"] = login[1]
+    return {
+        **environment,
+        # uv must never download a Python, because the packages are for the environment's own.
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+        "NO_COLOR": "1",
+        **more,
+    }
+
+
+def with_torch_index(url: str) -> str:
+    """The value of UV_INDEX with torch's index before the user's own indexes."""
+    return f"{TORCH_INDEX_NAME}={split_login(url)[0]} {os.environ.get('UV_INDEX', '')}".strip()
+
+
+def cache_folder() -> Path:
+    """The folder of the user's uv cache, as uv itself names it."""
+    output = run((uv_program(), "cache", "dir"), timeout=30.0, environment=uv_environment())
+    return Path(output.stdout.strip() or ".uv_cache")
+
+
+def shown_settings() -> str:
+    """The settings with which `uv pip` would run in the current folder, as uv itself prints them
+    (`--show-settings`, in the notation of Rust)."""
+    words = (uv_program(), "pip", "compile", "--show-settings", "--offline", "-")
+    return run(words, timeout=30.0, environment=uv_environment(), stdin="\n").stdout
 
 
 def emptying_the_cache() -> str:
-    """A phrase with the command that empties gpusetup's own uv cache, to free disk space."""
-    folder = str(own_path("uv"))
-    return f"`{own_line(uv_program(), 'cache', 'clean', '--cache-dir', folder)}` empties our cache"
+    """A phrase with the command that empties uv's cache, to free disk space."""
+    return f"`{own_line(uv_program(), 'cache', 'clean')}` empties uv's cache"
 
 
 @contextmanager
@@ -73,14 +109,15 @@ def private_folder() -> Iterator[Path]:
     """A context manager that creates a folder in gpusetup's cache that only this user can enter,
     and deletes it after the block.
 
-    The folder is not below TMPDIR, because uv searches the parent folders and in /tmp any user
-    could put a file that decides where packages come from. Nor can it be in uv's cache, because uv
-    refuses that.
+    The folder is not below TMPDIR, because uv searches a project's parent folders for a workspace,
+    and in /tmp any user could put one. Only a home whose name is no text leaves no other place.
     """
     questions = own_folder("questions")
     with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
         _drop_leftovers(questions)
-        name = tempfile.mkdtemp(dir=questions)
+        # uv takes no argument that is not UTF-8, as the name of a home may be.
+        is_text = str(questions).isprintable()
+        name = tempfile.mkdtemp(dir=questions if is_text else None)
     try:
         yield Path(name)
     finally:
@@ -97,44 +134,14 @@ def _drop_leftovers(questions: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) -> dict[str, str]:
-    """The environment variables for uv: a few of the user's, `more`, and those that gpusetup sets.
-
-    It contains none of the variables for uv, pip or Python. `more` contains settings that were read
-    as data.
-    """
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    if keyring:
-        for name, value in os.environ.items():
-            if name.startswith(FOR_A_KEYRING):
-                environment[name] = value
-    if has_system_store():
-        environment["UV_SYSTEM_CERTS"] = "1"
-    return {
-        **environment,
-        **LIMITS,
-        **more,
-        "UV_CACHE_DIR": str(own_cache()),
-        # uv must never download a Python, because the packages are for the environment's own.
-        "UV_PYTHON_DOWNLOADS": "never",
-        "UV_NO_PROGRESS": "1",
-        "NO_COLOR": "1",
-    }
-
-
-# --- other commands for uv ------------------------------------------------------------------------
-
-
 def venv_step(folder: str, base: str) -> Step:
     """The step that creates an environment in a folder that already contains gpusetup's store."""
     # Without `--no-project`, uv reads the working folder's project to choose a Python.
-    options = (*ALONE, "--no-project", "--quiet", "--allow-existing")
+    options = ("--no-config", "--no-project", "--quiet", "--allow-existing")
     argv = (uv_program(), "venv", *options, "--python", base, folder)
     return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
 
 
 def forget_step(packages: tuple[str, ...]) -> Step:
     """The step that removes packages from uv's cache, so that they are downloaded again."""
-    program = uv_program()
-    argv = (program, "cache", "clean", *ALONE, *packages)
-    return Step(argv=argv, title="")
+    return Step(argv=(uv_program(), "cache", "clean", *packages), title="")

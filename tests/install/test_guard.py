@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 import uv
-from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versions_in
+from installing import TORCH, Install, Said, World, needs_linux, run_uv, state_of, versions_in
 
 from gpusetup import cli
 from gpusetup.install.guard import CONSTRAINTS
-from gpusetup.uv.settings import person_settings
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]
@@ -207,12 +206,13 @@ def test_nothing_is_written_through_a_link(
 
 
 def test_our_own_commands_are_not_held_back_by_the_guard(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: World, venv: Path, guard: Guard, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = f"/a/{CONSTRAINTS} file:///my%20env/{CONSTRAINTS}"
-    monkeypatch.setenv("UV_CONSTRAINT", f"{ours} mine.txt")
-    (tmp_path / "mine.txt").write_text("numpy<2\n")
-    monkeypatch.chdir(tmp_path)
-    assert person_settings().limits.constraints == ("numpy<2",)
-    monkeypatch.setenv("UV_CONSTRAINT", ours)
-    assert person_settings().limits.constraints == ()
+    guard("--write")
+    monkeypatch.setenv("UV_CONSTRAINT", str(venv / CONSTRAINTS))
+    world.add_torch("cu118", requires=())
+    world.index.add("whl/cu118", world.wheel("torchvision", "0.20.1+cu118"))
+    wanted = ("--torch", TORCH, "--backend", "cu118", "--yes", "--no-verify")
+    said = install("--python", str(venv), *wanted)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["torch"] == f"{TORCH}+cu118"

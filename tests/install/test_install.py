@@ -26,7 +26,7 @@ from installing import (
     with_a_gpu,
 )
 
-from gpusetup.uv import errors
+from gpusetup.uv import question
 
 pytestmark = needs_linux
 
@@ -78,7 +78,7 @@ def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     if missing == "403":
         world.index.faults[f"/whl/{FIRST}/*"] = Fault(status=403)
         # Only torch's own index says so.
-        monkeypatch.setattr(errors, "INDEX_ROOT", world.index.index_root)
+        monkeypatch.setattr(question, "INDEX_ROOT", world.index.index_root)
     elif missing == "other versions only":
         world.add_torch(FIRST, "1.0.0")
     with_a_gpu(monkeypatch)

@@ -49,28 +49,6 @@ def test_a_page_that_is_not_there_is_a_no(world: World, install: Install, page: 
     assert said.exit == 1, said.err
     missing = "mine" if "mine" in PAGES[page] else "torch"
     assert f"No index that was asked has {missing}" in said.err
-    assert "UV_DEFAULT_INDEX" in said.err
-
-
-NEARBY = {
-    "uv.toml": '[[index]]\nurl = "{url}"\n',
-    "pyproject.toml": '[tool.uv]\nextra-index-url = ["{url}"]\n',
-}
-
-
-@pytest.mark.parametrize("name", NEARBY)
-def test_a_package_that_no_index_has_is_told_with_where_it_was_looked_for(
-    world: World, install: Install, name: str
-) -> None:
-    world.add_torch("cpu")
-    world.index.add("mine/simple", world.wheel("mine", "1.0"))
-    file = world.folder / "home" / name
-    file.write_text(NEARBY[name].format(url=f"{world.index.url}/mine/simple"))
-    said = install("--venv", str(world.venv()), *WANTED, "mine")
-    assert said.exit == 1
-    assert "No index that was asked has mine" in said.err
-    assert "UV_DEFAULT_INDEX" in said.err
-    assert f"{file} is not read" in " ".join(said.err.split())
 
 
 def test_a_wrong_mirror_is_named(
@@ -81,7 +59,6 @@ def test_a_wrong_mirror_is_named(
     said = install("--venv", str(world.venv()), *WANTED)
     assert said.exit == 3
     assert "filelock was not found" in said.err
-    assert f"127.0.0.1:{world.index.port} (UV_DEFAULT_INDEX)" in said.err
 
 
 def test_a_setting_that_forbids_the_network_is_named(world: World, install: Install) -> None:
@@ -91,4 +68,4 @@ def test_a_setting_that_forbids_the_network_is_named(world: World, install: Inst
     file.write_text("offline = true\n")
     said = install("--venv", str(world.venv()), *WANTED)
     assert said.exit == 3
-    assert f"{file} sets offline" in " ".join(said.err.split())
+    assert "network was disabled" in " ".join(said.err.split())

@@ -93,16 +93,13 @@ def test_doctor_names_an_environment_that_is_half_made(
     assert "was interrupted" not in capsys.readouterr().out
 
 
-def test_a_full_disk_is_met_with_the_cache_that_gpusetup_fills(
+def test_a_full_disk_is_met_with_the_cache_that_uv_fills(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill_the_disk(monkeypatch)
     said = install("--venv", "env", *WANTED)
     assert said.exit == 3, said.err
-    folder = world.folder / "uv-cache/uv"
-    shown = " ".join(said.err.split())
-    assert f"cache clean --cache-dir {folder}` empties our cache" in shown
-    assert "`uv cache clean`" not in shown
+    assert "cache clean` empties uv's cache" in " ".join(said.err.split())
 
 
 def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""No pre-release comes unasked.
+"""No pre-release comes unasked, and a package that exists only as source is named.
 
 gpusetup builds nothing, so that uv alone would see of such a project only old files with a wheel.
 """

@@ -53,6 +53,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
 from gpusetup.uv.errors import complaint
+from gpusetup.uv.program import uv_environment
 
 VENV_ENTRIES = (
     *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
@@ -97,9 +98,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> Ins
 def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
     """Create the environment of a plan, and return its layout."""
     assert target.venv is not None, "only an environment with a folder is made"
-    environment = job.settings.environment()
-    # uv runs in the store's folder, because in the working folder it would look for a project.
-    output = run_step(job, plan.steps[0], environment, folder=str(Path(target.venv, STORE)))
+    output = run_step(job, plan.steps[0], uv_environment())
     if not output.ok:
         raise complaint(f"{target.venv} cannot be made", output)
     return replace(layout_of(target.python), prefix=target.venv)

@@ -48,8 +48,7 @@ def write_receipt(
     for row, wheel in zip(redacted["wheels"], plan.wheels, strict=True):
         row["file"] = wheel.filename
         row["host"] = wheel.host or None
-    # Only the hosts that were contacted are listed, because a file may come from uv's cache.
-    redacted["hosts"] = list(job.contacted)
+    redacted["hosts"] = list(dict.fromkeys(wheel.host for wheel in plan.wheels if wheel.host))
     write_safely(path, json.dumps(redacted, indent=2) + "\n")
 
 

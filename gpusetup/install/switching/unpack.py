@@ -32,11 +32,9 @@ from gpusetup.install.target.layout import (
     files_of_all,
     record_rows,
 )
-from gpusetup.model.logins import split_login
 from gpusetup.uv.errors import complaint
 from gpusetup.uv.lock import Wheel, fetching_environment, lock_text
-from gpusetup.uv.program import forget_step, private_folder
-from gpusetup.uv.world import private_world
+from gpusetup.uv.program import cache_folder, forget_step, uv_environment
 
 UV_LOCK = ".lock"
 """The file that uv leaves in a prefix into which it has installed."""
@@ -82,8 +80,7 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
         return _unpack(job, plan, layout)
     except Differs:
         names = tuple(wheel.name for wheel in plan.wheels)
-        with private_folder() as folder:
-            run_step(job, forget_step(names), job.settings.environment(), folder=str(folder))
+        run_step(job, forget_step(names), uv_environment())
         return _unpack(job, plan, layout)
 
 
@@ -95,20 +92,11 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    settings = job.settings
-    environment = fetching_environment(settings, plan.choice.index_url)
-    # With a folder of wheels, no index is asked.
-    addresses = None if job.wheels else (split_login(plan.choice.index_url)[0],)
-    with private_world(settings, environment, addresses) as world:
-        # The proxy's settings are not part of the shown command, so that the user can type it.
-        variables = {**world.environment, "UV_CONFIG_FILE": str(world.configure())}
-        with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
-            output = run_step(job, plan.steps[-1], variables, folder=str(folder))
-        job.contacted = world.contacted
-        if not output.ok:
-            world.refuse_strange_hosts()
-            title = "cannot download and unpack the wheels"
-            raise complaint(title, output, Unreached, failures=world.failures)
+    environment = fetching_environment(plan.choice.index_url)
+    with job.show_progress(plan.wheels, cache_folder()):
+        output = run_step(job, plan.steps[-1], environment)
+    if not output.ok:
+        raise complaint("cannot download and unpack the wheels", output, Unreached)
     return compared(folder / "root", plan.wheels, layout)
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from gpusetup.errors import Blocked, GpuSetupError, UsageError
 from gpusetup.install.switching.journal import STORE
-from gpusetup.install.target.layout import Layout, distributions, real_below, versions
+from gpusetup.install.target.layout import (
+    LIBRARIES,
+    Layout,
+    distributions,
+    real_below,
+    versions,
+)
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
@@ -101,6 +107,33 @@ def layout_of(python: str) -> Layout:
     )
 
 
+def layout_of_folder(folder: Path) -> Layout:
+    """The folders of an environment. If its interpreter does not start, they are those in which its
+    system keeps packages, so that an environment with a broken Python can still be restored."""
+    try:
+        return layout_of(choose_target(System(), str(folder)).python)
+    except GpuSetupError:
+        pass
+    prefix = str(folder)
+    found = [
+        real_below(prefix, str(path))
+        for pattern in ("lib*/python3*/*-packages", "Lib/*-packages")
+        for path in sorted(folder.glob(pattern))
+        if path.name in LIBRARIES
+    ]
+    libraries = list(dict.fromkeys(found)) or [prefix]
+    is_windows = os.name == "nt"
+    return Layout(
+        python=str(folder / ("Scripts/python.exe" if is_windows else "bin/python")),
+        version="",
+        prefix=prefix,
+        purelib=libraries[0],
+        platlib=libraries[-1],
+        scripts=str(folder / ("Scripts" if is_windows else "bin")),
+        data=prefix,
+    )
+
+
 def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
     """Raise Blocked if an environment must not be changed or cannot be written. The hint names
     `command`, which creates another one."""
@@ -173,8 +206,4 @@ def family_of(installed: Mapping[str, str]) -> dict[str, str]:
 def family_in(folder: Path) -> dict[str, str]:
     """The versions of torch and its companions in an environment; empty if it has none or cannot be
     read."""
-    try:
-        layout = layout_of(choose_target(System(), str(folder)).python)
-    except GpuSetupError:
-        return {}
-    return family_of(versions(distributions(layout)))
+    return family_of(versions(distributions(layout_of_folder(folder))))
