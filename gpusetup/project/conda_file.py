@@ -22,7 +22,7 @@ OF_FAMILY = ("torch", "torchvision", "torchaudio")
 CUDA_NAMES = ("pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-toolkit", "cuda")
 """Packages of conda's channels that choose torch's CUDA."""
 SPEC = re.compile(
-    r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>[=<>!~*\d][^\s]*)?"
+    r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>(?:[<>!~=]=?|(?=[*\d]))[^\s=]*)?"
     r"(?:[= ](?P<build>\S+))?"
 )
 
@@ -71,8 +71,8 @@ def with_spec(ask: Ask, text: str, file: str) -> Ask:
     name = TORCH_NAMES.get(name, name)
     if name not in OF_FAMILY:
         return ask
-    # `=2.1` of conda means any 2.1 release, and `==2.1.2` or `=2.1.2` that release.
-    single = re.fullmatch(r"={1,2}([\d.]+)(?:\.?\*)?", versions)
+    # `=2.1` of conda means any 2.1 release, and `==2.1.2`, `=2.1.2` or `2.1.2` that release.
+    single = re.fullmatch(r"={0,2}([\d.]+)(?:\.?\*)?", versions)
     if single:
         number = single[1].rstrip(".")
         versions = f"=={number}" if number.count(".") > 1 else f"=={number}.*"

@@ -47,8 +47,6 @@ class Decision(Frozen):
     """The extra or group that chooses the build for this host."""
     later: tuple[Later, ...] = ()
     """What is installed after torch on this machine, because no index has it."""
-    kept_image: str | None = None
-    """The image with a torch of NVIDIA's own, which no wheel must replace."""
     notes: tuple[str, ...] = ()
 
 
@@ -77,9 +75,13 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     notes: list[str] = []
     later: list[Later] = []
     for ask in asks:
-        if ask.image and not ask.image_torch and "torch" not in ask.family:
+        if keeps_image(ask):
             refuse_image(ask, host)
-            decision = replace(decision, kept_image=ask.image)
+            others = " ".join(one.name for one in ask.of())
+            raise Unsatisfiable(
+                f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
+                hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
+            )
         variant = variant_for(ask, host, catalog) if not wish.names_build else None
         decision = replace(decision, variant=variant or decision.variant)
         name = variant.name if variant else None
@@ -135,7 +137,7 @@ def notes_of(ask: Ask) -> list[str]:
             "its CUDA"
         )
     of_image = any("the image" in one.place for one in ask.requests)
-    if ask.image and (of_image or "torch" not in ask.family):
+    if ask.image and of_image:
         notes.append(f"{ask.path}: the image {ask.image} brings its own torch: keep that one")
     elif ask.image:
         brings = f"the image's torch {ask.image_torch}" if ask.image_torch else "the image's torch"
@@ -442,6 +444,11 @@ def ways_out(question: BuildQuestion, torch: str, host: Host) -> list[str]:
 FIRST_FOR_BLACKWELL = "25.01"
 """The first of NVIDIA's framework images with kernels for compute capability 10.0 and 12.0
 (NVIDIA's support matrix for deep learning frameworks)."""
+
+
+def keeps_image(ask: Ask) -> bool:
+    """Whether a Dockerfile builds on one of NVIDIA's images with a torch of their own."""
+    return ask.image is not None and ask.image_torch is None and "torch" not in ask.family
 
 
 def refuse_image(ask: Ask, host: Host) -> None:

@@ -52,6 +52,7 @@ def read_dockerfile(path: str) -> Ask:
     text = named_file.read_text_once(path, MOST_BYTES)
     ask = Ask(path=path, kind="dockerfile", brings_python=True)
     variables: dict[str, str] = {}
+    image_backend: str | None = None
     for number, line in _instructions(text):
         place = f"{Path(path).name}, line {number}"
         word, _, rest = line.partition(" ")
@@ -63,11 +64,19 @@ def read_dockerfile(path: str) -> Ask:
             found = IMAGE.match(f"from {rest}")
             if found:
                 ask = _with_image(ask, found["image"])
+                cuda = re.search(r"nvidia/cuda:(\d+)\.(\d)", found["image"])
+                image_backend = f"cu{cuda[1]}{cuda[2]}" if cuda else None
         elif word.upper() == "RUN":
             # A `cd` or an activation stands before the command, so each command is looked at alone.
             for command in re.split(r"&&|\|\||;|\n", rest):
                 installs = INSTALLS.search(command.strip()[:20_000])
                 if installs:
+                    # `torch==2.1.2+cu${CUDA}`, where the shell computes the variable from the
+                    # image's CUDA.
+                    without = re.sub(r"(==[\d.]+)\+\w*\$\{?\w+\}?", r"\1", command)
+                    if without != command:
+                        installs = INSTALLS.search(without.strip()[:20_000]) or installs
+                        ask = replace(ask, backend=ask.backend or image_backend)
                     is_conda = installs["conda"] is not None
                     words = installs["conda"] if is_conda else installs["pip"]
                     ask = _with_command(ask, words, place, is_conda=is_conda)

@@ -12,7 +12,7 @@ from gpusetup.model.documents import ProjectAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import shell_line
 from gpusetup.project.ask import Ask, Variant
-from gpusetup.project.decide import decide
+from gpusetup.project.decide import decide, keeps_image, refuse_image
 
 
 def project_answer(ask: Ask, host: Host, catalog: Catalog) -> ProjectAnswer | None:
@@ -20,16 +20,19 @@ def project_answer(ask: Ask, host: Host, catalog: Catalog) -> ProjectAnswer | No
     project names no torch."""
     machine = host.machine
     try:
+        if keeps_image(ask):
+            refuse_image(ask, host)
+            sentence = f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
+            return ProjectAnswer(file=ask.path, asks=f"the torch of {ask.image}", sentence=sentence)
         decision = decide((ask,), Wish(), host, catalog)
     except Unsatisfiable as problem:
         lines = [problem.message, *(problem.hint or "").splitlines()]
         ways = [line for line in lines[1:] if line != "nothing was changed"]
         sentence = ". ".join((problem.message.splitlines()[0], *ways[:2]))
-        return ProjectAnswer(file=ask.path, asks=_asks(ask, None), meets=False, sentence=sentence)
+        return ProjectAnswer(
+            file=ask.path, asks=_asks(ask, None) or ask.path, meets=False, sentence=sentence
+        )
     asks = _asks(ask, decision.variant)
-    if decision.kept_image:
-        sentence = f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
-        return ProjectAnswer(file=ask.path, asks=f"the torch of {ask.image}", sentence=sentence)
     if not asks:
         return None
     wish = decision.wish
