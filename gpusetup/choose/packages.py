@@ -384,8 +384,9 @@ class _Search:
             # A file that is not read may name an index that has the package, so list all places.
             places = "".join(f"\n  {place}" for place in self.index.places)
             command = own_setting("UV_INDEX", "URL")
+            lines = first_line(f"No index that was asked has {' or '.join(first.unknown)}")
             return Unsatisfiable(
-                f"No index that was asked has {' or '.join(first.unknown)}{places}",
+                "\n  ".join(lines) + places,
                 hint="nothing was changed; check the spelling, or name the index that has it: "
                 f"`{command}`",
             )
