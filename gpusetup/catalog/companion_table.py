@@ -23,8 +23,7 @@ class Pair(Frozen):
     """The supported torch versions, as a specifier; None if all are supported."""
     cuda: str = ""
     """The CUDA major versions that these releases are built for. `default` means the CUDA version
-    of torch on the default index, `label` means the version in the release's own label, and ""
-    means that the package itself does not use CUDA."""
+    of torch on the default index, and "" means that the package itself does not use CUDA."""
     wheels: str = ""
     """Where to find the wheels of these releases, if they are not in the same place as the
     project's other wheels."""
@@ -71,12 +70,8 @@ class Project(Frozen):
         # An entry for the system takes precedence over the one for machines without a GPU, and that
         # one over the one for another CUDA version.
         cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
-        text = self.alternative
-        for case in cases:
-            if case in self.instead:
-                text = self.instead[case]
-                break
-        return text.replace("{index}", index)
+        texts = (self.instead[case] for case in cases if case in self.instead)
+        return next(texts, self.alternative).replace("{index}", index)
 
 
 class CompanionTable(Frozen):
@@ -88,19 +83,13 @@ class CompanionTable(Frozen):
     def project(self, name: str) -> Project | None:
         """The project with this name, which must be normalised as on a package index; None if the
         table lacks it."""
-        for project in self.projects:
-            if project.name == name:
-                return project
-        return None
-
-
-DATA = "companions.json"
+        return next((project for project in self.projects if project.name == name), None)
 
 
 @lru_cache(maxsize=1)
 def companion_table() -> CompanionTable:
     """The table that comes with gpusetup."""
-    return from_json(shipped(DATA), CompanionTable, what="the table of companions")
+    return from_json(shipped("companions.json"), CompanionTable, what="the table of companions")
 
 
 # --- looking up a release -------------------------------------------------------------------------
@@ -109,10 +98,7 @@ def companion_table() -> CompanionTable:
 def row_of(project: Project, version: str) -> Pair | None:
     """The row for a release; None if the table does not contain it."""
     public = version.partition("+")[0]
-    for row in project.rows:
-        if allows(row.versions, public):
-            return row
-    return None
+    return next((row for row in project.rows if allows(row.versions, public)), None)
 
 
 def takes_torch(project: Project, version: str, torch: str) -> bool | None:
@@ -136,11 +122,7 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
     ('==0.16.*',)
     """
     public = torch.partition("+")[0]
-    specifiers = []
-    for row in project.rows:
-        if row.torch and allows(row.torch, public):
-            specifiers.append(row.versions)
-    return tuple(specifiers)
+    return tuple(row.versions for row in project.rows if row.torch and allows(row.torch, public))
 
 
 def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) -> bool:
@@ -151,15 +133,9 @@ def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) ->
     """
     built_for_default = row.cuda == "default"
     if not torch_major:
-        needs_cuda = built_for_default and bool(usual_major)
-        return not needs_cuda or project.python_only
-    # With `label`, the label of each release states its CUDA version, so a matching release can be
-    # chosen.
-    if row.cuda == "label":
-        return True
+        return not (built_for_default and usual_major) or project.python_only
     majors = [usual_major] if built_for_default else row.cuda.split()
-    has_no_cuda = not any(majors)
-    return has_no_cuda or torch_major in majors
+    return not any(majors) or torch_major in majors
 
 
 OPPOSITE = {"==": "!=", ">=": "<", "<=": ">", "<": ">=", ">": "<="}
@@ -180,11 +156,9 @@ def without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
     specifiers = []
     for row in rows:
         lower, _, upper = row.versions.partition(",")
-        row_number = project.rows.index(row)
-        older_rows = project.rows[row_number + 1 :]
+        older_rows = project.rows[project.rows.index(row) + 1 :]
         excludes_all_older = all(older in rows for older in older_rows)
         end = upper if upper and excludes_all_older else lower
         sign = next(sign for sign in OPPOSITE if end.startswith(sign))
-        version = end.removeprefix(sign)
-        specifiers.append(f"{project.name}{OPPOSITE[sign]}{version}")
+        specifiers.append(f"{project.name}{OPPOSITE[sign]}{end.removeprefix(sign)}")
     return tuple(specifiers)

@@ -39,19 +39,13 @@ def rows_of(catalog: Catalog, name: Name) -> tuple[CompanionRelease, ...]:
 def release_of(catalog: Catalog, name: Name, version: str) -> CompanionRelease | None:
     """The row for a companion's version; None if the catalog does not contain it."""
     public = version.partition("+")[0]
-    for row in rows_of(catalog, name):
-        if row.version == public:
-            return row
-    return None
+    return next((row for row in rows_of(catalog, name) if row.version == public), None)
 
 
 def serves_torch(catalog: Catalog, name: Name, version: str, torch: str) -> bool | None:
     """Whether a companion works with a torch version; None if the catalog does not contain it."""
     row = release_of(catalog, name, version)
-    if row is None:
-        return None
-    public = torch.partition("+")[0]
-    return allows(row.torch, public)
+    return allows(row.torch, torch.partition("+")[0]) if row else None
 
 
 def serves_backend(
@@ -93,10 +87,11 @@ def beside(
     released_with_torch: str | None = getattr(catalog.release_of(build.torch), name, None)
     if released_with_torch:
         return released_with_torch
-    versions = []
-    for row in catalog.companions:
-        if row.name == name and _is_built(catalog, row, build, python):
-            versions.append(row.version)
+    versions = [
+        row.version
+        for row in catalog.companions
+        if row.name == name and _is_built(catalog, row, build, python)
+    ]
     return max(versions, key=parsed, default=None)
 
 
@@ -127,11 +122,11 @@ def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tu
         version = _newest_companion(catalog, torch, name)
         return version is not None and allows(specifier, version)
 
-    releases = []
-    for release in catalog.releases:
-        if all(has(release.torch, name, specifier) for name, specifier in companions):
-            releases.append(release.torch)
-    return tuple(releases)
+    return tuple(
+        release.torch
+        for release in catalog.releases
+        if all(has(release.torch, name, specifier) for name, specifier in companions)
+    )
 
 
 def _newest_companion(catalog: Catalog, torch: str, name: str) -> str | None:
@@ -140,10 +135,9 @@ def _newest_companion(catalog: Catalog, torch: str, name: str) -> str | None:
     released_with_torch: str | None = getattr(catalog.release_of(torch), name, None)
     if released_with_torch:
         return released_with_torch
-    versions = []
-    for row in catalog.companions:
-        if row.name == name and allows(row.torch, torch):
-            versions.append(row.version)
+    versions = [
+        row.version for row in catalog.companions if row.name == name and allows(row.torch, torch)
+    ]
     return max(versions, key=parsed, default=None)
 
 
@@ -166,24 +160,18 @@ def default_backend(catalog: Catalog, version: str, family: str, machine: str) -
     torch = parsed(version)
     # PyPI accepts no labels, and torch publishes no pre-releases there. But on macOS, wheels from
     # every index have the backend `cpu`.
-    is_never_on_pypi = torch.local or torch.is_prerelease
-    if is_never_on_pypi and family != "macos":
+    if (torch.local or torch.is_prerelease) and family != "macos":
         return None
-    rows = []
-    for row in catalog.default_wheels:
-        is_for_platform = row.on in (family, f"{family}-{machine}")
-        if is_for_platform and parsed(row.from_torch) <= torch:
-            rows.append(row)
-    if not rows:
-        return None
-    return max(rows, key=lambda row: parsed(row.from_torch)).backend
+    rows = [
+        row
+        for row in catalog.default_wheels
+        if row.on in (family, f"{family}-{machine}") and parsed(row.from_torch) <= torch
+    ]
+    return max(rows, key=lambda row: parsed(row.from_torch)).backend if rows else None
 
 
 def usual_major(catalog: Catalog, build: TorchBuild) -> str:
     """The CUDA major version of the default index's wheel for a torch version; "" if it has no
     CUDA."""
     backend = default_backend(catalog, build.torch, build.os, build.machine)
-    if backend is None:
-        return ""
-    cuda = cuda_of(backend) or ""
-    return cuda.partition(".")[0]
+    return (cuda_of(backend or "") or "").partition(".")[0]

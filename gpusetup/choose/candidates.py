@@ -257,8 +257,8 @@ def first_line(cause: str) -> tuple[str, ...]:
     """A cause as lines of an error, of which the first has at most 120 characters."""
     if len(cause) <= LONGEST_LINE:
         return (cause,)
-    start = cause[: LONGEST_LINE - 3].rpartition(" ")[0]
-    return (f"{start}...", cause)
+    start = cause[: LONGEST_LINE - 3]
+    return (f"{start.rpartition(' ')[0] or start}...", cause)
 
 
 def _pin_that_decides(question: PackageQuestion) -> Unsatisfiable | None:
@@ -266,19 +266,17 @@ def _pin_that_decides(question: PackageQuestion) -> Unsatisfiable | None:
     release that works; None if no pin is the cause."""
     builds = question_of(question.wish, question.host, question.catalog)
     for word in question.words:
-        project, version = companion_table().project(name_of(word)), None
-        if project:
-            version = exact_version(Requirement(word).specifier)
+        project = companion_table().project(name_of(word))
+        version = exact_version(Requirement(word).specifier)
         row = row_of(project, version) if project and version else None
-        needs = exact_version(Requirement(f"torch{row.torch}").specifier) if row else None
+        needs = exact_version(SpecifierSet(row.torch or "")) if row else None
         if project is None or needs is None:
             continue
         of_pin = replace(builds, wish=replace(builds.wish, torch=needs))
         if fitting_builds(of_pin):
             continue
-        any_torch = replace(builds, wish=replace(builds.wish, torch=None))
         ways = ["nothing was changed"]
-        near = nearest(needs, any_torch)
+        near = nearest(needs, replace(builds, wish=replace(builds.wish, torch=None)))
         rows = [
             other
             for other in reversed(project.rows)

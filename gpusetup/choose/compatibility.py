@@ -187,12 +187,12 @@ def names_on_torch_index(
     names: Iterable[str], build: TorchBuild, catalog: Catalog
 ) -> tuple[str, ...]:
     """Those of the given packages that come from torch's own index for this build."""
-    matching = []
-    for name in dict.fromkeys(names):
-        project = companion_table().project(name)
-        if project and is_from_torch_index(project, build, catalog):
-            matching.append(name)
-    return tuple(matching)
+    projects = map(companion_table().project, dict.fromkeys(names))
+    return tuple(
+        project.name
+        for project in projects
+        if project and is_from_torch_index(project, build, catalog)
+    )
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
@@ -209,16 +209,13 @@ def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str
     """The reason why a package cannot compute on this host's GPUs, even if it is built from source;
     None if it can."""
     # On a Mac, packages that need a GPU use Apple's.
-    is_without_gpu = build.cuda is None and build.os != "macos"
-    if project.gpu and is_without_gpu:
+    if project.gpu and build.cuda is None and build.os != "macos":
         return f"{project.name} computes on an NVIDIA GPU only, and none is here"
     oldest = project.capability
     for gpu in host.gpus:
         capability = gpu.compute_capability
         # If the GPU is unknown, it does not exclude a package.
-        if capability is None or oldest is None:
-            continue
-        if capability < oldest:
+        if capability and oldest and capability < oldest:
             needs = f"{project.name} needs a GPU of compute capability {oldest}"
             return f"{needs}; {gpu.name} has {capability}"
     return None
@@ -232,38 +229,21 @@ def numpy_beside(torch: str, catalog: Catalog) -> str | None:
     """The numpy requirement of a torch version: `numpy<2` if it was built before numpy 2; None if
     any numpy works."""
     first = catalog.milestone("torch for numpy 1 and 2")
-    version = parsed(torch.partition("+")[0])
-    is_before = version < parsed(first)
-    return NUMPY_1 if is_before else None
+    return NUMPY_1 if parsed(torch.partition("+")[0]) < parsed(first) else None
 
 
 def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
     """Whether this torch works with this version of numpy."""
-    needs_numpy_1 = numpy_beside(torch, catalog) is not None
-    is_numpy_1 = parsed(numpy).major < 2
     # numpy 2 changed its C interface, but a torch that was built for numpy 2 also runs with numpy
     # 1.
-    return is_numpy_1 or not needs_numpy_1
+    return parsed(numpy).major < 2 or numpy_beside(torch, catalog) is None
 
 
 def limits_beside(
     catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Constraints that make an installer skip releases which do not work with a build, such as
-    `torchcodec!=0.9.*`."""
-    limits = [*limits_of_table(catalog, build, on_torch_index)]
-    numpy = numpy_beside(build.torch, catalog)
-    # torch's wheels do not declare which numpy they need.
-    if numpy:
-        limits.append(numpy)
-    return tuple(limits)
-
-
-def limits_of_table(
-    catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The releases that the companion table excludes for a build, as constraints for an installer,
-    such as `torchcodec!=0.9.*`.
+    `torchcodec!=0.9.*`.
 
     `on_torch_index` contains the packages that will be installed from torch's own index.
     """
@@ -277,7 +257,9 @@ def limits_of_table(
             if why_row_differs(project, row, build, catalog, of_torch_index=of_torch_index)
         ]
         limits += without(project, rows)
-    return tuple(limits)
+    numpy = numpy_beside(build.torch, catalog)
+    # torch's wheels do not declare which numpy they need.
+    return (*limits, numpy) if numpy else tuple(limits)
 
 
 # --- notes on installed packages ------------------------------------------------------------------
@@ -297,13 +279,11 @@ def companions_of_another(
             continue
         fits = serves_torch(catalog, name, package.version, torch)
         # If the backend of torch or of the companion is unknown, the two cannot be compared.
-        is_known = backend is not None and backend != UNREAD
-        if is_known and fits is not False:
+        if backend and backend != UNREAD and fits is not False:
             # A conda package is not the default index's wheel, whose CUDA version follows from the
             # platform.
-            is_wheel = package.installer != "conda"
-            where = platform if is_wheel else None
-            fits = serves_backend(catalog, name, package.version, backend or "", where)
+            where = platform if package.installer != "conda" else None
+            fits = serves_backend(catalog, name, package.version, backend, where)
         if fits is False:
             misfits.append(name)
     return tuple(misfits)
@@ -373,13 +353,10 @@ def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str |
 def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
     """Whether the installed torch and a build are for different CUDA major versions; false if
     either has none."""
-    of_backend = cuda_of(torch.backend or "")
-    cuda = torch.cuda or of_backend or ""
+    cuda = torch.cuda or cuda_of(torch.backend or "") or ""
     installed_major = cuda.partition(".")[0]
     # A change between a CPU build and a CUDA build is not a change of the CUDA version.
-    if not installed_major or not build.cuda_major:
-        return False
-    return installed_major != build.cuda_major
+    return bool(installed_major and build.cuda_major) and installed_major != build.cuda_major
 
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
@@ -388,9 +365,5 @@ def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) 
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True
-    if not torch:
-        return False
     # Two patch releases of one minor version have the same ABI.
-    installed_line = parsed(torch).release[:2]
-    new_line = parsed(build.torch).release[:2]
-    return installed_line != new_line
+    return bool(torch) and parsed(torch or "").release[:2] != parsed(build.torch).release[:2]

@@ -88,19 +88,16 @@ class BuildQuestion(Frozen):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The channels from which a build may come: conda's, or torch's index for wheels."""
-        by_conda = self.wish.installer == "conda"
         # In one environment, a conda torch and a torch wheel would hide each other.
-        return CONDA_CHANNELS if by_conda else WHEELS
+        return CONDA_CHANNELS if self.wish.installer == "conda" else WHEELS
 
     def takes(self, torch: str) -> bool:
         """Whether the request allows this torch version."""
-        wanted = self.wish.torch
-        return allows_torch(wanted, torch)
+        return allows_torch(self.wish.torch, torch)
 
     def by_conda(self) -> BuildQuestion:
         """The same question for builds from conda's channels."""
-        wish = replace(self.wish, installer="conda")
-        return replace(self, wish=wish)
+        return replace(self, wish=replace(self.wish, installer="conda"))
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
@@ -123,10 +120,8 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     version = machine.wanted.python
     # A report may quote an old document. Its Python belongs to its old torch, so ignore both.
     if version and not is_a_step_back(machine):
-        python = replace(machine.python, version=version)
-        machine = replace(machine, python=python)
-    facts = facts_of(machine, catalog)
-    return Host(machine=machine, facts=facts)
+        machine = replace(machine, python=replace(machine.python, version=version))
+    return Host(machine=machine, facts=facts_of(machine, catalog))
 
 
 LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
@@ -139,15 +134,13 @@ def is_a_step_back(machine: Snapshot) -> bool:
     for the GPU."""
     if machine.origin != "report":
         return False
-    kinds = {event.kind for event in machine.events}
-    lacks_kernels = not kinds.isdisjoint(LACKS_KERNELS)
+    lacks_kernels = any(event.kind in LACKS_KERNELS for event in machine.events)
     installed = (machine.torch.version or "").partition("+")[0]
     pin = machine.wanted.torch or ""
     # Only an exact version (`==`) shows which release a document was written for.
     if not (lacks_kernels and installed and pin.startswith("==")):
         return False
-    pinned = pin.removeprefix("==").removesuffix(".*")
-    return parsed(pinned) < parsed(installed)
+    return parsed(pin.removeprefix("==").removesuffix(".*")) < parsed(installed)
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
@@ -191,10 +184,8 @@ def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
     if machine.driver.cuda or machine.driver.version:
         return "unknown"
     # An empty list means that a source found no GPU; None means that no source responded.
-    is_listed_empty = machine.gpus == ()
     # No Mac that torch supports has an NVIDIA GPU.
-    is_mac = machine.os.family == "macos"
-    return "none" if is_listed_empty or is_mac else "unknown"
+    return "none" if machine.gpus == () or machine.os.family == "macos" else "unknown"
 
 
 def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
@@ -205,18 +196,11 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
     the GPUs.
     """
     driver = machine.driver
-    is_known = bool(driver.version or driver.cuda)
     # A Jetson's driver is part of its JetPack.
-    if is_known or board_of(machine):
+    if driver.version or driver.cuda or board_of(machine):
         return None
-    family = driver_family(machine)
-    floors = []
-    for row in catalog.families:
-        floor = row.on(family)
-        if floor:
-            floors.append(floor)
-    floors.sort(key=parsed)
-    last_but_one = floors[-2:-1]
+    floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
+    last_but_one = sorted(floors, key=parsed)[-2:-1]
     of_gpus = [first for _, first in first_drivers(machine, catalog)]
     return max((*last_but_one, *of_gpus), key=parsed, default=None)
 
@@ -261,11 +245,7 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
         # A program may unset the variable that hides GPUs. Without any driver, the PCI bus still
         # shows the GPU.
         gpus = present or list(gpus_on_pci(machine))
-    complete = []
-    for gpu in gpus:
-        known_gpu, _ = completed(gpu, catalog)
-        complete.append(known_gpu)
-    return tuple(complete)
+    return tuple(completed(gpu, catalog)[0] for gpu in gpus)
 
 
 def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:

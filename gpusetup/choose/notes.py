@@ -71,7 +71,12 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
             f"no torch is built for {host.family} on {host.architecture}",
         )
     if question.backend in catalog.other_backends:
-        yield on_backend_without_builds(question)
+        command = f"gpusetup resolve --backend {question.backend} --refresh"
+        ask_now = f"; `{command}` asks PyTorch's index now" if cuda_of(question.backend) else ""
+        yield (
+            f"the catalog of {catalog.as_of} knows no build for NVIDIA GPUs of the backend "
+            f"{question.backend}{ask_now}"
+        )
     releases = [row.torch for row in catalog.releases]
     if any(map(question.takes, releases)):
         yield from on_torch_of_other_backends(question)
@@ -81,34 +86,14 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
         yield f"the catalog of {catalog.as_of} has torch {span}, but not {wanted}"
 
 
-def on_backend_without_builds(question: BuildQuestion) -> str:
-    """A note that the catalog has no NVIDIA build for the requested backend, with a command that
-    asks PyTorch's index."""
-    backend = question.backend
-    ask_now = ""
-    if cuda_of(backend):
-        command = f"gpusetup resolve --backend {backend} --refresh"
-        ask_now = f"; `{command}` asks PyTorch's index now"
-    return (
-        f"the catalog of {question.catalog.as_of} knows no build for NVIDIA GPUs of the backend "
-        f"{backend}{ask_now}"
-    )
-
-
 def on_torch_of_other_backends(question: BuildQuestion) -> Iterator[str]:
     """Yields a note if the requested torch exists, but was never built for the requested
     backend."""
     backend, torch = question.backend, question.wish.torch
-    backends_of_torch: dict[str, None] = {}
-    torches_of_backend = []
-    for row in question.catalog.builds:
-        # Rows of conda's channels do not name a backend.
-        if row.channel != "pytorch":
-            continue
-        if question.takes(row.torch):
-            backends_of_torch[row.backend] = None
-        if row.backend == backend:
-            torches_of_backend.append(row.torch)
+    # Rows of conda's channels do not name a backend.
+    rows = [row for row in question.catalog.builds if row.channel == "pytorch"]
+    backends_of_torch = dict.fromkeys(row.backend for row in rows if question.takes(row.torch))
+    torches_of_backend = [row.torch for row in rows if row.backend == backend]
     if not torch or backend in backends_of_torch or not torches_of_backend:
         return
     torches_of_backend.sort(key=parsed)

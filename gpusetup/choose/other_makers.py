@@ -55,9 +55,8 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
     None if the ordinary builds work. Raises Unsatisfiable if GPUs of two makers would need two
     builds, or if the requested backend is for another maker than the GPU's.
     """
-    gpus = gpus_of_makers(host.machine)
+    gpus, wanted = gpus_of_makers(host.machine), maker_of(wish.backend)
     makers = {gpu.maker for gpu in gpus if gpu.maker}
-    wanted = maker_of(wish.backend)
     with_own_builds = makers & {*WITH_OWN_BUILDS}
     if with_own_builds and len(makers) > 1:
         names = ", ".join(gpu.name for gpu in gpus)

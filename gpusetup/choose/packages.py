@@ -264,7 +264,7 @@ class _Search:
         for name, reason in self.others.items():
             reasons.setdefault(reason, []).append(name)
         notes += [
-            f"not asked together with torch, so install them after it: {', '.join(names)}: {reason}"
+            f"left to your installer, because torch is not the reason: {', '.join(names)}: {reason}"
             for reason, names in reasons.items()
         ]
         os = self.question.host.machine.os
@@ -321,7 +321,9 @@ class _Search:
             reason = why_release_differs(
                 name, release.public, build, self.question.catalog, of_torch_index=of_index
             )
-            failures = (one for one in self.failures.values() if _names(name, one))
+            # What holds for any torch is the better reason.
+            met = filter(None, (self.with_any_torch, *self.failures.values()))
+            failures = (one for one in met if _names(name, one))
             reason = reason or next(failures, f"{name} {release.public} goes with other releases")
             yield HeldBack(package=name, at=found.public, by=_as_seen(reason, self.question))
 
@@ -384,21 +386,26 @@ class _Search:
             # A file that is not read may name an index that has the package, so list all places.
             places = "".join(f"\n  {place}" for place in self.index.places)
             command = own_setting("UV_INDEX", "URL")
+            cause = first_line(f"No index that was asked has {' or '.join(first.unknown)}")
             return Unsatisfiable(
-                f"No index that was asked has {' or '.join(first.unknown)}{places}",
+                "\n  ".join(cause) + places,
                 hint="nothing was changed; check the spelling, or name the index that has it: "
                 f"`{command}`",
             )
         newest = candidates(self.question)[0]
         named = [word for word in self.question.words if _names(name_of(word), reason)]
         words = " and ".join(named or self.question.words)
-        if any(_names(name, reason) for name in FAMILY):
+        excluded = [*self._excluded_by_table(newest)]
+        if excluded:
+            title = excluded[0].partition(" (")[0]
+        elif any(_names(name, reason) for name in FAMILY):
             title = f"No torch for this machine works with {words}"
         elif first.without_wheel:
             title = f"No wheel for this machine: {' and '.join(first.without_wheel)}"
-        else:
+        elif len(named) > 1:
             title = f"These releases do not work together: {words}"
-        excluded = self._excluded_by_table(newest)
+        else:
+            title = f"No release fits: {words}"
         lines = [*first_line(title), *excluded, _as_seen(reason, self.question)]
         steps = [
             "nothing was changed; change the version of one of them as the reason says, then run "

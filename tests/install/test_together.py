@@ -235,7 +235,7 @@ def test_a_project_is_not_failed_by_what_does_not_concern_torch(
     said = ask("-r", "requirements.txt", "--json")
     assert said.exit == 0, said.err
     assert {"torch", "framesift", "numpy"} <= versions(said).keys()
-    left = [note for note in said.answer["notes"] if "not asked together with torch" in note]
+    left = [note for note in said.answer["notes"] if "left to your installer" in note]
     assert "pillow" in "".join(left) and "absent-here" in "".join(left)
 
 
