@@ -46,7 +46,7 @@ def wheels_for(job: InstallJob, target: Target, wanted: Requirements) -> WheelsT
             break
         except Unsatisfiable as problem:
             missing = {}
-            for word in names_without_wheel(problem.message):
+            for word in names_without_wheel(problem.message, only_sources=True):
                 name = canonicalize_name(Requirement(word).name)
                 if name not in wanted.names:
                     missing[name] = word

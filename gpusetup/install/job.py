@@ -15,7 +15,7 @@ from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
 from gpusetup.uv.lock import Wheel
 
-Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
+Progress = Callable[[Sequence[Wheel]], AbstractContextManager[None]]
 """A context manager that, during its block, shows how much of these wheels uv's cache already
 contains."""
 

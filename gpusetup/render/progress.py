@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from gpusetup.install.wheels import size_text
 from gpusetup.render.clock import CLOCK
 from gpusetup.uv.lock import Wheel
+from gpusetup.uv.program import cache_folder
 
 USUAL_GROWTH = 1.7
 """How many times larger wheels become when they are unpacked. Measured with torch 2.9 for CUDA 12.8
@@ -20,7 +23,7 @@ UNPACKING_FOLDERS = (".tmp*", "archive-v*/*", "*/.tmp*")
 
 
 @contextmanager
-def fetching(say: Callable[[str], None], wheels: Sequence[Wheel], cache: Path) -> Iterator[None]:
+def fetching(say: Callable[[str], None], wheels: Sequence[Wheel]) -> Iterator[None]:
     """During this block, show how much uv has fetched, measured by the growth of its cache.
 
     uv prints no progress that a program can read, but it unpacks each wheel while the wheel
@@ -29,11 +32,12 @@ def fetching(say: Callable[[str], None], wheels: Sequence[Wheel], cache: Path) -
     size_bytes = sum(wheel.size_bytes or 0 for wheel in wheels)
     say(f"Fetching {_wheel_names(wheels)} ({size_text(size_bytes)}) ...")
 
-    folders_before = _unpacking_folders(cache)
+    started = time.time()
+    # uv is asked for its cache only when a clock is drawn.
+    cache = functools.cache(cache_folder)
 
     def megabytes_fetched() -> int:
-        new_folders = _unpacking_folders(cache) - folders_before
-        return sum(_megabytes(folder) for folder in new_folders)
+        return sum(_megabytes(folder) for folder in _folders_since(started, cache()))
 
     expected_megabytes = round(size_bytes * USUAL_GROWTH / 1e6)
     CLOCK.counted(megabytes_fetched, expected_megabytes, "MB")
@@ -48,12 +52,14 @@ def _wheel_names(wheels: Sequence[Wheel]) -> str:
     return wheels[0].filename if wheels else ""
 
 
-def _unpacking_folders(cache: Path) -> frozenset[Path]:
-    """The folders in uv's cache that contain fully or partly unpacked wheels."""
-    folders: set[Path] = set()
+def _folders_since(started: float, cache: Path) -> Iterator[Path]:
+    """Yields the folders in uv's cache with wheels that were fully or partly unpacked since a time
+    (Unix seconds)."""
     for pattern in UNPACKING_FOLDERS:
-        folders.update(cache.glob(pattern))
-    return frozenset(folders)
+        for folder in cache.glob(pattern):
+            with suppress(OSError):
+                if folder.stat().st_mtime >= started:
+                    yield folder
 
 
 def _megabytes(folder: Path) -> int:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.model.logins import without_logins
@@ -25,9 +28,11 @@ CAUSE_LETTERS = 120
 NOT_FOUND = re.compile(r"(?<![\w.-])([\w.-]{1,200}) was not found in the package registry")
 """uv's message for a package that no index has in any version."""
 NO_WHEEL = re.compile(
-    r"(?<![\w.-])([\w.-]{1,200})((?:[=<>!~]=?[\w.*+!]{1,60},?){0,4}) ha(?:s|ve) no usable wheels"
+    r"(?<![\w.-])([\w.-]{1,200})((?:[=<>!~]=?[\w.*+!]{1,60},?){0,4})"
+    r" ha(?:s|ve) no (usable )?wheels"
 )
-"""uv's message for releases of a package that exist only as source: `jieba==0.42 has no ...`."""
+"""uv's message for releases of a package that exist only as source (`jieba==0.42 has no usable
+wheels`), or only as wheels for other Pythons or platforms."""
 NEEDS_WHEEL = re.compile(r"Wheels are required for `([\w.-]{1,200})`")
 """uv's hint for a package that it may not build."""
 NO_RELEASE = r"(?:no version of {0}(?![\w.-])|(?<![\w.-]){0}[=<>]\S{{0,60}} has no wheels with)"
@@ -79,7 +84,7 @@ def cause(text: str) -> str:
     >>> cause("Failed to fetch: http://i/x/\\n  cause: tcp connect error\\n  cause: refused")
     'Failed to fetch: http://i/x/: refused'
     """
-    sources, unknown = names_without_wheel(text), names_not_found(text)
+    sources, unknown = names_without_wheel(text, only_sources=True), names_not_found(text)
     line = explanation(text).removeprefix("Because ")
     if sources:
         line = f"{sources[0]} has no wheel, only a source release"
@@ -101,18 +106,24 @@ def names_not_found(message: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(NOT_FOUND.findall(" ".join(message.split()))))
 
 
-def names_without_wheel(message: str) -> tuple[str, ...]:
-    """The packages that exist only as source, from uv's message, with the version that is required
-    if it is exact.
+def names_without_wheel(message: str, *, only_sources: bool = False) -> tuple[str, ...]:
+    """The packages that have no wheel here, from uv's message, with the version that is required if
+    it is exact; `only_sources`: those that can be built from source.
 
-    >>> names_without_wheel("Because all versions of jieba have no usable wheels and a==1.0 has no "
-    ... "usable wheels")
-    ('jieba', 'a==1.0')
+    >>> message = "all versions of jieba have no usable wheels and a==1.0 has no wheels with a"
+    >>> names_without_wheel(message), names_without_wheel(message, only_sources=True)
+    (('jieba', 'a==1.0'), ('jieba',))
     """
     text = " ".join(message.split())
-    found = {name: name for name in NEEDS_WHEEL.findall(text)}
-    for name, versions in NO_WHEEL.findall(text):
-        found[name] = f"{name}{versions}" if versions.startswith("==") else name
+    releases = [(name, "", True) for name in NEEDS_WHEEL.findall(text)] + NO_WHEEL.findall(text)
+    found = {}
+    for name, versions, is_source in releases:
+        if only_sources and not is_source:
+            continue
+        # An index's owner may have written any text that looks like a name.
+        with suppress(InvalidRequirement):
+            word = Requirement(f"{name}{versions}" if versions.startswith("==") else name)
+            found[word.name] = str(word)
     return tuple(found.values())
 
 

@@ -21,16 +21,9 @@ from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.uv.errors import explanation, names_not_found
+from gpusetup.uv.errors import explanation, names_not_found, names_without_wheel
 from gpusetup.uv.platforms import USUAL_PYTHON, platform_of
 from gpusetup.uv.question import Locked, Question, Requirements, lock_of
-
-WITHOUT_WHEEL = re.compile(
-    r"Wheels are required for `([\w.-]{1,200})`"
-    r"|(?<![\w.-])([a-z0-9][a-z0-9_.-]{0,200})(?:[=<>!~][^\s,]{0,200})?"
-    r" ha(?:s|ve) no (?:usable )?wheels"
-)
-"""uv's words for a package of which no wheel fits the machine."""
 
 
 class PersonIndex:
@@ -91,11 +84,11 @@ class PersonIndex:
         try:
             locked = self._locked(requirements, question)
         except Unsatisfiable as problem:
-            found = [one or other for one, other in WITHOUT_WHEEL.findall(problem.message)]
+            sources = map(name_of, names_without_wheel(problem.message))
             return IndexAnswer(
                 reason=explanation(problem.message),
                 unknown=names_not_found(problem.message),
-                without_wheel=tuple(dict.fromkeys(found)),
+                without_wheel=tuple(dict.fromkeys(sources)),
             )
         return IndexAnswer(
             packages={row["name"]: released(row) for row in locked.rows},

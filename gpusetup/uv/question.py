@@ -318,7 +318,10 @@ def _without_prereleases(
     except Unsatisfiable as problem:
         # If a package that the user named has regular releases, but only as source, that is the
         # reason to stop. A dependency may be a pre-release if another package requires one.
-        sources = {Requirement(word).name for word in names_without_wheel(problem.message)}
+        sources = {
+            Requirement(word).name
+            for word in names_without_wheel(problem.message, only_sources=True)
+        }
         if named & sources & {*unasked}:
             raise
     rest = _prereleases(answer, expected)

@@ -34,7 +34,7 @@ from gpusetup.install.target.layout import (
 )
 from gpusetup.uv.errors import complaint
 from gpusetup.uv.lock import Wheel, fetching_environment, lock_text
-from gpusetup.uv.program import cache_folder, forget_step, uv_environment
+from gpusetup.uv.program import forget_step, uv_environment
 
 UV_LOCK = ".lock"
 """The file that uv leaves in a prefix into which it has installed."""
@@ -93,7 +93,7 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
     environment = fetching_environment(plan.choice.index_url)
-    with job.show_progress(plan.wheels, cache_folder()):
+    with job.show_progress(plan.wheels):
         output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
         raise complaint("cannot download and unpack the wheels", output, Unreached)
