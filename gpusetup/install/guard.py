@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from gpusetup import named_file
 from gpusetup.catalog.companion_table import companion_table
@@ -76,7 +76,7 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
         try:
             # The name of a metadata folder has `_` instead of `+` before the local label.
             version = Version(installed[name].replace("_", "."))
-        except InvalidVersion:
+        except ValueError:
             continue
         pins[name] = str(version)
     if "torch" not in pins:

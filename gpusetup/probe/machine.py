@@ -14,6 +14,7 @@ from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
 from gpusetup.probe.other_makers import read_other_makers, with_torchs_runtime
 from gpusetup.probe.own_files import guard_events, unfinished_events
+from gpusetup.probe.snapshot_files import without_endless_numbers
 from gpusetup.probe.target import TargetPython, choose_target, read_python
 from gpusetup.probe.torch import library_events, read_torch
 from gpusetup.probe.windows_runtime import runtime_events
@@ -63,7 +64,7 @@ def read_machine(
     toolkit = toolkit_call.result()
     parts = (gpu, makers, no_target, python, torch, host_os, container, toolkit)
     machine = merged_snapshots((*parts, environment_and_host))
-    return with_torchs_runtime(system, machine)
+    return with_torchs_runtime(system, without_endless_numbers(machine))
 
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:

@@ -19,6 +19,8 @@ MOST_BYTES = 8 << 20
 """The maximum size of a snapshot file. A snapshot has about 20 KiB, so a larger file is something
 else."""
 VERSION = 1
+ENDLESS_NUMBER = re.compile(r"\d{1000,}")
+"""Python reads no number with more than 4,300 digits, and no version has one."""
 
 
 class _Head(Frozen):
@@ -51,7 +53,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
 
     `what` names the file in error messages.
     """
-    text = named_file.text_of(raw, what)
+    text = ENDLESS_NUMBER.sub("0", named_file.text_of(raw, what))
     first_letter = text.lstrip()[:1]
     if first_letter not in ("", "{", "["):
         raise BadInput(
@@ -73,6 +75,15 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
         return snapshot
     plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
     return from_plain(plain, Snapshot, what="the snapshot")
+
+
+def without_endless_numbers(machine: Snapshot) -> Snapshot:
+    """The machine with 0 for each number that Python would refuse to read. A package may have any
+    text as its version."""
+    text = to_json(machine)
+    if not ENDLESS_NUMBER.search(text):
+        return machine
+    return from_json(ENDLESS_NUMBER.sub("0", text), Snapshot, what="this machine")
 
 
 def _snapshot_in(text: str, what: str) -> Snapshot:
