@@ -20,6 +20,7 @@ from gpusetup import named_file
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_setting
 from gpusetup.system.processes import run
@@ -70,8 +71,7 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
     """
     pins: dict[str, str] = {}
     for name in sorted(installed, key=lambda name: (name != "torch", name)):
-        is_companion = companion_table().project(name) is not None
-        if name != "torch" and not is_companion:
+        if name not in FAMILY and companion_table().project(name) is None:
             continue
         try:
             # The name of a metadata folder has `_` instead of `+` before the local label.
