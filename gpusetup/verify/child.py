@@ -69,6 +69,8 @@ class ChildTask(NamedTuple):
     computes."""
     whole_seconds: float = float("inf")
     """How long the check may take in total."""
+    in_float64: bool = False
+    """Whether the check computes in float64 in place of the formats that it usually tests."""
     more: Environment = ()
     """Environment variables in addition to the check's own."""
 
@@ -115,6 +117,7 @@ class Child:
             "name": task.check.name,
             "device": task.subject,
             "limit": task.limit_seconds,
+            "in_float64": task.in_float64,
             # JSON has no infinity.
             "whole": min(task.whole_seconds, 1e9),
         }
