@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -364,8 +366,8 @@ def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
 def begun(folder: Path, *words: str, command: Any = (str(FOLDER),)) -> subprocess.Popen[bytes]:
     """A run under load for a minute, once its child computes; its temporary folder is `folder`."""
     argv = [sys.executable, *command, "--device", "cpu", "--level", "stress", *words]
-    # A torch that an earlier test loaded may have set it: then verify makes no folder to wait for.
     variables = {**os.environ, "TMPDIR": str(folder)}
+    # A torch that an earlier test loaded may have set it.
     variables.pop("TORCHINDUCTOR_CACHE_DIR", None)
     process = subprocess.Popen(
         argv,
@@ -412,3 +414,25 @@ def test_a_parent_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path)
         time.sleep(0.05)
     assert children
     assert not list(tmp_path.glob("verify-*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a compiler's temporary files")
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs a compiler")
+@pytest.mark.slow
+def test_a_signal_while_a_compiler_works_leaves_no_file() -> None:
+    """The compiler is killed with its files `cc*.s`, which lay in the temporary folder."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        variables = {**os.environ, "TMPDIR": name}
+        variables.pop("TORCHINDUCTOR_CACHE_DIR", None)
+        words = ("--device", "cpu", "--level", "standard", "--only", "compile")
+        process = subprocess.Popen(
+            [sys.executable, str(FOLDER), *words], env=variables, stdout=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 90
+        while not list(folder.rglob("cc*.s")) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(timeout=20) == 128 + signal.SIGTERM
+        assert list(folder.iterdir()) == []

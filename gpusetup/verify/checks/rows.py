@@ -495,12 +495,6 @@ RANKS: Tuple[Check, ...] = (
     among_ranks(
         "fsdp_step", "FSDP2 gives the same result as one process", "meet", module="training"
     ),
-    among_ranks(
-        "tp_step",
-        "tensor parallelism gives the same result as one process",
-        "meet",
-        module="training",
-    ),
 )
 """Checks that run in addition, at any level, if torchrun or srun started several ranks."""
 
