@@ -205,6 +205,10 @@ class CheckAnswer(Frozen):
     """The next step, if the check did not pass."""
     means: Text = None
     """What a failure of this check means for the user of the device."""
+    problem: Text = None
+    """`wrong results`, `cannot run`, `slow`, `not repeatable` (it failed once, and passed in a new
+    process), `not asked` (skipped), `not as expected` (`--expect`) or `differs` (an operator of the
+    census, which is no failure); null if the check passed."""
 
 
 class VerifyAnswer(Frozen):
@@ -223,6 +227,8 @@ class VerifyAnswer(Frozen):
     """The results of the checks, in the order in which they ran."""
     seed: Number = None
     """The seed of all random numbers. The same seed gives the same numbers again."""
+    problem: Text = None
+    """The worst problem of the checks that did not pass; null if the verdict is `passed`."""
 
 
 class PlanMemory(Frozen):

@@ -41,6 +41,8 @@ GRACE_SECONDS = 5.0
 """A check with many questions ends by itself when its time is up. If it has not ended this long
 afterwards, we kill it."""
 
+LONGEST_SCRATCH = 60
+"""The longest path of a folder for temporary files, in characters."""
 CALM = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "OMP_WAIT_POLICY": "passive",
@@ -69,6 +71,8 @@ class ChildTask(NamedTuple):
     computes."""
     whole_seconds: float = float("inf")
     """How long the check may take in total."""
+    in_float64: bool = False
+    """Whether the check computes in float64 in place of the formats that it usually tests."""
     more: Environment = ()
     """Environment variables in addition to the check's own."""
 
@@ -93,8 +97,8 @@ class Child:
         self.start_with = {"verbose": verbose, "asked": (asked or Asked())._asdict()}
         self.environment: Environment = ()
         self.process: Any = None
-        self.kernels = ""
-        """The folder for code that torch compiles; empty if the user has set one."""
+        self.scratch = ""
+        """The process's folder for temporary files; empty if there is none."""
         self.lines: "queue.Queue[str]" = queue.Queue()
         self.relays: List[threading.Thread] = []
         """The threads that read the process's stdout and stderr."""
@@ -115,6 +119,7 @@ class Child:
             "name": task.check.name,
             "device": task.subject,
             "limit": task.limit_seconds,
+            "in_float64": task.in_float64,
             # JSON has no infinity.
             "whole": min(task.whole_seconds, 1e9),
         }
@@ -197,19 +202,23 @@ class Child:
         # Pass on the options of this Python, such as `-I` or `-W`. Only a private function of the
         # standard library lists them.
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        # Torch's default folder may contain kernels that an earlier program compiled. A new folder
-        # makes the compiler run, so that it is tested too.
+        # Everything temporary goes into one folder, which `end` deletes: a compiler that is killed
+        # leaves its files behind.
         folder = None
         with contextlib.suppress(OSError):
-            if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
-                folder = self.kernels = tempfile.mkdtemp(prefix="verify-")
+            folder = self.scratch = tempfile.mkdtemp(prefix="verify-")
         variables = dict(CALM)
+        # Torch's default folder may contain kernels that an earlier program compiled. A new folder
+        # makes the compiler run, so that it is tested too.
         if folder:
             variables["TORCHINDUCTOR_CACHE_DIR"] = folder
             variables["TRITON_CACHE_DIR"] = f"{folder}/triton"
         # The user's variables override CALM, and the variables that the check needs override both.
         variables.update(os.environ)
         variables.update(environment)
+        # Sockets lie in it, and the path of a socket must not exceed 107 characters.
+        if folder and len(folder) <= LONGEST_SCRATCH:
+            variables["TMPDIR"] = folder
         self.process = process = subprocess.Popen(
             [sys.executable, *flags, HERE, "--worker"],
             stdin=subprocess.PIPE,
@@ -257,8 +266,12 @@ class Child:
                 for relay in self.relays:
                     relay.join(timeout=1)
                 process.stdin.close()
-        # A later run creates a new folder for compiled code.
-        shutil.rmtree(self.kernels, ignore_errors=True)
+        # A compiler that was just killed may have written a last file.
+        for _ in range(10):
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            if not self.scratch or not os.path.exists(self.scratch):
+                break
+            time.sleep(0.05)
 
 
 def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:

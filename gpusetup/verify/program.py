@@ -10,6 +10,7 @@ import time
 import traceback
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from .again import asked_again, is_asked_again
 from .answer.junit import as_junit
 from .answer.render import as_json
 from .answer.screen import Live, as_screen, complain, write
@@ -27,6 +28,7 @@ from .values import (
     CRASHED,
     FAILED,
     HOST,
+    NOT_ASKED,
     PASSED,
     SKIPPED,
     Check,
@@ -203,7 +205,8 @@ class Run:
         # A run that was cut short has not passed.
         if self.late:
             detail = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
-            self.results.append(Result("timeout", HOST, Outcome(FAILED, detail)))
+            outcome = Outcome(FAILED, detail, problem=NOT_ASKED)
+            self.results.append(Result("timeout", HOST, outcome))
 
     def report(self) -> Report:
         """The report of the results so far."""
@@ -304,7 +307,10 @@ class Run:
         else:
             if self.link:
                 self.link.doing(check.name)
-            answer = self.child.ask(self._task(check, subject))
+            task = self._task(check, subject)
+            answer = self.child.ask(task)
+            if is_asked_again(check, device, answer) and time.monotonic() < self.end:
+                answer = asked_again(self.child, task, answer)
             self._learn(check, device, answer)
 
     def _limit_seconds(self, check: Check) -> float:
@@ -329,7 +335,7 @@ class Run:
         # Set the rank's variables for every check, because the process has already loaded torch
         # when it meets the other ranks.
         variables = self.rank.environment if self.rank else ()
-        return ChildTask(check, subject, limit_seconds, whole_seconds, variables)
+        return ChildTask(check, subject, limit_seconds, whole_seconds, more=variables)
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
         """Store a check's outcome and facts. Raises WrongQuestion if the child reports one."""
@@ -352,7 +358,7 @@ class Run:
         # A check that crashed gave no answer, so `means`, for example that the device computes
         # wrong numbers, does not apply.
         if outcome.status == FAILED:
-            means = check.means
+            means = answer.get("means") or check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
             self.late += 1

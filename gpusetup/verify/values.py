@@ -9,6 +9,13 @@ PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
 Row = Dict[str, Any]
 OTHER_ACCELERATORS = ("xpu", "mps")
 """torch's names for Intel's and Apple's GPUs."""
+WRONG, UNABLE, SLOW = "wrong results", "cannot run", "slow"
+UNSTEADY, NOT_ASKED, DIFFERS = "not repeatable", "not asked", "differs"
+UNEXPECTED = "not as expected"
+"""What a result shows, if it is not simply right: wrong results; an error, a crash or a missing
+part; too slow; a failure that a second try in a new process did not show; skipped; an operator of
+the census that gives something else than the CPU, which is no failure; an `--expect` that is not
+met."""
 HOST = "host"
 """The device of a result that does not belong to a single device."""
 
@@ -44,6 +51,8 @@ class Asked(NamedTuple):
     seconds: float = 60.0
     """How many seconds a check runs if its length is for the user to choose, as for `stress`."""
     level: str = "quick"
+    in_float64: bool = False
+    """Whether checks of fractions compute in float64, as they do when a failure is asked again."""
     only: Tuple[str, ...] = ()
     """Names of checks, or CHECK/SAMPLE for one sample of a check; empty means all."""
 
@@ -120,6 +129,9 @@ class Outcome(NamedTuple):
     unit: Optional[str] = None
     hint: Optional[str] = None
     facts: Optional[Row] = None
+    problem: Optional[str] = None
+    """What the outcome shows (WRONG, UNABLE, SLOW, UNSTEADY, NOT_ASKED, DIFFERS); None if it
+    passed, and the default of its status if a check does not say."""
     spent: bool = False
     """Whether the process can no longer compute on the device (after a sticky CUDA error)."""
 
@@ -156,6 +168,8 @@ class Check(NamedTuple):
     samples_seconds: float = 0.0
     """The limit for all samples together, if the check takes samples and names each one; then
     `limit_seconds` is the limit for one sample. 0 means that the check takes no samples."""
+    in_float64: bool = False
+    """Whether a failure is asked once in float64 too, which tells a wrong kernel from rounding."""
     proves: str = ""
     """What is true if the check passes."""
     means: str = ""
@@ -203,6 +217,16 @@ def kind(device: str) -> str:
     'cuda'
     """
     return device.partition(":")[0]
+
+
+def problem_of(outcome: Outcome) -> Optional[str]:
+    """What an outcome shows, if it is not simply right.
+
+    >>> problem_of(Outcome(CRASHED, "")), problem_of(Outcome(PASSED, ""))
+    ('cannot run', None)
+    """
+    by_status = {FAILED: UNABLE, CRASHED: UNABLE, SKIPPED: NOT_ASKED}
+    return outcome.problem or by_status.get(outcome.status)
 
 
 def good(result: Result, strict: bool) -> bool:

@@ -33,6 +33,7 @@ from .values import (
     Outcome,
     Row,
     WrongQuestion,
+    asked,
     begin,
     kind,
     sticky,
@@ -75,7 +76,8 @@ def main() -> int:
             answers.write(json.dumps(message) + "\n")
             answers.flush()
 
-        begin(tell=tell, until=time.monotonic() + job["whole"])
+        options = asked()._replace(in_float64=job["in_float64"])
+        begin(asked=options, tell=tell, until=time.monotonic() + job["whole"])
         limit_memory(job["device"])
         faulthandler.dump_traceback_later(seconds_to_stack, exit=False)
         outcome = served(job, start["verbose"])

@@ -12,26 +12,25 @@ from typing import Any
 import pytest
 
 from acceptance.conftest import Work
-from gpusetup.verify.checks.known.rows import KNOWN
+from gpusetup.verify.checks.rows import KNOWN
 
-WORKED_OUT_ALONE = tuple(check.name for check in KNOWN)
-"""The checks whose answers come from Python: each asks hundreds of questions."""
+MANY_ANSWERS = tuple(check.name for check in KNOWN)
+"""The checks whose answers are known: each makes dozens of comparisons."""
 NUMERIC: tuple[str, ...] = (
     *("matmul", "float64", "float32", "float16", "bfloat16", "chance"),
-    *WORKED_OUT_ALONE,
-    *("language-model", "operators", "optimizers"),
+    *MANY_ANSWERS,
+    *("language-model", "repeats"),
 )
 LEAST = 2
 """Fewer runs say nothing of other seeds."""
 KNOWN_ANSWERS = 0.5
 """How much of its limit a check with one known answer may use on a sound device."""
-MANY_QUESTIONS = dict.fromkeys(("operators", "chance", *WORKED_OUT_ALONE), 1.0)
-"""These report the worst of many figures, so half of their limit would be the wrong claim. Of
-ten thousand questions `operators` asks, the worst of five seeds on a sound CPU reached 0.94;
-`chance` has 200 figures that vary by chance, and its limit is 6.5 standard deviations; `softmax`
-reaches 0.50 of a limit that is as wide as a sum of a row may be off."""
+MANY_QUESTIONS = dict.fromkeys(("chance", *MANY_ANSWERS), 1.0)
+"""These report the worst of many figures, so half of their limit would be the wrong claim:
+`chance` and `dropout` have hundreds of figures that vary by chance, and their limit is 6.5 standard
+deviations."""
 STARTING_SECONDS = 15.0
-"""What one run takes before its numbers: torch, the context, the database of operators."""
+"""What one run takes before its numbers: torch and the context."""
 
 
 def nearest_to_their_limits(rows: list[dict[str, Any]]) -> list[tuple[str, float]]:
@@ -41,7 +40,7 @@ def nearest_to_their_limits(rows: list[dict[str, Any]]) -> list[tuple[str, float
 
     >>> nearest_to_their_limits([
     ...     {"name": "chance", "value": 1.0, "limit": 2.0},
-    ...     {"name": "operators", "value": None, "limit": 1.0},
+    ...     {"name": "norms", "value": None, "limit": 1.0},
     ... ])
     [('chance', 0.5)]
     """
@@ -57,8 +56,7 @@ def nearest_to_their_limits(rows: list[dict[str, Any]]) -> list[tuple[str, float
 def rows(work: Work) -> list[dict[str, Any]]:
     """What each check said with each seed, for as long as there is time for one more run.
 
-    The first runs share the time, so that there are LEAST of them. `operators` and `optimizers`,
-    which come last, ask until their time is over, and answer for what they asked.
+    The first runs share the time, so that there are LEAST of them.
     """
     names: tuple[str, ...] = NUMERIC[:4] if work.short else NUMERIC
     found: list[dict[str, Any]] = []

@@ -75,7 +75,7 @@ def test_cpu_screen() -> None:
 def test_without_a_gpu_auto_says_no_with_the_known_words() -> None:
     run = started()
     assert run.returncode == 1
-    assert run.stdout.startswith("verdict: failed (gpu on host failed)\n\ngpu on host: ")
+    assert run.stdout.startswith("verdict: failed (cannot run: gpu on host)\n\ngpu on host: ")
     assert "\nCUDA available: False\nGPU not detected!\n" in run.stdout
     assert "is a CPU build" in run.stdout
 

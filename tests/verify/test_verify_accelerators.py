@@ -58,7 +58,7 @@ def test_a_wrong_product_fails() -> None:
     faults = {"wrong-element": "mps"}
     run = with_gpus("--device", "mps", gpus=[APPLE], maker="mps", faults=faults)
     assert run.returncode == 1
-    assert run.stdout.startswith("verdict: failed (matmul on mps failed)")
+    assert run.stdout.startswith("verdict: failed (wrong results: matmul on mps)")
     assert "dmesg" not in run.stdout
 
 

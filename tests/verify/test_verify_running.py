@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +20,7 @@ from each_row import each
 from verifying import FOLDER, ROOT, states
 
 from gpusetup.verify import child
-from gpusetup.verify.answer.render import as_text
+from gpusetup.verify.answer.render import as_json, as_text
 from gpusetup.verify.answer.screen import as_screen
 from gpusetup.verify.checks.table import LEVELS, on_device
 from gpusetup.verify.child import Child, ChildTask
@@ -54,6 +56,79 @@ class Answers:
         self.ended += 1
 
 
+class Turns(Answers):
+    """A child that answers a check differently each time: name -> the fields of each answer."""
+
+    def __init__(self, turns: Mapping[str, list[Mapping[str, Any]]]) -> None:
+        super().__init__(SEEN)
+        self.turns = turns
+        self.in_float64: list[bool] = []
+
+    def ask(self, task: ChildTask) -> dict[str, Any]:
+        fields = self.turns.get(task.check.name)
+        self.given = {**SEEN, task.check.name: fields.pop(0)} if fields else SEEN
+        self.in_float64.append(task.in_float64)
+        return super().ask(task)
+
+
+WRONG_ANSWER = {"status": "failed", "detail": "3 of 9 are wrong", "problem": "wrong results"}
+RIGHT: dict[str, Any] = {}
+
+
+def asked_in_turns(*words: str, **turns: Any) -> tuple[Report, Turns]:
+    child = Turns({name.replace("_", "-"): list(each) for name, each in turns.items()})
+    whole = Run(read_options(("--device", "cpu", *words)), child)
+    whole.all()
+    return whole.report(), child
+
+
+def test_what_fails_once_is_not_repeatable_and_the_verdict_is_no() -> None:
+    report, child = asked_in_turns(matmul=[WRONG_ANSWER, RIGHT])
+    assert child.asked.count("matmul@cpu") == 2 and child.ended == 1, "the second in a new process"
+    row = next(each for each in report.results if each.name == "matmul")
+    assert row.outcome.status == "failed" and row.outcome.problem == "not repeatable"
+    assert row.outcome.detail == "failed once, and passed in a new process: 3 of 9 are wrong"
+    assert all(word in str(row.outcome.hint) for word in ("ECC", "temperature", "overclocking"))
+    document = json.loads(as_json(report))
+    assert (document["verdict"], document["problem"]) == ("failed", "not repeatable")
+    assert as_text(report).startswith("verdict: failed (not repeatable: matmul on cpu)")
+
+
+@each(
+    "third, words",
+    [
+        (RIGHT, "it is right in float64: the kernels of its other formats are wrong"),
+        (WRONG_ANSWER, "it fails in float64 too: the device computes wrong numbers"),
+    ],
+)
+def test_what_fails_again_is_asked_once_in_float64(third: Mapping[str, Any], words: str) -> None:
+    answers = [WRONG_ANSWER, WRONG_ANSWER, third]
+    report, child = asked_in_turns("--level", "standard", "--only", "norms", norms=answers)
+    assert child.asked.count("norms@cpu") == 3 and child.in_float64[-3:] == [False, False, True]
+    row = report.results[-1]
+    assert row.outcome.detail == f"3 of 9 are wrong ({words})"
+    assert json.loads(as_json(report))["problem"] == "wrong results"
+
+
+def test_the_verdict_tells_wrong_slow_and_what_cannot_run_apart() -> None:
+    slow = {"status": "failed", "detail": "slowly", "problem": "slow"}
+    report, _ = run(
+        *("--device", "cpu", "--level", "standard"),
+        float64={"status": "crashed", "detail": "SIGILL"}, float32=WRONG_ANSWER, speed=slow,
+    )  # fmt: skip
+    said = as_text(report).partition("\n")[0]
+    assert said == (
+        "verdict: failed (wrong results: float32 on cpu; cannot run: float64 on cpu; "
+        "slow: speed on cpu)"
+    )
+
+
+def test_a_device_that_hangs_is_not_asked_the_same_again() -> None:
+    silent = {"status": "crashed", "detail": "no answer in 300 s"}
+    _, child = asked_in_turns(matmul=[silent, RIGHT])
+    assert child.asked.count("matmul@cpu") == 1
+
+
 def run(*words: str, seconds: Any = 0.0, **given: Any) -> tuple[Report, Answers]:
     fields = {**SEEN, **{name.replace("__", "@"): each for name, each in given.items()}}
     answers = Answers(fields, seconds)
@@ -86,7 +161,7 @@ def test_a_check_that_spent_its_process_gets_the_next_a_new_one() -> None:
     sick = {"status": "failed", "detail": "CUDA error", "spent": True}
     report, answers = run(**{"matmul__cuda:0": sick})
     assert results(report)["amp@cuda:0"] == "passed"
-    assert answers.ended == 1
+    assert answers.ended == 2, "once for asking again, and once for the check after it"
 
 
 def test_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -> None:
@@ -291,8 +366,8 @@ def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
 def begun(folder: Path, *words: str, command: Any = (str(FOLDER),)) -> subprocess.Popen[bytes]:
     """A run under load for a minute, once its child computes; its temporary folder is `folder`."""
     argv = [sys.executable, *command, "--device", "cpu", "--level", "stress", *words]
-    # A torch that an earlier test loaded may have set it: then verify makes no folder to wait for.
     variables = {**os.environ, "TMPDIR": str(folder)}
+    # A torch that an earlier test loaded may have set it.
     variables.pop("TORCHINDUCTOR_CACHE_DIR", None)
     process = subprocess.Popen(
         argv,
@@ -339,3 +414,25 @@ def test_a_parent_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path)
         time.sleep(0.05)
     assert children
     assert not list(tmp_path.glob("verify-*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a compiler's temporary files")
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs a compiler")
+@pytest.mark.slow
+def test_a_signal_while_a_compiler_works_leaves_no_file() -> None:
+    """The compiler is killed with its files `cc*.s`, which lay in the temporary folder."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        variables = {**os.environ, "TMPDIR": name}
+        variables.pop("TORCHINDUCTOR_CACHE_DIR", None)
+        words = ("--device", "cpu", "--level", "standard", "--only", "compile")
+        process = subprocess.Popen(
+            [sys.executable, str(FOLDER), *words], env=variables, stdout=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 90
+        while not list(folder.rglob("cc*.s")) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(timeout=20) == 128 + signal.SIGTERM
+        assert list(folder.iterdir()) == []

@@ -18,8 +18,6 @@ from verify_faults.runs import bad, checks, run, run_all
 
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.checks import chance, memory, products, programs
-from gpusetup.verify.checks.known import mixed_precision, resampling
-from gpusetup.verify.checks.ration import SOURCES
 from gpusetup.verify.checks.table import LEVELS, every, function_of, named
 from gpusetup.verify.child import Child
 from gpusetup.verify.judging import precision
@@ -72,7 +70,7 @@ def settings() -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in checks() if name not in (*SLOW, *SOURCES)])
+@pytest.mark.parametrize("name", [name for name in checks() if name not in SLOW])
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.one_in(3)
 def test_a_check_passes_with_other_numbers_and_leaves_settings_as_they_were(name: str) -> None:
@@ -259,7 +257,7 @@ def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
     states = {each.name: each.outcome.status for each in report.results}
     assert states == {**dict.fromkeys(names, "passed"), "grad-scaler": "crashed"}
     screen = as_text(report)
-    assert "verdict: failed (grad-scaler on cpu crashed)" in screen
+    assert "verdict: failed (cannot run: grad-scaler on cpu)" in screen
 
 
 def counted_normals(spread: float, seed: int) -> float:
@@ -277,23 +275,3 @@ def counted_normals(spread: float, seed: int) -> float:
 def test_a_sampler_may_start_from_uniform_numbers_of_its_coarse_format() -> None:
     assert max(counted_normals(1.0, seed) for seed in range(20)) < 0.9
     assert min(counted_normals(1.2, seed) for seed in range(20)) > 1
-
-
-def test_each_step_of_a_scaler_is_compared_once() -> None:
-    labels = [part.label for part in mixed_precision.unscaled_steps("cpu")]
-    assert labels and len(labels) == len(set(labels))
-
-
-def test_a_resized_image_may_be_off_as_its_longer_side_allows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The wider the image, the coarser the position of a pixel in it."""
-    interpolate = torch.nn.functional.interpolate
-
-    def with_rounded_positions(images: Any, *sizes: Any, **options: Any) -> Any:
-        # For 12 columns 784 roundoffs are allowed, for 7 rows 464.
-        roundoffs = 600 if images.dtype == torch.float32 else 0
-        return interpolate(images, *sizes, **options) + roundoffs * 2.0**-24
-
-    monkeypatch.setattr(torch.nn.functional, "interpolate", with_rounded_positions)
-    assert all(part.is_right for part in resampling.enlarged_images("cpu"))

@@ -1,6 +1,6 @@
 """The mutants: what is wrong with torch, and the check that must name it.
 
-Others may see it too: the ration sees most of what concerns a kernel.
+Others may see it too.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ MUTANTS = (
         "chance",
         op("randint", lambda f, _: f.clamp(max=2), lambda f, _: bool(f.max() == 3)),
     ),
-    Mutant("dropout drops too little", "chance", lambda: Function("dropout", _lazy_dropout)),
+    Mutant("dropout drops too little", "dropout", lambda: Function("dropout", _lazy_dropout)),
     Mutant(
         "a gradient is not a number",
         "amp",

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ..device.devices import GIB, NOT_DETECTED
 from ..values import (
     CRASHED,
     FAILED,
     HOST,
+    NOT_ASKED,
     PASSED,
     SKIPPED,
+    SLOW,
+    UNABLE,
+    UNEXPECTED,
+    UNSTEADY,
+    WRONG,
     Report,
     Result,
     Row,
     Stop,
     figure,
+    problem_of,
     verdict,
 )
 
@@ -28,6 +35,8 @@ SPEED_OVER_CPU = "speed-over-cpu"
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
 MORE_KEYS = ("hint", "means")
+ORDER = (WRONG, UNABLE, UNEXPECTED, SLOW, UNSTEADY, NOT_ASKED)
+"""The problems in the order in which the verdict names them, the worst first."""
 
 
 def as_json(report: Report) -> str:
@@ -37,6 +46,7 @@ def as_json(report: Report) -> str:
     document = {
         "schema": "gpusetup.verify/1",
         "verdict": verdict(report),
+        "problem": worst_problem(report),
         "torch": facts.get("torch"),
         "cuda": facts.get("cuda"),
         "python": facts.get("python"),
@@ -56,7 +66,8 @@ def check_object(result: Result) -> Row:
     """The fields of a result and its outcome in the JSON document."""
     fields = result.outcome._asdict()
     fields.update(result._asdict())
-    keys = CHECK_KEYS + MORE_KEYS
+    fields["problem"] = problem_of(result.outcome)
+    keys = CHECK_KEYS + MORE_KEYS + ("problem",)
     return {key: finite(fields[key]) for key in keys}
 
 
@@ -91,25 +102,33 @@ def as_text(report: Report, verbose: bool = False) -> str:
     return "".join(f"{harmless(line)}\n" for line in lines)
 
 
+def problems_of(report: Report) -> Dict[str, List[Result]]:
+    """The results because of which a report is not `passed`, by what they show, the worst first.
+
+    Skipped checks count only under `--strict`, or if there is nothing else to blame.
+    """
+    found: Dict[str, List[Result]] = {problem: [] for problem in ORDER}
+    if verdict(report) == PASSED:
+        return {}
+    bad = [r for r in report.results if r.outcome.status in (FAILED, CRASHED)]
+    for result in bad or [r for r in report.results if r.outcome.status == SKIPPED]:
+        found[problem_of(result.outcome) or UNABLE].append(result)
+    return {problem: results for problem, results in found.items() if results}
+
+
+def worst_problem(report: Report) -> Optional[str]:
+    """What the verdict says is wrong, e.g. `wrong results`; None if the report is `passed`."""
+    return next(iter(problems_of(report)), None)
+
+
 def verdict_line(report: Report) -> str:
-    """The verdict and, unless it is `passed`, the checks that caused it."""
-    overall_status = verdict(report)
-    if overall_status == PASSED:
-        return f"verdict: {overall_status}"
-    statuses = {result.outcome.status for result in report.results}
-    # Name skipped checks only if no check failed or crashed, so that the skipped ones are the cause
-    # (under `--strict`, or because no check passed).
-    blamed_statuses = {FAILED, CRASHED} & statuses or {SKIPPED}
-    blamed: List[str] = []
-    for result in report.results:
-        status = result.outcome.status
-        if status in blamed_statuses:
-            blamed.append(f"{result.name} on {result.device} {status}")
-    # There is nothing to name, because the options left every check out.
-    if not blamed:
-        return f"verdict: {overall_status}"
-    blame = ", ".join(blamed)
-    return f"verdict: {overall_status} ({blame})"
+    """The verdict and, unless it is `passed`, what is wrong with which checks."""
+    blame = []
+    for problem, results in problems_of(report).items():
+        names = ", ".join(f"{result.name} on {result.device}" for result in results)
+        blame.append(f"{problem}: {names}")
+    in_words = f" ({'; '.join(blame)})" if blame else ""
+    return f"verdict: {verdict(report)}{in_words}"
 
 
 def step_lines(report: Report) -> List[str]:

@@ -12,7 +12,7 @@ import torch
 from ..device.devices import GIB
 from ..host import available_bytes
 from ..judging.tolerance import holds, judged, numbers, same
-from ..values import FAILED, PASSED, Outcome, asked, kind
+from ..values import FAILED, PASSED, WRONG, Outcome, asked, kind
 
 MIB = 2**20
 CPU_BYTES = 128 * MIB
@@ -49,7 +49,7 @@ def memory(device: str) -> Outcome:
     if device != "cpu":
         torch.cuda.empty_cache()
     if fault:
-        return Outcome(FAILED, f"{tested} tested: {fault}", hint=BROKEN)
+        return Outcome(FAILED, f"{tested} tested: {fault}", hint=BROKEN, problem=WRONG)
     return Outcome(PASSED, f"{tested}, {len(PATTERNS)} patterns, each inverted ({reason})")
 
 

@@ -1,5 +1,5 @@
 """The table of checks in running order: for one device, for several devices, under load, and the
-ration. If only GPUs have a feature, its checks run on `cuda` only."""
+census. If only GPUs have a feature, its checks run on `cuda` only."""
 
 from __future__ import annotations
 
@@ -89,6 +89,8 @@ QUICK: Tuple[Check, ...] = (
         on=EVERY,
     ),
 )
+FIXED_WORKSPACE = (("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),)
+"""Without it, cuBLAS may give other bits when several streams are active (its documentation)."""
 NUMBERS = "models would compute wrong numbers"
 TRAINED = "training would follow wrong numbers"
 MOVED = "data would arrive changed, or slowly"
@@ -261,6 +263,134 @@ STANDARD: Tuple[Check, ...] = (
         scratch=True,
     ),
 )
+
+
+def known(name: str, run: str, proves: str, means: str, **fields: Any) -> Check:
+    """A check whose answers are known; a failure is asked once in float64 too."""
+    return of(name, run, proves, means, in_float64=True, **fields)
+
+
+KNOWN: Tuple[Check, ...] = (
+    known(
+        "rounding",
+        "arithmetic:rounding",
+        "16-bit products are rounded to the nearest number, and never truncated or summed in 16 "
+        "bits",
+        NUMBERS,
+    ),
+    known(
+        "batches",
+        "arithmetic:batches",
+        "products in batches, with vectors, with biases and on other threads are exact",
+        NUMBERS,
+    ),
+    known(
+        "sums",
+        "arithmetic:sums",
+        "sums, means, norms and running sums are exact, even in 16 bits",
+        TRAINED,
+    ),
+    known(
+        "pointwise",
+        "arithmetic:pointwise",
+        "functions, quotients and comparisons are right, even near zero and for NaN",
+        NUMBERS,
+    ),
+    known(
+        "complex-numbers",
+        "arithmetic:complex_numbers",
+        "complex products and Fourier transforms (cuFFT) are right",
+        "rotary embeddings and audio models would compute wrong numbers",
+    ),
+    known(
+        "linalg",
+        "arithmetic:linalg",
+        "solving, inverting and decomposing small matrices (cuSOLVER) is right",
+        NUMBERS,
+    ),
+    known(
+        "images",
+        "layers:images",
+        "convolutions (cuDNN), pooling and padding are right, with their gradients",
+        "models of images would compute wrong numbers",
+    ),
+    known(
+        "norms",
+        "layers:norms",
+        "layer, RMS, group and batch norms are right, even with small variances, and include eps",
+        NUMBERS,
+    ),
+    known(
+        "softmax",
+        "layers:softmax",
+        "softmax, log-softmax and cross-entropy with up to 70,001 classes are right",
+        "losses and gradients of every classifier and language model would be wrong",
+    ),
+    known(
+        "masks",
+        "layers:masks",
+        "attention by each backend uses exactly the keys that its mask allows",
+        "transformers would see padding, or tokens that are still to come",
+    ),
+    known(
+        "recurrent",
+        "layers:recurrent",
+        "LSTM and GRU (cuDNN) in both directions are right, with their gradients",
+        NUMBERS,
+    ),
+    known(
+        "gradients",
+        "layers:gradients",
+        "the gradients of a chain of layers are right, also where a checkpoint computes it again",
+        TRAINED,
+        scratch=True,
+    ),
+    of(
+        "mixed-precision",
+        "layers:mixed_precision",
+        "autocast computes in the number formats that torch documents, and no overflow is missed",
+        "mixed-precision training would follow wrong numbers",
+    ),
+    known(
+        "dropout",
+        "layers:dropout",
+        "dropout drops every lane and position equally often, and no draw repeats the one before",
+        "models would train with units that are never dropped",
+    ),
+    known(
+        "ordering",
+        "places:ordering",
+        "sorts, topk, argmax and searches are right, even with ties and in long rows",
+        "sampling, beam search and metrics would be wrong",
+    ),
+    known(
+        "indexing",
+        "places:indexing",
+        "elements are read, written and added at the right places, even at repeated ones",
+        "embeddings, gathers and scatters would read or write other elements",
+    ),
+    known(
+        "strides",
+        "places:strides",
+        "copies, casts and slices of tensors in several memory layouts are complete",
+        "data would change wherever a program transposes, slices or converts a tensor",
+    ),
+    known(
+        "large-tensor",
+        "places:large_tensor",
+        "tensors with more than 2**31 elements are read and written up to the last element",
+        "large tables and batches would be read and written in the wrong places",
+    ),
+    known(
+        "optimizer-steps",
+        "optimizers:optimizer_steps",
+        "eleven optimizers make the same steps in each form: plain, foreach, fused, capturable",
+        "training would take wrong steps",
+        then="use `foreach=False, fused=False` until another build of torch is installed",
+        scratch=True,
+    ),
+)
+"""The checks whose answers are known: from whole numbers, formulas, or float64 on the CPU."""
 PROGRAMS: Tuple[Check, ...] = (
     of(
         "chance",
@@ -277,9 +407,17 @@ PROGRAMS: Tuple[Check, ...] = (
         scratch=True,
         on=EVERY,
     ),
-    # This check comes last, just before `operators` and `optimizers`, because they need the same
-    # environment variable. On a GPU, a check with other variables needs a new process, which has to
+    # These two come last. On a GPU, a check with other variables needs a new process, which has to
     # import torch and create a CUDA context (4 s on an H100's host).
+    of(
+        "repeats",
+        "repeats:repeats",
+        "the same products, reductions and copies give the same bits every time, on several "
+        "threads and streams at once",
+        "results would be wrong now and then, which no single test shows",
+        then=CARD,
+        environment=FIXED_WORKSPACE,
+    ),
     of(
         "determinism",
         "training:determinism",
@@ -287,7 +425,7 @@ PROGRAMS: Tuple[Check, ...] = (
         "deterministic",
         "runs cannot be reproduced here",
         scratch=True,
-        environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
+        environment=FIXED_WORKSPACE,
     ),
 )
 
@@ -357,12 +495,6 @@ RANKS: Tuple[Check, ...] = (
     among_ranks(
         "fsdp_step", "FSDP2 gives the same result as one process", "meet", module="training"
     ),
-    among_ranks(
-        "tp_step",
-        "tensor parallelism gives the same result as one process",
-        "meet",
-        module="training",
-    ),
 )
 """Checks that run in addition, at any level, if torchrun or srun started several ranks."""
 
@@ -380,34 +512,18 @@ STRESS: Tuple[Check, ...] = (
 )
 
 
-def in_turns(name: str, proves: str, means: str) -> Check:
-    return Check(
-        name,
-        f"checks.ration:{name}",
-        on=("cuda", "cpu"),
-        needs=("properties", "arch"),
-        environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
-        proves=proves,
-        means=means,
-        then="repeat the failed case with the command in its hint; then look for Xid and ECC in "
-        "`dmesg`",
-        samples_seconds=7200.0,
-    )
-
-
-RATION: Tuple[Check, ...] = (
-    in_turns(
+CENSUS: Tuple[Check, ...] = (
+    Check(
         "operators",
-        "the results and gradients of torch's operators agree with float64, for many lengths, "
-        "values, memory layouts, number formats and options",
-        "models would compute wrong numbers",
-    ),
-    in_turns(
-        "optimizers",
-        "each form of each torch optimizer gives the same parameters as the optimizer's plain "
-        "form in float64",
-        "training would take wrong steps",
+        "checks.census:operators",
+        on=EVERY,
+        needs=("properties",),
+        samples_seconds=7200.0,
+        proves="this check proves nothing, but names each operator of torch's own test database "
+        "whose results on the device differ from the CPU's, by torch's own tolerances",
+        means="this platform differs from the CPU in these operators",
+        then="compare with torch's own tests: `python test/test_ops.py -k compare_cpu`",
     ),
 )
-"""Loading torch's database changes its process (`database/loading.py` undoes the changes that we
-know of). So these checks run last, in the process of `determinism`."""
+"""Loading torch's database changes its process (`census.py` undoes the changes that we know of), so
+this check runs last."""

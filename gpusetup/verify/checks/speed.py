@@ -10,7 +10,7 @@ import torch
 
 from ..device.gpus import least
 from ..judging.tolerance import numbers
-from ..values import FAILED, PASSED, Outcome, figure, kind
+from ..values import FAILED, PASSED, SLOW, Outcome, figure, kind
 
 ROUNDS = 7
 SLOWEST_COPY = 0.2
@@ -178,4 +178,4 @@ def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
     if rate >= lowest_rate:
         return Outcome(PASSED, detail, rate, *lowest)
     hint = "look for another job on the device, a power limit, or a card in the wrong slot"
-    return Outcome(FAILED, f"{detail}, but slowly", rate, *lowest, hint)
+    return Outcome(FAILED, f"{detail}, but slowly", rate, *lowest, hint, problem=SLOW)

@@ -13,7 +13,7 @@ from ..device.gpus import gpu_uuid, least
 from ..device.importing import first_line
 from ..device.watching import watched
 from ..judging.tolerance import numbers
-from ..values import FAILED, PASSED, Outcome, asked, kind
+from ..values import FAILED, PASSED, SLOW, UNABLE, WRONG, Outcome, asked, kind
 
 SIZES = {"cpu": 1024, "cuda": 8192}
 """Kind of device -> the size of the square matrices."""
@@ -85,7 +85,7 @@ def load(device: str) -> Outcome:
     # The GPU was not lost, so this is the program's own error.
     if not readings.get("lost"):
         raise error
-    problems = [*faults(done, Least()), first_line(error)]
+    problems = [*(fault for fault, _ in faults(done, Least())), first_line(error)]
     return Outcome(FAILED, "; ".join(problems), spent=True)
 
 
@@ -196,27 +196,28 @@ def judged(done: Load, limit: Least) -> Outcome:
         facts.append(f"clocks held by {', '.join(done.watched['reasons'])}")
     detail = ", ".join(facts)
     # Put the worst fault first.
-    for fault in faults(done, limit):
-        return Outcome(FAILED, f"{fault}; {detail}", kept, limit.kept, KEPT)
+    for fault, problem in faults(done, limit):
+        words = f"{fault}; {detail}"
+        return Outcome(FAILED, words, kept, limit.kept, KEPT, problem=problem)
     return Outcome(PASSED, detail, kept, limit.kept, KEPT)
 
 
-def faults(done: Load, limit: Least) -> Iterator[str]:
-    """The faults that make a run fail, the worst first."""
+def faults(done: Load, limit: Least) -> Iterator[Tuple[str, str]]:
+    """The faults that make a run fail and what each shows, the worst first."""
     kept, tflops = window_rates(done.rates)
     new_ecc_errors = done.watched.get("ecc_new", 0)
     if done.watched.get("lost"):
-        yield "the GPU fell off the bus"
+        yield "the GPU fell off the bus", UNABLE
     if done.wrong_products:
-        yield f"{done.wrong_products} of {done.products} products differ from the first one"
+        yield f"{done.wrong_products} of {done.products} products differ from the first one", WRONG
     if done.wrong_bytes:
-        yield f"{done.wrong_bytes} bytes of memory changed"
+        yield f"{done.wrong_bytes} bytes of memory changed", WRONG
     if new_ecc_errors > 0:
-        yield f"{new_ecc_errors} new uncorrectable ECC errors"
+        yield f"{new_ecc_errors} new uncorrectable ECC errors", WRONG
     if kept < (limit.kept or 0.0):
-        yield f"the rate fell to {kept:.0%} of the rate at the start"
+        yield f"the rate fell to {kept:.0%} of the rate at the start", SLOW
     if tflops < limit.tflops:
-        yield f"{tflops:.1f} TFLOPS, {limit.tflops:.1f} is the minimum for this model"
+        yield f"{tflops:.1f} TFLOPS, {limit.tflops:.1f} is the minimum for this model", SLOW
 
 
 class WindowRates(NamedTuple):

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import Any, Dict, Tuple
 
-from ..values import FAILED, OTHER_ACCELERATORS, PASSED, Outcome, Row, WrongQuestion, kind
+from ..values import FAILED, OTHER_ACCELERATORS, PASSED, WRONG, Outcome, Row, WrongQuestion, kind
 from .accelerators import accelerator_of, accelerator_row, accelerators_detected
 from .gpus import gpu_uuid
 from .importing import arch_list, cuda_build, first_line
@@ -100,7 +100,7 @@ def properties(device: str) -> Outcome:
     if not bool((sent == received).all()):
         problem = f"{row['name']}: 16 KiB copied to the device came back changed"
         hint = "the memory or the bus is faulty: look for Xid lines in `dmesg`"
-        return Outcome(FAILED, problem, hint=hint, facts=facts)
+        return Outcome(FAILED, problem, hint=hint, facts=facts, problem=WRONG)
     words = [str(row["name"])]
     # Leave out properties that the device does not have or does not report.
     if row.get("compute_capability"):
@@ -175,7 +175,7 @@ def arch_in_build(device: str) -> Outcome:
         hint = "`gpusetup resolve` names the build that supports this GPU"
         return Outcome(FAILED, detail, hint=hint, spent=True)
     if not is_right:
-        return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)
+        return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR, problem=WRONG)
     if is_listed:
         return Outcome(PASSED, f"served by {architecture}")
     # The build lists no kernel for exactly this architecture, so it ran one for the same

@@ -11,7 +11,7 @@ import operator
 import re
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-from ..values import FAILED, PASSED, Outcome, Row, WrongQuestion
+from ..values import FAILED, PASSED, UNEXPECTED, Outcome, Row, WrongQuestion
 
 OPERATORS: Dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -203,7 +203,7 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
         if name in OF_CUDA_BUILDS:
             reason = f"torch {facts.get('torch')} was built without CUDA"
             hint = INSTALL_CUDA_BUILD
-        return Outcome(FAILED, f"{text}: {reason}", hint=hint)
+        return Outcome(FAILED, f"{text}: {reason}", hint=hint, problem=UNEXPECTED)
     wrong_values = []
     for value in shown_values:
         if not is_as_expected(expectation, value):
@@ -214,7 +214,7 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
         shown = ", ".join(shown_values)
         return Outcome(PASSED, f"{text}: {shown}")
     shown = ", ".join(wrong_values)
-    return Outcome(FAILED, f"{text}: found {shown}")
+    return Outcome(FAILED, f"{text}: found {shown}", problem=UNEXPECTED)
 
 
 def is_as_expected(expectation: Expectation, shown: str) -> bool:

@@ -21,29 +21,6 @@ NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could
 Each message contains at least one of them."""
 
 
-FAULTS = (
-    *("CUDA error", "HIP error", "cuDNN error", "_STATUS_", "nvrtc", "hiprtc", "Triton Error"),
-    *("INTERNAL ASSERT", "launch failure", "out of memory", "Could not load", "cannot open shared"),
-)
-"""Parts of error messages from a library, driver or compiler that failed while it used a GPU."""
-
-
-def is_fault(problem: BaseException) -> bool:
-    """Whether the error is a failure of the GPU, its driver or a library. Otherwise torch has only
-    rejected the arguments.
-
-    Torch checks arguments before it computes, and a GPU supports fewer kinds of arguments than the
-    CPU.
-
-    >>> is_fault(RuntimeError("cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED"))
-    True
-    >>> is_fault(RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels)"))
-    False
-    """
-    message = str(problem)
-    return any(words in message for words in FAULTS)
-
-
 def refuses(problem: BaseException) -> bool:
     """Whether the error only means that torch or a library does not support the operation.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf, isnan
 from typing import Any, List, NamedTuple, Optional, Sequence
 
-from ..values import FAILED, PASSED, Outcome, asked
+from ..values import FAILED, PASSED, WRONG, Outcome, asked
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """The unit roundoff of each format: half the distance from 1 to the next number."""
@@ -157,7 +157,7 @@ def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> O
     if wrong_parts:
         worst = wrong_parts[0].worst
         value = worst if worst < inf else None
-        return Outcome(FAILED, what_is_wrong(wrong_parts), value, limit, unit, hint)
+        return Outcome(FAILED, what_is_wrong(wrong_parts), value, limit, unit, hint, problem=WRONG)
     detail = f"{len(parts)} comparisons with {against}"
     if not numeric_parts:
         return Outcome(PASSED, detail)

@@ -1,282 +1,282 @@
-"""Checks of the collectives and of barriers. Every rank knows what all ranks send, makes the same
-calls, and judges its own result."""
+"""Checks of the collectives and of barriers, from one table. Every rank knows what all ranks send,
+makes the same calls, and judges its own result."""
 
 from __future__ import annotations
 
 import random
 import time
 from functools import partial
-from typing import Any, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.distributed as dist
 
 from ..values import asked
-from .calls import COLLECTIVES, AnswerSource, CallArguments, ring_step
-from .draws import DrawnCall, drawn
 from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
-from .numbers import ROUNDED, reduced, rows, signature, wrong
+from .numbers import EXACT_TO, ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
 """How long the calls of one check may take; an idle machine needs a tenth of that time."""
-ROUNDS = {"standard": 2, "census": 6}
-"""Level -> how many times every format is tested with every class of lengths; other levels test
-each combination once."""
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
-UNEVEN_NCCL = ("uneven", "lists")
-"""With NCCL, the ways to call all-to-all in which parts differ in length."""
-UNEVEN_GLOO = ("uneven",)
-"""With gloo, the ways to call all-to-all in which parts differ in length; gloo's lists need parts
-of equal length."""
+SIZES = (1, 7, 33, 1025, 65_537)
+"""Lengths of a message (or of a rank's part of it), in elements: about the size of a vector, a
+tile, a block and many blocks."""
+LARGE = 2**20 + 2**10
+"""The length of a message that is sent in several pieces, in elements."""
 JUNK = 77
 """The number that fills a tensor, and the memory around it, before the answer arrives."""
 MARGIN = 19
-"""The number of elements before and after a tensor that is part of a larger one."""
+"""The elements before and after a tensor. It is odd, so that the tensor's memory is not aligned."""
+FLOATS = ("float32", "bfloat16", "float16", "float64")
+REDUCTIONS: Dict[str, Tuple[str, ...]] = {
+    "sum": (*FLOATS, "int32", "int64", "uint8"),
+    "fraction": FLOATS,
+    "avg": FLOATS,
+    "max": (*FLOATS, "int32", "int64", "uint8", "bool"),
+    "min": FLOATS,
+}
+"""Reduction -> the formats to test it with; `fraction` is a sum of fractional numbers."""
 
 
-class Turn:
-    """One call of a collective on this rank: what it sends, what must arrive, and the result."""
-
-    def __init__(self, group: ProcessGroup, op: str, draw: DrawnCall, number: int = 0) -> None:
-        self.collective = COLLECTIVES[op]
-        self.draw = draw
-        self.members = GroupState.groups[draw.group]
-        self.device = group.device
-        name = f"{op}/{draw.name} {number}"
-        self.chance = random.Random(f"{asked().seed} {name}")
-        self.margins: List[Any] = []
-        """The memory before and after the call's tensors, which nothing may write to."""
-        uses_nccl = group.backend == "nccl"
-        # NCCL's sends and receives are kernels that wait for each other, so make them in one batch.
-        in_one_batch = uses_nccl and draw.way == "handles"
-        way_to_call = "together" if in_one_batch else draw.way
-        self.call = self.collective.calls[way_to_call]
-        uneven_ways = UNEVEN_NCCL if uses_nccl else UNEVEN_GLOO
-        # In all other collectives the parts have equal lengths.
-        is_uneven = op == "all_to_all" and draw.way in uneven_ways
-        lengths = part_lengths(self, is_uneven)
-        self.numbers = numbers_of(self, lengths)
-        self.message = self._message()
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the call returns immediately with a handle to wait for."""
-        return self.draw.mode.endswith(("async", "flight"))
-
-    @property
-    def world(self) -> int:
-        """The number of members in the group."""
-        return len(self.members.ranks)
-
-    @property
-    def root(self) -> int:
-        """The root's index in the group."""
-        return self.draw.root % self.world
-
-    def _message(self) -> CallArguments:
-        """The arguments of the call: partners, and tensors filled with the numbers to send."""
-        ranks, me, numbers = self.members.ranks, self.members.me, self.numbers
-        sent_lengths = [len(part) for part in numbers.sent]
-        received_lengths = [len(part) for part in numbers.expected]
-        sent = self._tensor(sum(sent_lengths))
-        sent.copy_(torch.cat(numbers.sent))
-        received = sent
-        if not self.collective.writes_over_its_input:
-            received = self._tensor(sum(received_lengths))
-        received_parts = None
-        if received_lengths:
-            received_parts = list(received.split(received_lengths))
-        sent_parts = list(sent.split(sent_lengths))
-        step = ring_step(self.root, self.world)
-        next_rank = ranks[(me + step) % self.world]
-        previous_rank = ranks[(me - step) % self.world]
-        _, reduction = self.draw.kind
-        # Fractions are summed. Numbers that are only moved ("bits") have no reduction.
-        reduction_name = reduction.replace("fraction", "sum").upper()
-        return CallArguments(
-            group=self.members.handle,
-            is_async=self.is_async,
-            sent=sent,
-            received=received,
-            in_place=self._in_layout(sent),
-            sent_parts=sent_parts,
-            received_parts=received_parts,
-            root_parts=sent_parts if me == self.root else None,
-            root=ranks[self.root],
-            reduction=getattr(dist.ReduceOp, reduction_name, None),
-            next_rank=next_rank,
-            previous_rank=previous_rank,
-            # To avoid a deadlock, ranks that send to a higher rank send first, and the others
-            # receive first.
-            sends_first=ranks[me] <= next_rank,
-        )
-
-    def _tensor(self, size: int) -> Any:
-        """A tensor in the layout of this call, filled with a number that no answer contains."""
-        margin = 0
-        # Use eight offsets in turn, so that the tensor's memory is sometimes aligned and sometimes
-        # not.
-        if self.draw.layout == "offset":
-            margin = MARGIN - self.chance.randrange(8)
-        dtype_name, _ = self.draw.kind
-        dtype = getattr(torch, dtype_name)
-        memory = torch.full((size + 2 * margin,), JUNK, dtype=dtype, device=self.device)
-        end = margin + size
-        self.margins += [memory[:margin], memory[end:]]
-        return memory[margin:end]
-
-    def _in_layout(self, sent: Any) -> Any:
-        """The tensor in the call's layout: as two columns of the same memory if it is to be
-        transposed, otherwise as it is."""
-        if self.draw.layout != "transposed":
-            return sent
-        can_be_halved = len(sent) > 0 and len(sent) % 2 == 0
-        return sent.view(2, -1).t() if can_be_halved else sent
-
-    def wrong(self) -> str:
-        """What is wrong with the call's answer; empty if it is correct."""
-        message, numbers = self.message, self.numbers
-        if numbers.expected:
-            expected = torch.cat(numbers.expected)
-            problem = wrong(message.received, expected, numbers.limit)
-            if problem:
-                return problem
-        # Some calls write their answer over their input.
-        is_separate = message.received is not message.sent
-        sent = torch.cat(numbers.sent)
-        if is_separate and wrong(message.sent, sent):
-            return "its input changed"
-        for margin in self.margins:
-            untouched = torch.full_like(margin, JUNK)
-            if not torch.equal(margin, untouched):
-                return "it wrote outside its tensor"
-        return ""
-
-
-class CallNumbers(NamedTuple):
-    """The numbers of one call on this rank, on the CPU."""
+class Message(NamedTuple):
+    """The tensors and partners of one call on this rank, as torch.distributed expects them."""
 
     sent: List[Any]
-    """The numbers that this rank sends, in parts."""
-    expected: List[Any]
-    """What must arrive, piece by piece; empty if this rank gets no answer."""
-    limit: Any
-    """How far each number of the answer may be off; None means that every bit must be right."""
+    """What this rank sends, in parts: one, or one for each member."""
+    received: List[Any]
+    """Where the answer arrives, in parts; the memory is contiguous."""
+    whole: Any
+    """The memory of `received` in one tensor."""
+    root: int
+    """The rank from which the call starts or at which it ends, counted among all ranks."""
+    is_root: bool
+    reduction: Any
+    """How the numbers are reduced (`ReduceOp`); None if they are only moved."""
+    next_rank: int
+    previous_rank: int
+    more: Dict[str, Any]
+    """The group and, if the call returns a handle, `async_op`."""
 
 
-def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
-    """For each member, the lengths of the parts that it sends: a single part, or one part per
-    member.
-
-    All ranks draw the same lengths.
-    """
-    size, draw_below = turn.draw.size, turn.chance.randrange
-    parts = turn.world if turn.collective.has_parts else 1
-    if not is_uneven:
-        return [[size] * parts for _ in range(turn.world)]
-    lengths = []
-    for _ in range(turn.world):
-        row = []
-        for _ in range(parts):
-            length = draw_below(size + 1)
-            # Make one part in five empty.
-            is_empty = draw_below(5) == 0
-            row.append(0 if is_empty else length)
-        lengths.append(row)
-    return lengths
+def send_and_receive(m: Message) -> List[Any]:
+    """Send to the next rank and receive from the previous one, in one batch of handles."""
+    group = m.more["group"]
+    sending = dist.P2POp(dist.isend, m.sent[0], m.next_rank, group)
+    receiving = dist.P2POp(dist.irecv, m.whole, m.previous_rank, group)
+    return list(dist.batch_isend_irecv([sending, receiving]))
 
 
-def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
-    """What this rank sends and must receive, computed from the numbers of all members.
-
-    `lengths`: for each member, the lengths of the parts that it sends (see `part_lengths`). There
-    is one part, or one for each member if the collective distributes parts (`has_parts`).
-    """
-    me, collective = turn.members.me, turn.collective
-    kind = turn.draw.kind
-    longest = max(sum(lengths_of_parts) for lengths_of_parts in lengths)
-    seed = turn.chance.getrandbits(60)
-    # Every rank uses the same seed, so each can compute the numbers of all members.
-    table = rows(kind, turn.world, longest, seed)
-    parts_of_members = []
-    for row, lengths_of_parts in zip(table, lengths):
-        numbers = row[: sum(lengths_of_parts)]
-        parts_of_members.append(numbers.split(lengths_of_parts))
-    total_parts: Sequence[Any] = ()
-    limit = None
-    if collective.source is AnswerSource.TOTAL:
-        # The answer is a reduction (sum, maximum) of all members' numbers, perhaps in parts.
-        _, reduction = kind
-        total = reduced(table, reduction)
-        total_parts = total.numbers.split(lengths[me])
-        limits = total.limits.split(lengths[me])
-        # Each member gets its own part of the total. Without parts, use the limits of the whole.
-        limit = limits[me if collective.has_parts else 0]
-    expected = []
-    for piece in collective.pieces_after(me, turn.root, turn.world):
-        # A piece without an owner is a piece of the total.
-        parts = total_parts if piece.owner is None else parts_of_members[piece.owner]
-        expected.append(parts[piece.part])
-    return CallNumbers(list(parts_of_members[me]), expected, limit)
+def send_then_receive(m: Message) -> None:
+    """Send and receive with blocking calls. Ranks that send to a higher rank send first, because
+    otherwise all of them would wait for each other."""
+    group = m.more["group"]
+    calls: List[Callable[[], Any]] = [
+        lambda: dist.send(m.sent[0], m.next_rank, group),
+        lambda: dist.recv(m.whole, m.previous_rank, group),
+    ]
+    for call in calls if dist.get_rank() <= m.next_rank else reversed(calls):
+        call()
 
 
-def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
-    """Make a call in its mode, and return what is wrong with the result; empty if it is correct."""
-    # The first call sets up connections, so do not have other calls in flight with it.
-    in_flight = 3 if draw.number and draw.mode == "flight" else 1
-    # Each turn has its own numbers and tensors.
-    turns = [Turn(group, op, draw, number) for number in range(in_flight)]
-    first = turns[0]
-    # If there is only one rank in the ring, it would send to itself, which torch refuses.
-    if first.collective.source is AnswerSource.PREVIOUS and first.world == 1:
+def all_to_all_single(m: Message) -> Any:
+    lengths = [[len(part) for part in parts] for parts in (m.received, m.sent)]
+    return dist.all_to_all_single(m.whole, torch.cat(m.sent), *lengths, **m.more)
+
+
+class Collective(NamedTuple):
+    """A collective: the ways to call it, and which numbers a member has afterwards."""
+
+    ways: Dict[str, Callable[[Message], Any]]
+    """Name -> a function that makes the call; it returns a handle, handles or None."""
+    pieces: Callable[[int, int, int], List[Tuple[Optional[int], int]]]
+    """Takes this member, the root and the number of members. Returns (member, part) of the numbers
+    that arrive; the member None means the total of all. Empty if this member gets no answer."""
+    has_parts: bool = False
+    """Whether every member sends one part to each member."""
+
+    @property
+    def reduces(self) -> bool:
+        return any(member is None for member, _ in self.pieces(0, 0, 2))
+
+
+COLLECTIVES: Dict[str, Collective] = {
+    "all_reduce": Collective(
+        {"plain": lambda m: dist.all_reduce(m.whole, m.reduction, **m.more)},
+        lambda me, root, world: [(None, 0)],
+    ),
+    "reduce": Collective(
+        {"plain": lambda m: dist.reduce(m.whole, m.root, m.reduction, **m.more)},
+        lambda me, root, world: [(None, 0)] if me == root else [],
+    ),
+    "broadcast": Collective(
+        {"plain": lambda m: dist.broadcast(m.whole, m.root, **m.more)},
+        lambda me, root, world: [(root, 0)],
+    ),
+    "all_gather": Collective(
+        {
+            "lists": lambda m: dist.all_gather(m.received, m.sent[0], **m.more),
+            "tensor": lambda m: dist.all_gather_into_tensor(m.whole, m.sent[0], **m.more),
+        },
+        lambda me, root, world: [(member, 0) for member in range(world)],
+    ),
+    "gather": Collective(
+        {
+            "plain": lambda m: dist.gather(
+                m.sent[0], m.received if m.is_root else None, m.root, **m.more
+            )
+        },
+        lambda me, root, world: [(n, 0) for n in range(world)] if me == root else [],
+    ),
+    "scatter": Collective(
+        {"plain": lambda m: dist.scatter(m.whole, m.sent if m.is_root else None, m.root, **m.more)},
+        lambda me, root, world: [(root, me)],
+        has_parts=True,
+    ),
+    "reduce_scatter": Collective(
+        {
+            "lists": lambda m: dist.reduce_scatter(m.whole, m.sent, m.reduction, **m.more),
+            "tensor": lambda m: dist.reduce_scatter_tensor(
+                m.whole, torch.cat(m.sent), m.reduction, **m.more
+            ),
+        },
+        lambda me, root, world: [(None, me)],
+        has_parts=True,
+    ),
+    "all_to_all": Collective(
+        {
+            "tensor": all_to_all_single,
+            "lists": lambda m: dist.all_to_all(m.received, m.sent, **m.more),
+        },
+        lambda me, root, world: [(member, me) for member in range(world)],
+        has_parts=True,
+    ),
+    "send_recv": Collective(
+        {"blocking": send_then_receive, "handles": send_and_receive},
+        lambda me, root, world: [((me - 1) % world, 0)],
+    ),
+}
+
+
+class Turn(NamedTuple):
+    """One call of a check; the same on every rank."""
+
+    number: int
+    way: str
+    kind: Tuple[str, str]
+    """The format, and the reduction (`bits` if numbers are only moved)."""
+    size: int
+    group: str
+    is_async: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the call for `--only` and in reports."""
+        mode = "async" if self.is_async else "sync"
+        return "-".join((self.way, *self.kind, str(self.size), self.group, mode, str(self.number)))
+
+
+def turns_of(op: str, world: int) -> List[Turn]:
+    """The calls of a check: every format and reduction with every size; ways, groups and modes take
+    turns, in an order that depends on the seed."""
+    collective, chance = COLLECTIVES[op], random.Random(f"{asked().seed} {op}")
+    kinds = [(name, "bits") for name in EXACT_TO]
+    if collective.reduces:
+        kinds = [(name, how) for how, names in REDUCTIONS.items() for name in names]
+        # Each rank needs at least three different numbers whose sum is exact.
+        kinds = [kind for kind in kinds if kind[1] != "sum" or EXACT_TO[kind[0]] >= 3 * world]
+    pairs = [(kind, size) for kind in kinds for size in SIZES]
+    chance.shuffle(pairs)
+    first = kinds[0]
+    # Large messages stand early too, so that even a check that runs out of time sends one.
+    large = [(first, LARGE), (first, 4 * LARGE // world)] * len(collective.ways)
+    pairs = [pairs[0], *large[:2], *pairs[1:], *large[2:]]
+    groups = ("world", "again", "halves", "stripes") if world > 2 else ("world", "again")
+    turns = []
+    for number, (kind, size) in enumerate(pairs):
+        way = chance.choice(sorted(collective.ways))
+        # All ranks take part in a large message, and a call of that size is not done at once.
+        is_large = size >= LARGE
+        group = "world" if is_large else chance.choice(groups)
+        turns.append(Turn(number, way, kind, size, group, is_large or chance.random() < 0.5))
+    return turns
+
+
+def performed(group: ProcessGroup, op: str, turn: Turn) -> str:
+    """Make a call, and return what is wrong with its answer; empty if it is correct."""
+    collective, members = COLLECTIVES[op], GroupState.groups[turn.group]
+    ranks, me, world = members.ranks, members.me, len(members.ranks)
+    # A rank alone would send to itself, which torch refuses.
+    if op == "send_recv" and world == 1:
         return ""
-    late_member = (draw.root + draw.number) % first.world
-    is_late = "late" in draw.mode and first.members.me == late_member
-    if is_late:
+    dtype_name, reduction = turn.kind
+    chance = random.Random(f"{asked().seed} {op} {turn.name}")
+    root = chance.randrange(world)
+    count = world if collective.has_parts else 1
+    lengths = [[turn.size] * count for _ in ranks]
+    if op == "all_to_all" and turn.way == "tensor" and turn.number % 2:
+        # Parts of different lengths, some of them empty; every rank draws the same.
+        lengths = [[chance.randrange(turn.size + 1) for _ in ranks] for _ in ranks]
+    table = rows(turn.kind, world, max(map(sum, lengths)), chance.getrandbits(60))
+    sent = [row[: sum(own)].split(own) for row, own in zip(table, lengths)]
+    total, limit = sent[me], None
+    if collective.reduces:
+        exact = reduced(table, reduction)
+        total = exact.numbers.split(lengths[me])
+        limit = exact.limits.split(lengths[me])[me if collective.has_parts else 0]
+    pieces = collective.pieces(me, root, world)
+    known = [(total if member is None else sent[member])[part] for member, part in pieces]
+    # A member without an answer lends its own numbers to calls that write over their input.
+    arriving = [len(part) for part in known or sent[me]]
+    dtype = getattr(torch, dtype_name)
+    memory = torch.full((sum(arriving) + 2 * MARGIN,), JUNK, dtype=dtype, device=group.device)
+    whole = memory[MARGIN : MARGIN + sum(arriving)]
+    if op in ("all_reduce", "reduce", "broadcast"):
+        whole.copy_(torch.cat(sent[me]))
+    mine = [part.to(group.device) for part in sent[me]]
+    more = {"group": members.handle, "async_op": turn.is_async}
+    names = {"fraction": "SUM", "bits": ""}
+    message = Message(
+        sent=mine,
+        received=list(whole.split(arriving)),
+        whole=whole,
+        root=ranks[root],
+        is_root=me == root,
+        reduction=getattr(dist.ReduceOp, names.get(reduction, reduction.upper()), None),
+        next_rank=ranks[(me + 1) % world],
+        previous_rank=ranks[(me - 1) % world],
+        more=more,
+    )
+    if turn.number % 8 == 3 and me == turn.number % world:
         time.sleep(LATE_SECONDS)
-    handles: List[Any] = []
-    for turn in turns:
-        handles += turn.call(turn.message)
-        if not first.is_async:
-            wait_for(handles)
-            handles = []
-    wait_for(handles)
-    _, reduction = draw.kind
+    wait_for(collective.ways[turn.way](message))
     if op == "all_reduce" and reduction in ROUNDED:
         # Each rank may have rounded in another order, but all must end up with the same bits.
-        bits = signature(first.message.received)
-        hold(first.members, draw.name, bits)
-    for turn in turns:
-        problem = turn.wrong()
+        hold(members, turn.name, signature(whole))
+    if known:
+        problem = wrong(whole, torch.cat(known), limit)
         if problem:
             return problem
-    return ""
+    if wrong(torch.cat(mine), torch.cat(sent[me])):
+        return "its input changed"
+    margins = torch.cat([memory[:MARGIN], memory[-MARGIN:]])
+    return "" if torch.equal(margins, torch.full_like(margins, JUNK)) else "it wrote outside"
 
 
-def wait_for(handles: Sequence[Any]) -> None:
-    """Wait for all handles, beginning with the last one. Values without `wait` are skipped."""
-    # Start with the last one, so that the result cannot depend on the order of waiting.
-    for handle in reversed(handles):
+def wait_for(handles: Any) -> None:
+    """Wait for a handle or several, the last one first. Calls that have waited return None."""
+    for handle in reversed(handles if isinstance(handles, list) else [handles]):
         if hasattr(handle, "wait"):
             handle.wait()
 
 
 def planned(op: str, group: ProcessGroup) -> List[RankCall]:
     """The calls of a check, or only those that `--only` names."""
-    rounds = ROUNDS.get(asked().level, 1)
-    names = set()
-    for name in asked().only:
-        check_name, slash, call_name = name.partition("/")
-        if check_name == op and slash:
-            names.add(call_name)
+    wanted = {name.partition("/")[2] for name in asked().only if name.startswith(f"{op}/")}
     calls = []
-    for draw in drawn(op, group.world, rounds, asked().seed):
-        is_chosen = not names or draw.name in names
-        # Empty messages are sent only with gloo.
-        takes_size = draw.size > 0 or group.backend == "gloo"
-        if is_chosen and takes_size:
-            calls.append(RankCall(draw.name, partial(performed, group, op, draw)))
+    for turn in turns_of(op, group.world):
+        if not wanted or turn.name in wanted:
+            calls.append(RankCall(turn.name, partial(performed, group, op, turn)))
     return calls
 
 
@@ -292,37 +292,28 @@ send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
 
 
 def barriers(group: ProcessGroup) -> List[RankCall]:
-    """Barriers of every group, synchronous and asynchronous, with one member arriving late."""
+    """Barriers of every group, synchronous and asynchronous, with each member late in turn."""
     calls = []
-    groups = list(GroupState.groups.items())
-    for turn, (name, members) in enumerate(groups * 2):
-        # Alternate which of the two modes comes first.
-        modes = ("async", "sync") if turn % 2 else ("sync", "async")
-        # In the second round, start with the next member of each group.
-        rounds_before = turn // len(groups)
-        late_member = (turn + rounds_before) % len(members.ranks)
-        late_rank = members.ranks[late_member]
-        for mode in modes:
-            place = f"{name} {mode} {turn}"
-            wait = partial(barrier_waits, group, members, place, late_rank)
-            calls.append(RankCall(place, wait))
+    for name, members in GroupState.groups.items():
+        for late_rank in members.ranks[:4]:
+            for mode in ("sync", "async"):
+                place = f"{name} {mode} {late_rank}"
+                calls.append(RankCall(place, partial(waits, group, members, place, late_rank)))
     return calls
 
 
-def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: int) -> str:
+def waits(group: ProcessGroup, members: Members, place: str, late_rank: int) -> str:
     """Make one barrier call in which a member arrives late, and return what is wrong; empty if all
     waited for it."""
-    key = f"barrier/{place}/{late_rank}"
+    key = f"barrier/{place}"
     if group.rank == late_rank:
         time.sleep(LATE_SECONDS)
         group.store.add(key, 1)
-    handle = dist.barrier(group=members.handle, async_op="async" in place)
-    wait_for([handle])
+    wait_for(dist.barrier(group=members.handle, async_op="async" in place))
     # On a GPU the barrier is a kernel, which only the device waits for, so wait for the device.
     if group.backend == "nccl":
         torch.cuda.synchronize(group.device)
-    has_come = group.store.add(key, 0)
-    return "" if has_come else f"it did not wait for rank {late_rank}"
+    return "" if group.store.add(key, 0) else f"it did not wait for rank {late_rank}"
 
 
 barrier = check("barrier", barriers)

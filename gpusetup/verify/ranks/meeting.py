@@ -31,7 +31,6 @@ load torch, and hundreds of ranks start one after the other."""
 NO_NCCL = "`--device cpu` tests the ranks with gloo"
 LATER = (
     "torch.distributed.fsdp",
-    "torch.distributed.tensor.parallel",
     "torch.nn.parallel",
     "torch.distributed.optim",
 )

@@ -4,11 +4,25 @@ are judged.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 import torch
 
-from .draws import EXACT_TO, Kind
+EXACT_TO: Dict[str, int] = {
+    "float32": 2**24,
+    "float16": 2**11,
+    "bfloat16": 2**8,
+    "float64": 2**53,
+    "int32": 2**31 - 1,
+    "int64": 2**53,
+    "uint8": 255,
+    "bool": 1,
+}
+"""Number format that training exchanges -> the largest n for which it represents all integers up to
+n exactly."""
+Kind = Tuple[str, str]
+"""A number format, and how its numbers are reduced; `bits` means that they are only moved, and
+`fraction` is a sum of fractional numbers."""
 
 PERIOD = 1021
 """A row repeats after this many numbers. It is a prime, so that a part in the wrong place does not
@@ -63,9 +77,6 @@ def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) ->
     if dtype_name not in UNSIGNED:
         signs = 2 * torch.randint(0, 2, shape, generator=generator) - 1
         numbers *= signs
-    if getattr(torch, dtype_name).is_complex:
-        imaginary = numbers.flip(1).double()
-        numbers = torch.complex(numbers.double(), imaginary)
     return numbers
 
 
@@ -80,7 +91,7 @@ class Reduced(NamedTuple):
 def reduced(numbers: Any, reduction: str) -> Reduced:
     """The exact reduction of all rows. The limits for fractions allow for rounding in any order of
     summation; all other numbers must be exact."""
-    wide = numbers.to(torch.complex128 if numbers.is_complex() else torch.float64)
+    wide = numbers.double()
     count = len(wide)
     if reduction in ROUNDED:
         # There is at most one rounding for each row, including the multiplication by 1/n for `avg`.
@@ -100,11 +111,7 @@ def reduced(numbers: Any, reduction: str) -> Reduced:
 
 def raw(values: Any) -> Any:
     """The bytes of a tensor, one row per element."""
-    column = values.detach().contiguous().reshape(-1, 1)
-    # A complex number becomes two real numbers next to each other.
-    if column.is_complex():
-        column = torch.view_as_real(column)[:, 0]
-    return column.view(torch.uint8)
+    return values.detach().contiguous().reshape(-1, 1).view(torch.uint8)
 
 
 def signature(values: Any) -> int:

@@ -47,9 +47,6 @@ class SharedTraining(NamedTuple):
     dtype: str = "float64"
     limit: float = TOLERANCE
     """The allowed relative difference."""
-    is_tensor_parallel: bool = False
-    """Whether each layer is divided among the ranks, in which case every rank gets the examples of
-    all ranks."""
 
     @property
     def is_ddp(self) -> bool:
@@ -58,24 +55,12 @@ class SharedTraining(NamedTuple):
         return self.share is ddp
 
 
-def net(form: SharedTraining, world: int, seed: int) -> Any:
+def net(form: SharedTraining, seed: int) -> Any:
     """A network of two layers; the same seed gives the same weights."""
     torch.manual_seed(seed)
     hidden = form.hidden
-    between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
-    # With tensor parallelism there is no norm layer, because a rank has only a part of the width
-    # that a norm needs.
-    if form.is_tensor_parallel:
-        hidden *= world
-        between = [nn.GELU()]
-    first_layer = nn.Linear(WIDTH, hidden)
-    last_layer = nn.Linear(hidden, OUT)
-    model = nn.Sequential(first_layer, *between, last_layer)
-    return model.to(getattr(torch, form.dtype))
-
-
-# --- ways to parallelize
-# ----------------------------------------------------------------------------
+    layers = [nn.Linear(WIDTH, hidden), nn.Tanh(), nn.LayerNorm(hidden), nn.Linear(hidden, OUT)]
+    return nn.Sequential(*layers).to(getattr(torch, form.dtype))
 
 
 def ddp(model: Any, group: ProcessGroup, members: Members, **options: Any) -> Any:
@@ -109,31 +94,17 @@ def fsdp(model: Any, group: ProcessGroup, members: Members, narrow: bool = False
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def tensor_parallel(model: Any, group: ProcessGroup, members: Members) -> Any:
-    """The model with tensor parallelism: the first layer split by columns, the last one by rows."""
-    from torch.distributed.tensor import parallel
-
-    plan = {"0": parallel.ColwiseParallel(), "2": parallel.RowwiseParallel()}
-    return parallel.parallelize_module(model, mesh_of(group), plan)
-
-
 SMALL_BUCKETS = {"bucket_cap_mb": 0.001}
 """A bucket limit so small that the gradients are sent in several messages."""
 FORMS: Dict[str, Dict[str, SharedTraining]] = {
     "ddp_step": {
-        "plain": SharedTraining(ddp),
         "many buckets": SharedTraining(ddp, {"gradient_as_bucket_view": True, **SMALL_BUCKETS}),
-        "a large model": SharedTraining(ddp, hidden=130_001, dtype="float32", limit=1e-4),
         "accumulated": SharedTraining(ddp, SMALL_BUCKETS, turns=2),
         "in a sub-group": SharedTraining(ddp, SMALL_BUCKETS, group="stripes"),
     },
     "fsdp_step": {
         "steps": SharedTraining(fsdp),
-        "accumulated": SharedTraining(fsdp, turns=2),
         "in bfloat16": SharedTraining(fsdp, {"narrow": True}, dtype="float32", limit=0.05),
-    },
-    "tp_step": {
-        "columns and rows": SharedTraining(tensor_parallel, hidden=16, is_tensor_parallel=True),
     },
 }
 """Check -> the ways to parallelize that it tries, by name."""
@@ -149,10 +120,6 @@ def forms_of(name: str, group: ProcessGroup) -> List[RankCall]:
 
 ddp_step = check("ddp_step", partial(forms_of, "ddp_step"))
 fsdp_step = check("fsdp_step", partial(forms_of, "fsdp_step"))
-tp_step = check("tp_step", partial(forms_of, "tp_step"))
-
-
-# --- steps ----------------------------------------------------------------------------------------
 
 
 class Examples(NamedTuple):
@@ -170,8 +137,8 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
     # With DDP each rank starts with different parameters, which DDP must replace with the first
     # rank's parameters.
     seed = group.rank if form.is_ddp else ranks[0]
-    model = net(form, group.world, seed).to(group.device)
-    alone = net(form, group.world, ranks[0]).to(group.device)
+    model = net(form, seed).to(group.device)
+    alone = net(form, ranks[0]).to(group.device)
     shared_model = form.share(model, group, members, **form.options)
     both_models = (shared_model, alone)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.3) for m in both_models]
@@ -180,7 +147,7 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
     for turn in range(STEPS * form.turns):
         exchanges = (turn + 1) % form.turns == 0
         examples = [examples_of(group, form, 1000 * turn + rank) for rank in ranks]
-        my_examples = joined(examples) if form.is_tensor_parallel else examples[members.me]
+        my_examples = examples[members.me]
         if not form.is_ddp and form.turns > 1:
             shared_model.set_requires_gradient_sync(exchanges)
         waits_with_exchange = form.is_ddp and not exchanges
@@ -216,12 +183,6 @@ def examples_of(group: ProcessGroup, form: SharedTraining, salt: int) -> Example
     numbers = numbers.to(group.device, dtype)
     inputs, targets = numbers.split((WIDTH, OUT), 1)
     return Examples(inputs, targets)
-
-
-def joined(examples: List[Examples]) -> Examples:
-    """The inputs and targets of all ranks, concatenated."""
-    inputs, targets = zip(*examples)
-    return Examples(torch.cat(inputs), torch.cat(targets))
 
 
 def loss_of(model: Any, examples: Examples) -> Any:

@@ -1,0 +1,280 @@
+"""Known answers of arithmetic: products, sums, functions of single numbers, and what cuFFT and
+cuSOLVER compute."""
+
+from __future__ import annotations
+
+import math
+import threading
+from functools import partial
+from typing import Any, Dict, Iterator, List
+
+import torch
+
+from ..judging.answers import (
+    answered,
+    closely,
+    exactly,
+    flat,
+    formats,
+    product,
+    relatively,
+    rounded,
+    tensor,
+    whole_numbers,
+)
+from ..judging.tolerance import ROUNDOFF, Part
+from ..values import Outcome
+
+
+def rounding(device: str) -> Outcome:
+    """Products whose exact sums do not fit the format: each must be the nearest number.
+
+    A sum that is kept in 16 bits, a truncated result and a lost last column all show.
+    """
+    return answered(device, "whole numbers, rounded to the nearest", nearest_products)
+
+
+INNER_LENGTHS = (17, 33, 64, 255, 513)
+"""Odd inner lengths, one that fills a tile, and one with a tail of a single number behind it."""
+
+
+def nearest_products(device: str) -> Iterator[Part]:
+    # In float64, if a failure is asked again, there is one format.
+    for name in formats(device)[1:] or formats(device):
+        for inner in INNER_LENGTHS:
+            # The sums stay below float16's largest number, 65,504.
+            most = 15 if inner < 256 else 7
+            a = whole_numbers(9 * inner, most, f"left {inner}")
+            b = whole_numbers(9 * inner, most, f"right {inner}")
+            known = [rounded(number, name) for number in product(a, b, 9, inner, 9)]
+            left = tensor(a, device, 9, inner, name=name)
+            right = tensor(b, device, inner, 9, name=name)
+            yield exactly(f"9 x {inner} x 9 of {name}", left @ right, known)
+            # The same numbers, with the right factor stored by columns, as in a linear layer.
+            transposed = right.t().contiguous().t()
+            yield exactly(f"9 x {inner} x 9 of {name}, by columns", left @ transposed, known)
+
+
+def batches(device: str) -> Outcome:
+    """Products as programs call them: in batches, with vectors, with a bias, on another thread."""
+    questions = (batched_products, biased_products, products_on_a_thread)
+    return answered(device, "products of whole numbers", *questions)
+
+
+def batched_products(device: str) -> Iterator[Part]:
+    for name in formats(device, "float64"):
+        for count in (3, 17, 65):
+            a, b = (whole_numbers(count * 12, 9, f"batch {side} {count}") for side in "ab")
+            known: List[int] = []
+            for place in range(0, count * 12, 12):
+                known += product(a[place : place + 12], b[place : place + 12], 3, 4, 3)
+            left = tensor(a, device, count, 3, 4, name=name)
+            right = tensor(b, device, count, 4, 3, name=name)
+            yield exactly(f"{count} matrices of {name}", torch.bmm(left, right), known)
+            vectors = right[:, :, :1]
+            yield exactly(f"{count} vectors of {name}", left @ vectors, known[::3])
+
+
+def biased_products(device: str) -> Iterator[Part]:
+    for rows, inner, columns in ((5, 257, 65), (129, 65, 33), (3, 1025, 7)):
+        a = whole_numbers(rows * inner, 9, f"biased {inner}")
+        b = whole_numbers(inner * columns, 9, f"weight {inner}")
+        bias = whole_numbers(columns, 99, f"bias {inner}")
+        known = product(a, b, rows, inner, columns)
+        left, right = tensor(a, device, rows, inner), tensor(b, device, inner, columns)
+        # The same shapes again with another bias: a kernel may keep the one before.
+        for turn in (1, 2, 3):
+            found = torch.addmm(tensor(bias, device) * turn, left, right)
+            with_bias = [number + turn * bias[n % columns] for n, number in enumerate(known)]
+            yield exactly(f"{rows} x {inner} x {columns} with bias {turn}", found, with_bias)
+
+
+def products_on_a_thread(device: str) -> Iterator[Part]:
+    rows, inner, columns = 7, 65, 67
+    a = whole_numbers(rows * inner, 9, "thread a")
+    b = whole_numbers(inner * columns, 9, "thread b")
+    left, right = tensor(a, device, rows, inner), tensor(b, device, inner, columns)
+    found: List[Any] = []
+    # A loader or a server computes on threads, each with its own handles of the libraries.
+    threads = [threading.Thread(target=lambda: found.append(left @ right)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    known = product(a, b, rows, inner, columns)
+    for computed in found:
+        yield exactly("a product on another thread", computed, known)
+
+
+def sums(device: str) -> Outcome:
+    """Sums, means, norms and running sums of whole numbers, also where 16 bits would stand still.
+
+    A sum that is kept in the format of its terms stops at 256 (bfloat16) or 2048 (float16).
+    """
+    return answered(device, "whole numbers", whole_sums, running_sums, gathered_gradients)
+
+
+def whole_sums(device: str) -> Iterator[Part]:
+    for name in formats(device, "float64"):
+        ones = torch.ones(3, 4096, device=device, dtype=getattr(torch, name))
+        yield exactly(f"a row's sum of {name}", ones.sum(1), [4096] * 3)
+        yield exactly(f"a column's sum of {name}", ones.t().contiguous().sum(0), [4096] * 3)
+        yield exactly(f"mean of {name}", ones.mean(), [1])
+        yield exactly(f"norm of {name}", torch.linalg.vector_norm(ones[0]), [64])
+        ones[1, 4095:] = 3
+        yield exactly(f"largest of {name}", ones.amax(1), [1, 3, 1])
+    for count in (17, 2049, 70_001):
+        numbers = whole_numbers(count, 9, f"sum {count}")
+        for name in ("float32", "int64", "int32"):
+            found = tensor(numbers, device, name=name).sum()
+            yield exactly(f"sum of {count} {name}", found, [sum(numbers)])
+
+
+def running_sums(device: str) -> Iterator[Part]:
+    for count in (17, 2049, 70_001):
+        numbers = whole_numbers(count, 9, f"running {count}")
+        known, total = [], 0
+        for number in numbers:
+            total += number
+            known.append(total)
+        for name in ("float32", "int64"):
+            found = tensor(numbers, device, name=name).cumsum(0)
+            yield exactly(f"running sum of {count} {name}", found, known)
+
+
+def gathered_gradients(device: str) -> Iterator[Part]:
+    """The gradient of a parameter that is used in every row is the sum over the rows."""
+    numbers = whole_numbers(33 * 65, 9, "broadcast")
+    bias = torch.zeros(65, device=device, requires_grad=True)
+    for turn in (1, 2):
+        (tensor(numbers, device, 33, 65) * (bias + 1)).sum().backward()
+        known = [turn * sum(numbers[place::65]) for place in range(65)]
+        yield exactly(f"gradient of a bias, {turn} times", bias.grad, known)
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+FUNCTIONS: Dict[str, Any] = {
+    **{name: getattr(math, name) for name in ("exp", "expm1", "log1p", "sin", "tanh", "erf")},
+    "sigmoid": sigmoid,
+    "sqrt": lambda x: math.sqrt(abs(x)),
+    "silu": lambda x: x * sigmoid(x),
+    "gelu": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
+}
+"""A function of torch -> the same by Python's `math`."""
+FUNCTION_ROUNDINGS = 64
+"""How far a function may be off, in roundings. torch documents no limit; libraries promise a few
+units in the last place, and `gelu` multiplies the rest of a difference."""
+
+
+def pointwise(device: str) -> Outcome:
+    """Functions near zero and far from it, NaN and infinity, whole-number division.
+
+    `log1p` computed as `log(1 + x)` loses every digit near zero.
+    """
+    return answered(device, "Python's math", functions_of_numbers, odd_numbers, divisions)
+
+
+def functions_of_numbers(device: str) -> Iterator[Part]:
+    near_zero = [s * 10.0**power for power in range(-9, 1) for s in (1, 3)]
+    functional = torch.nn.functional
+    for name, by_math in FUNCTIONS.items():
+        run = getattr(torch, name, None) or getattr(functional, name)
+        for dtype in formats(device):
+            # 5 copies and a tail, so that both the vectors and the rest of a kernel are used.
+            numbers = tensor(near_zero * 5 + [2.0], device, name=dtype)
+            if dtype != "float32":
+                # Below 6e-5 float16 has fewer digits, and some 16-bit kernels flush to zero.
+                numbers = numbers.clamp(min=1e-3)
+            given = flat(numbers).tolist()
+            known = [by_math(x) for x in given]
+            error = FUNCTION_ROUNDINGS * ROUNDOFF["float32"] + 2 * ROUNDOFF[dtype]
+            yield relatively(f"{name} of {dtype}", run(numbers), known, error)
+
+
+def odd_numbers(device: str) -> Iterator[Part]:
+    odd = [math.nan, math.inf, -math.inf, -1.0, 0.0, 2.0]
+    x = tensor(odd * 7, device)
+    for label, found, known in (
+        ("isnan", x.isnan(), [1, 0, 0, 0, 0, 0]),
+        ("isfinite", x.isfinite(), [0, 0, 0, 1, 1, 1]),
+        ("above 1", x > 1, [0, 1, 0, 0, 0, 1]),
+        # A kernel that compares with `<` alone loses NaN.
+        ("NaN through a sum", (x + 1).isnan(), [1, 0, 0, 0, 0, 0]),
+        ("NaN through maximum", torch.maximum(x, -x).isnan(), [1, 0, 0, 0, 0, 0]),
+        ("NaN through clamp", x.clamp(min=0).isnan(), [1, 0, 0, 0, 0, 0]),
+    ):
+        yield exactly(label, found, known * 7)
+    yield exactly("NaN through max", x.max().isnan(), [1])
+
+
+def divisions(device: str) -> Iterator[Part]:
+    numbers = whole_numbers(67, 99, "dividends")
+    divisors = [n or 7 for n in whole_numbers(67, 9, "divisors")]
+    pairs = list(zip(numbers, divisors))
+    for name in ("int64", "int32", "float32"):
+        a, b = (tensor(values, device, name=name) for values in (numbers, divisors))
+        yield exactly(f"floor division of {name}", a // b, [n // d for n, d in pairs])
+        yield exactly(f"remainder of {name}", a % b, [n % d for n, d in pairs])
+        yield exactly(f"which is less, of {name}", a < b, [n < d for n, d in pairs])
+
+
+def complex_numbers(device: str) -> Outcome:
+    """Complex products, and Fourier transforms (cuFFT) of waves whose spectrum is one line."""
+    return answered(device, "waves of one frequency", complex_products, spectra)
+
+
+def complex_products(device: str) -> Iterator[Part]:
+    a, b = (whole_numbers(2 * 65, 9, f"complex {side}") for side in "ab")
+    left, right = (torch.view_as_complex(tensor(x, device, 65, 2)) for x in (a, b))
+    known: List[float] = []
+    for re1, im1, re2, im2 in zip(a[::2], a[1::2], b[::2], b[1::2]):
+        known += [re1 * re2 - im1 * im2, re1 * im2 + im1 * re2]
+    yield exactly("complex products", left * right, known)
+
+
+def spectra(device: str) -> Iterator[Part]:
+    for length in (12, 128, 1000, 1021):
+        places = torch.arange(length, dtype=torch.float64)
+        wave = (2 * math.pi * 3 * places / length).cos().float().to(device)
+        known = torch.zeros(length // 2 + 1, 2, dtype=torch.float64)
+        known[3, 0] = length / 2
+        # The butterflies round about log2(length) times; a prime length takes three transforms.
+        yield closely(f"spectrum of {length}", torch.fft.rfft(wave), known, 200, "float32")
+        there_and_back = torch.fft.irfft(torch.fft.rfft(wave), length)
+        yield closely(f"{length} there and back", there_and_back, wave, 200, "float32")
+
+
+def linalg(device: str) -> Outcome:
+    """Solving, inverting and decomposing (cuSOLVER, or LAPACK) small well-conditioned matrices."""
+    return answered(device, "products of whole numbers", solved_systems, decompositions)
+
+
+def well_conditioned(device: str, rows: int, salt: str) -> Any:
+    """A matrix of small whole numbers with a large diagonal, so that solving loses few digits."""
+    noise = tensor(whole_numbers(rows * rows, 1, salt), device, rows, rows)
+    return noise + 4 * rows * torch.eye(rows, device=device)
+
+
+def solved_systems(device: str) -> Iterator[Part]:
+    for rows in (3, 33, 129):
+        matrix = well_conditioned(device, rows, f"system {rows}")
+        known = tensor(whole_numbers(rows * 2, 9, f"solution {rows}"), device, rows, 2)
+        right_side = matrix @ known
+        yield closely(f"solve {rows}", torch.linalg.solve(matrix, right_side), known, 64, "float32")
+        product_with_inverse = torch.linalg.inv(matrix) @ matrix
+        yield closely(f"inverse {rows}", product_with_inverse, torch.eye(rows), 64, "float32")
+
+
+def decompositions(device: str) -> Iterator[Part]:
+    for rows in (3, 33, 129):
+        matrix = well_conditioned(device, rows, f"parts {rows}")
+        symmetric = matrix + matrix.t()
+        lower = torch.linalg.cholesky(symmetric)
+        close = partial(closely, roundings=16 * rows**0.5, name="float32")
+        yield close(f"cholesky {rows}", lower @ lower.t(), symmetric)
+        q, r = torch.linalg.qr(matrix)
+        yield close(f"qr {rows}", q @ r, matrix)
+        values, vectors = torch.linalg.eigh(symmetric)
+        yield close(f"eigenvectors {rows}", (vectors * values) @ vectors.t(), symmetric)

@@ -1,0 +1,91 @@
+"""Known steps of optimizers: Adam's by its formula, and every optimizer in each of its forms
+(plain, foreach, fused, capturable) beside the plain form in float64 on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Tuple
+
+import torch
+
+from ..judging.answers import answered, closely, normal, relatively
+from ..judging.refusals import lacks_form, refuses
+from ..judging.tolerance import Part
+from ..values import Outcome, kind
+
+OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
+    ("Adam", {"lr": 0.01, "amsgrad": True}),
+    ("AdamW", {"lr": 0.01, "weight_decay": 0.1}),
+    ("Adagrad", {"lr": 0.1}),
+    ("RMSprop", {"lr": 0.01, "momentum": 0.5, "centered": True}),
+    ("Adadelta", {"lr": 1.0}),
+    ("Adamax", {"lr": 0.01}),
+    ("NAdam", {"lr": 0.01}),
+    ("RAdam", {"lr": 0.01}),
+    ("ASGD", {"lr": 0.01}),
+    ("Rprop", {"lr": 0.01}),
+)
+FORMS = ("foreach", "fused", "capturable")
+SIZES = (1, 33, 1025, 70_003)
+"""Sizes of the parameters: one number, a tail behind a vector, and more than a kernel's chunk."""
+STEPS = 4
+STEP_ROUNDINGS = 256
+"""Each step rounds a few times, and a root of a mean near zero divides by little."""
+
+
+def optimizer_steps(device: str) -> Outcome:
+    """The steps of every optimizer, in each form; a fused kernel that skips a chunk shows."""
+    against = "formulas, and the plain form in float64 on the CPU"
+    return answered(device, against, adam_by_its_formula, every_form)
+
+
+def adam_by_its_formula(device: str) -> Iterator[Part]:
+    for name, decay in (("Adam", 0.0), ("AdamW", 0.01)):
+        for form in ({"foreach": False}, {"foreach": True}, {"fused": True}):
+            weights = torch.full((70_000,), 2.0, device=device)
+            weights.grad = torch.full_like(weights, 0.5)
+            try:
+                make = getattr(torch.optim, name)
+                make([weights], lr=0.1, weight_decay=decay, **form).step()
+            except Exception as problem:
+                if not (lacks_form(problem) or refuses(problem)):
+                    raise
+                continue
+            # The first step of Adam is the learning rate times the gradient's sign, nearly.
+            known = 2.0 * (1 - 0.1 * decay) - 0.1 * 0.5 / (0.5 + 1e-8)
+            yield relatively(f"first step of {name}, {form}", weights, [known] * 70_000, 1e-6)
+
+
+def every_form(device: str) -> Iterator[Part]:
+    for name, options in OPTIMIZERS:
+        known = trained(name, {**options, "foreach": False}, "cpu", torch.float64)
+        forms = FORMS if kind(device) == "cuda" else FORMS[:2]
+        for form in ("plain", *forms):
+            chosen = {"foreach": False} if form == "plain" else {form: True}
+            try:
+                found = trained(name, {**options, **chosen}, device, torch.float32)
+            except Exception as problem:
+                is_unknown = isinstance(problem, TypeError) and "unexpected keyword" in str(problem)
+                if not (is_unknown or lacks_form(problem) or refuses(problem)):
+                    raise
+                continue
+            for size, moved, right in zip(SIZES, found, known):
+                label = f"{form} {name} of {size} numbers"
+                yield closely(label, moved, right, STEP_ROUNDINGS, "float32")
+
+
+def trained(name: str, options: Dict[str, Any], device: str, dtype: Any) -> List[Any]:
+    """The parameters after some steps with the same gradients on every device."""
+    parameters = []
+    for size in SIZES:
+        start = normal("cpu", size, salt=f"start {size}")
+        parameters.append(start.to(device, dtype).requires_grad_())
+    optimizer = getattr(torch.optim, name)(parameters, **options)
+    for step in range(STEPS):
+        for size, parameter in zip(SIZES, parameters):
+            gradient = normal("cpu", size, salt=f"gradient {size} {step}")
+            # No gradient is near zero, where Adam divides rounding errors by little.
+            gradient += 0.1 * gradient.sign()
+            parameter.grad = gradient.to(device, dtype)
+        optimizer.step()
+    return [parameter.detach() for parameter in parameters]

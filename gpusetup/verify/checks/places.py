@@ -1,0 +1,180 @@
+"""Known answers about places: sorting, reading and writing at indices, layouts of memory, and
+elements past 2**31."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+import torch
+
+from ..host import available_bytes
+from ..judging.answers import answered, exactly, formats, tensor, whole_numbers
+from ..judging.tolerance import Part
+from ..values import SKIPPED, Outcome, kind
+
+
+def ordering(device: str) -> Outcome:
+    """Sorts keep the order of ties; topk, argmax and searches name the right places."""
+    return answered(device, "the order that Python finds", sorted_rows, searched_rows)
+
+
+def sorted_rows(device: str) -> Iterator[Part]:
+    for count in (9, 1025, 4097, 70_001):
+        # Seven different numbers, so that there are many ties.
+        numbers = whole_numbers(count, 3, f"sort {count}")
+        order = sorted(range(count), key=numbers.__getitem__)
+        backwards = sorted(range(count), key=lambda n: -numbers[n])
+        for name in ("float32", "int64", "float16"):
+            x = tensor(numbers, device, name=name)
+            values, places = torch.sort(x, stable=True)
+            yield exactly(f"places of {count} {name}", places, order)
+            yield exactly(f"values of {count} {name}", values, [numbers[n] for n in order])
+            _, places = torch.sort(x, stable=True, descending=True)
+            yield exactly(f"places backwards of {count} {name}", places, backwards)
+
+
+def searched_rows(device: str) -> Iterator[Part]:
+    for count in (9, 1025, 70_001):
+        # Different numbers, so that there is one right place.
+        shuffled = [(7 * n + 3) % count for n in range(count)]
+        places = sorted(range(count), key=lambda n: -shuffled[n])[:5]
+        x = tensor(shuffled, device)
+        values, found = x.topk(5)
+        yield exactly(f"places of the largest of {count}", found, places)
+        yield exactly(f"the largest of {count}", values, [count - 1 - n for n in range(5)])
+        yield exactly(f"argmax of {count}", x.argmax(), places[:1])
+        yield exactly(f"argmin of {count}", x.argmin(), [shuffled.index(0)])
+        wanted = tensor([0.5, count - 1.5, count], device)
+        edges = torch.arange(count, device=device).float()
+        yield exactly(
+            f"searches in {count}", torch.searchsorted(edges, wanted), [1, count - 1, count]
+        )
+        permutation = torch.randperm(count, device=device)
+        yield exactly(f"permutation of {count}", permutation.sort()[0], range(count))
+
+
+def indexing(device: str) -> Outcome:
+    """Elements are read, written and added at the right places, also repeated and past 2**16."""
+    return answered(device, "the lists that Python makes", read_places, added_places)
+
+
+def read_places(device: str) -> Iterator[Part]:
+    for count in (17, 2049, 70_001):
+        numbers = whole_numbers(count, 99, f"read {count}")
+        places = [(7 * n + 3) % count for n in range(count)]
+        known = [numbers[place] for place in places]
+        index = torch.tensor(places, device=device)
+        for name in formats(device, "int64"):
+            x = tensor(numbers, device, name=name)
+            yield exactly(f"index_select of {count} {name}", x.index_select(0, index), known)
+            yield exactly(f"gather of {count} {name}", x.gather(0, index), known)
+            yield exactly(f"negative places of {count} {name}", x[index - count], known)
+            table = torch.stack([x, x + 1, x * 0], 1)
+            rows = torch.nn.functional.embedding(index, table)
+            yield exactly(f"embedding of {count} {name}", rows[:, 0], known)
+        positive = [number for number in numbers if number > 0]
+        yield exactly(f"masked_select of {count}", x[x > 0], positive)
+        is_positive = [n for n in range(count) if numbers[n] > 0]
+        yield exactly(f"nonzero of {count}", (x > 0).nonzero(), is_positive)
+
+
+def added_places(device: str) -> Iterator[Part]:
+    """Several numbers that are added at one place all count; 16-bit formats add in any order."""
+    for count in (40, 4099):
+        table, places = whole_numbers(16, 9, "table"), [n % 5 for n in range(count)]
+        added = whole_numbers(count, 9, f"added {count}")
+        known = list(table)
+        for place, number in zip(places, added):
+            known[place] += number
+        index = torch.tensor(places, device=device)
+        for name in ("float32", "int64"):
+            x, y = tensor(table, device, name=name), tensor(added, device, name=name)
+            yield exactly(f"scatter_add of {count} {name}", x.scatter_add(0, index, y), known)
+            yield exactly(f"index_add of {count} {name}", x.index_add(0, index, y), known)
+            put = x.clone().index_put_((index,), y, accumulate=True)
+            yield exactly(f"index_put of {count} {name}", put, known)
+        weights = torch.zeros(16, 33, device=device, requires_grad=True)
+        rows = torch.nn.functional.embedding(index, weights)
+        (rows * tensor(added, device, count, 1)).sum().backward()
+        gradient = [number - before for number, before in zip(known, table)]
+        yield exactly(f"gradient of {count} embeddings", weights.grad[:, 32], gradient)
+    found = torch.bincount(index, minlength=7)
+    yield exactly("counts", found, [places.count(n) for n in range(7)])
+
+
+def strides(device: str) -> Outcome:
+    """Copies, casts, slices and their gradients in several layouts of memory."""
+    return answered(device, "the lists that went in", copied_layouts, sliced_gradients, casts)
+
+
+def copied_layouts(device: str) -> Iterator[Part]:
+    rows, columns = 33, 65
+    numbers = whole_numbers(rows * columns, 99, "layouts")
+    by_column = [numbers[i * columns + j] for j in range(columns) for i in range(rows)]
+    every_second = [numbers[i * columns + j] for i in range(rows) for j in range(0, columns, 2)]
+    for name in formats(device, "float64", "int64", "int8"):
+        x = tensor(numbers, device, rows, columns, name=name)
+        yield exactly(f"transposed {name}", x.t().contiguous(), by_column)
+        yield exactly(f"every second {name}", x[:, ::2].clone(), every_second)
+        yield exactly(f"flipped {name}", x.flip(0).flip(0), numbers)
+        yield exactly(f"joined {name}", torch.cat([x[:, :7], x[:, 7:]], 1), numbers)
+        yield exactly(f"rolled {name}", x.roll(5, 1).roll(-5, 1), numbers)
+        into = torch.zeros(columns, rows, device=device, dtype=x.dtype)
+        into.t().copy_(x)
+        yield exactly(f"written across {name}", into, by_column)
+        image = x.view(1, rows, 5, 13).contiguous(memory_format=torch.channels_last)
+        yield exactly(f"channels last {name}", image.contiguous(), numbers)
+
+
+def sliced_gradients(device: str) -> Iterator[Part]:
+    for step in (1, 3):
+        x = torch.zeros(5, 33, device=device, requires_grad=True)
+        taken = len(range(0, 33, step))
+        arriving = whole_numbers(5 * taken, 9, f"slice {step}")
+        x[:, ::step].backward(tensor(arriving, device, 5, taken))
+        known = [0] * (5 * 33)
+        for place, number in enumerate(arriving):
+            known[place // taken * 33 + place % taken * step] = number
+        yield exactly(f"gradient of a slice with step {step}", x.grad, known)
+
+
+def casts(device: str) -> Iterator[Part]:
+    numbers = whole_numbers(257, 120, "casts")
+    for name in formats(device, "float64", "int64", "int32", "int16", "int8"):
+        x = tensor(numbers, device, name=name)
+        for other in ("float32", "int64", "int8"):
+            yield exactly(f"{name} as {other}", x.to(getattr(torch, other)), numbers)
+        yield exactly(f"{name} as bool", x.bool(), [number != 0 for number in numbers])
+    # Halfway between two numbers of 8 bits, the even one is nearest.
+    halves = tensor([257, 259, -257], device)
+    if "bfloat16" in formats(device):
+        yield exactly("rounded to bfloat16", halves.bfloat16(), [256, 260, -256])
+
+
+PAST = 2**31
+LARGE_BYTES = 2 * PAST
+"""The tensor and a copy of it, with a byte for each element."""
+
+
+def large_tensor(device: str) -> Outcome:
+    """Elements past 2**31 are read and written where they are, if there is memory for it."""
+    free = torch.cuda.mem_get_info(device)[0] if kind(device) == "cuda" else available_bytes()
+    if free < 1.5 * LARGE_BYTES:
+        return Outcome(SKIPPED, f"needs {1.5 * LARGE_BYTES / 2**30:.0f} GiB of free memory")
+    return answered(device, "numbers at known places past 2**31", far_places)
+
+
+def far_places(device: str) -> Iterator[Part]:
+    x = torch.zeros(PAST + 67, dtype=torch.uint8, device=device)
+    places = [5, PAST - 1, PAST, PAST + 66]
+    index = torch.tensor(places, device=device)
+    x[index] = torch.tensor([1, 2, 3, 4], dtype=torch.uint8, device=device)
+    for label, found in (
+        ("read", x[index]),
+        ("index_select", x.index_select(0, index)),
+        ("sliced", torch.stack([x[place] for place in places])),
+    ):
+        yield exactly(f"{label} past 2**31", found, [1, 2, 3, 4])
+    # `count_nonzero` and `nonzero` refuse so many elements, a sum does not.
+    yield exactly("sum past 2**31", x[PAST:].sum(dtype=torch.int64), [7])
+    yield exactly("copy past 2**31", x[PAST - 2 :].clone()[[1, 2, 68]], [2, 3, 4])

@@ -1,0 +1,161 @@
+"""The check for faults that come seldom, or only beside other work: the same products, reductions
+and copies again and again, on several threads and CUDA streams, compared bit by bit."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+import torch
+
+from ..judging.tolerance import numbers
+from ..values import FAILED, PASSED, WRONG, Outcome, kind
+
+SECONDS = 4.0
+"""How long the loop runs: on an H100 some 10,000 rounds, on two CPU cores some hundreds."""
+THREADS = 2
+"""How many threads repeat the work beside the main one, each on a stream of its own."""
+WAIT_SECONDS = 60.0
+"""How long a thread may take to end its last round."""
+UNLIKE = "the same work did not give the same bits"
+ADVICE = (
+    "look for ECC and Xid in `dmesg`; undo overclocking; watch temperature and power with "
+    "`gpusetup monitor`, and test the memory (`--level stress`)"
+)
+
+
+class Task(NamedTuple):
+    """Work that gives the same bits whenever it is done again."""
+
+    name: str
+    run: Callable[[], Any]
+
+
+class Difference(NamedTuple):
+    """The first answer that was unlike the first one of its task."""
+
+    task: str
+    where: str
+    round: int
+    elements: int
+    size: int
+
+
+def tasks(device: str) -> List[Task]:
+    """The products, reductions and copies. None adds in an order that may change from call to call,
+    as atomic additions do."""
+    functional = torch.nn.functional
+    a = numbers(torch, 255, 513, salt=140).to(device)
+    b = numbers(torch, 513, 257, salt=141).to(device)
+    left, right = a.bfloat16(), b.bfloat16()
+    batch = numbers(torch, 17, 33, 65, salt=142).to(device)
+    bias = numbers(torch, 257, salt=145).to(device)
+    row = numbers(torch, 300_007, salt=143).to(device)
+    images = numbers(torch, 2, 8, 33, 31, salt=144).to(device)
+    kernel = numbers(torch, 8, 8, 3, 3, salt=146).to(device)
+    words = torch.arange(300_007, device=device) * 7 % 300_007
+    made: Dict[str, Callable[[], Any]] = {
+        "product": lambda: a @ b,
+        "product in bfloat16": lambda: left @ right,
+        "products of a batch": lambda: torch.bmm(batch, batch.transpose(1, 2)),
+        "product with a bias": lambda: torch.addmm(bias, a, b),
+        "sum": lambda: torch.stack([row.sum(), row.abs().sum(), row.max(), row.min()]),
+        "sum of rows": lambda: a.sum(1),
+        "softmax": lambda: a.softmax(-1),
+        "norm": lambda: functional.layer_norm(a, (513,)),
+        "function": lambda: functional.gelu(row.exp()),
+        "convolution": lambda: functional.conv2d(images, kernel),
+        "copy": lambda: row.clone(),
+        "copy of columns": lambda: a.t().contiguous(),
+        "copy in 16 bits": lambda: row.bfloat16(),
+        "copy through the host": lambda: words.cpu().to(device),
+        "rows by place": lambda: row[words],
+        "sorted": lambda: row[:4097].sort()[0],
+    }
+    if kind(device) == "cuda":
+        # An autotuner may choose another algorithm at another call.
+        made["copy through pinned memory"] = lambda: (
+            words.cpu().pin_memory().to(device, non_blocking=True)
+        )
+    return [Task(name, run) for name, run in made.items()]
+
+
+class Loop:
+    """The rounds of all threads, with their first answers and what differed."""
+
+    def __init__(self, device: str, all_tasks: List[Task]) -> None:
+        self.device, self.tasks = device, all_tasks
+        # The first call of a kernel may choose an algorithm; the second is the one to repeat.
+        for task in all_tasks:
+            task.run()
+        self.first = [task.run() for task in all_tasks]
+        self.end = time.monotonic() + SECONDS
+        self.rounds = 0
+        self.difference: Optional[Difference] = None
+        self.problem: Optional[Exception] = None
+
+    def go(self, where: str) -> None:
+        """Repeat all tasks until the time is over, or an answer differs."""
+        try:
+            with torch.no_grad(), self._own_stream():
+                while time.monotonic() < self.end and not self.difference and not self.problem:
+                    self._round(where)
+        except Exception as problem:
+            self.problem = problem
+
+    def _own_stream(self) -> Any:
+        """A CUDA stream for this thread, which starts when the first answers are there."""
+        if kind(self.device) != "cuda":
+            return contextlib.nullcontext()
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.default_stream(self.device))
+        return torch.cuda.stream(stream)
+
+    def _round(self, where: str) -> None:
+        answers = [task.run() for task in self.tasks]
+        for task, answer, first in zip(self.tasks, answers, self.first):
+            if not torch.equal(answer, first):
+                unlike = answer != first
+                count = int(unlike.sum())
+                self.difference = Difference(task.name, where, self.rounds, count, unlike.numel())
+        self.rounds += 1
+
+
+def repeats(device: str) -> Outcome:
+    """Check that the same work gives the same bits every time, on several threads and streams.
+
+    It catches a chip or memory that is wrong now and then, and kernels that are wrong beside other
+    work or from the second call on.
+    """
+    # cuDNN's fastest algorithms may add in any order.
+    setting = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        loop = Loop(device, tasks(device))
+        threads = [
+            threading.Thread(target=loop.go, args=(f"thread {number + 1}",), daemon=True)
+            for number in range(THREADS)
+        ]
+        for thread in threads:
+            thread.start()
+        loop.go("the main thread")
+        for thread in threads:
+            thread.join(WAIT_SECONDS)
+    finally:
+        torch.backends.cudnn.deterministic = setting
+    if loop.problem:
+        raise loop.problem
+    found = loop.difference
+    if found is None:
+        detail = (
+            f"{loop.rounds} rounds of {len(loop.tasks)} computations on {THREADS + 1} threads, "
+            "each with the bits of its first answer"
+        )
+        return Outcome(PASSED, detail)
+    detail = (
+        f"{found.task}, on {found.where}, in round {found.round}: {found.elements} of {found.size} "
+        f"elements are unlike the first answer"
+    )
+    return Outcome(FAILED, detail, hint=ADVICE, problem=WRONG)

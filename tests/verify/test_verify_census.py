@@ -1,0 +1,110 @@
+"""The census: torch's own samples, skips and tolerances; what differs is not called broken."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from verify_faults.layers import Operator, scaled
+
+from gpusetup.verify.checks import census
+from gpusetup.verify.checks.table import LEVELS
+from gpusetup.verify.values import (
+    DIFFERS,
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Asked,
+    Outcome,
+    WrongQuestion,
+    ask_for,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def asked_again() -> Iterator[None]:
+    yield
+    ask_for(Asked())
+
+
+def asked_for(*names: str) -> Outcome:
+    ask_for(Asked(3, level="census", only=tuple(f"operators/{name}" for name in names)))
+    return census.operators("cpu")
+
+
+def state() -> tuple[Any, ...]:
+    flags = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    generators = random.getstate(), torch.get_rng_state().tolist()
+    return (list(sys.argv), dict(os.environ), torch.get_default_dtype(), flags, generators)
+
+
+def test_only_the_census_asks_torchs_table() -> None:
+    levels = {level for level, rows in LEVELS.items() if any(r.name == "operators" for r in rows)}
+    assert levels == {"census"}
+
+
+def test_the_process_is_left_as_it_was() -> None:
+    before = state()
+    sys.modules.pop(census.HOME, None)
+    assert asked_for("addmm", "nn.functional.gelu").status == PASSED
+    assert state() == before
+    assert "expecttest" not in sys.modules or hasattr(sys.modules["expecttest"], "__file__")
+
+
+def test_what_differs_is_named_with_the_way_to_repeat_it_and_has_not_failed() -> None:
+    """One of the two calls is wrong: the CPU stands for the device too."""
+    calls = iter(range(10**6))
+    with Operator("sin", lambda f, a: scaled(1.5)(f, a) if next(calls) % 2 else f):
+        found = asked_for("sin")
+    assert (found.status, found.problem) == (PASSED, DIFFERS)
+    assert "1 differ: sin: Tensor-likes are not close" in found.detail
+    assert found.hint == "again: `--level census --device cpu --only operators/sin`"
+
+
+def test_an_unknown_operator_is_a_wrong_question() -> None:
+    with pytest.raises(WrongQuestion, match="'nothing' is no operator"):
+        asked_for("nothing")
+
+
+def test_a_database_that_cannot_be_loaded_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, census.HOME, None)
+    found = asked_for("addmm")
+    assert found.status == SKIPPED and "cannot be loaded" in found.detail
+
+
+def test_an_error_that_ends_the_process_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("CUDA error: misaligned address\nSearch for it in the manual")
+
+    monkeypatch.setattr(census, "difference", broken)
+    found = asked_for("mm")
+    assert (found.status, found.spent) == (FAILED, True)
+    assert found.detail == "mm ended the process: RuntimeError: CUDA error: misaligned address"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # A GPU keeps statistics where a CPU keeps nothing; random numbers depend on the device.
+        *("native_batch_norm", "nn.functional.scaled_dot_product_attention"),
+        *("nn.functional.dropout", "rand_like", "unique"),
+    ],
+)
+def test_what_torchs_own_test_skips_is_not_compared(name: str) -> None:
+    """Both called a sound H100 wrong, when verify compared what torch does not."""
+    info = census.database()[name]
+    assert census.terms_of(info, "cuda", torch.float32).is_skipped
+    assert not census.terms_of(census.database()["mm"], "cuda", torch.float32).is_skipped
+
+
+def test_most_of_the_table_can_be_compared() -> None:
+    rows = census.database()
+    kept = [n for n, r in rows.items() if not census.terms_of(r, "cuda", torch.float32).is_skipped]
+    assert len(kept) > 0.8 * len(rows) > 400
