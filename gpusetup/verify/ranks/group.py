@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch.distributed as dist
 
 from ..device.importing import first_line
-from ..values import FAILED, PASSED, SKIPPED, Outcome, working_on
+from ..values import FAILED, PASSED, SKIPPED, WRONG, Outcome, working_on
 
 COLLECTIVE_SECONDS = 30.0
 """How long one collective may take, and how long the ranks wait for one another before a check. It
@@ -300,7 +300,7 @@ def each_part(
     problems += unlike_bits(group, name)
     if problems:
         detail = f"{problems[0]} ({len(problems)} of {made} are wrong)"
-        return Outcome(FAILED, f"rank {group.rank}: {detail}")
+        return Outcome(FAILED, f"rank {group.rank}: {detail}", problem=WRONG)
     left_out = ""
     if not_offered:
         left_out = f"; not offered: {not_offered[0]} and {len(not_offered) - 1} more"
