@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,20 @@ def parse_verdict(output: Output) -> dict[str, Any]:
         "detail": f"{how} {detail}".strip(),
     }
     return {"schema": "gpusetup.verify/1", "verdict": "failed", "checks": [check]}
+
+
+def keeps_torch(verdict: Mapping[str, Any] | None) -> bool:
+    """Whether the new torch stays: no test was requested, verify passed, or what failed was not
+    seen again in a new process. That is a matter of the card (memory, heat), not of the build.
+
+    >>> keeps_torch({"verdict": "failed", "problem": "not repeatable"})
+    True
+    >>> keeps_torch({"verdict": "failed", "problem": "wrong results"}), keeps_torch(None)
+    (False, True)
+    """
+    if verdict is None or verdict["verdict"] == "passed":
+        return True
+    return verdict.get("problem") == "not repeatable"
 
 
 def device_to_prove(backend: str, gpus: int | None) -> str:

@@ -22,7 +22,7 @@ from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.image_build import in_image_build
 from gpusetup.install.job import InstallJob, InstallOutcome, run_step
 from gpusetup.install.plan import Plan
-from gpusetup.install.proof import prove
+from gpusetup.install.proof import keeps_torch, prove
 from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -85,7 +85,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> Ins
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
             # If no test was requested, the change is kept.
-            is_good = verdict is None or verdict["verdict"] == "passed"
+            is_good = keeps_torch(verdict)
             if is_good:
                 write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
         if not is_good:
