@@ -28,7 +28,7 @@ from gpusetup.install.download import (
 from gpusetup.install.job import InstallJob, InstallOutcome
 from gpusetup.install.plan import Plan
 from gpusetup.install.planning import free_bytes, plan_newest_of_mirror
-from gpusetup.install.proof import device_to_prove, keeps_torch, prove
+from gpusetup.install.proof import device_to_prove, prove, torch_stays
 from gpusetup.install.recovery import (
     recover_unfinished,
     target_folder,
@@ -181,7 +181,7 @@ def _proof_of_installed_torch(
         return {}
     device = device_to_prove(task.build.backend, task.gpus_here)
     verdict = prove(session.job, target.layout.python, device)
-    if keeps_torch(verdict):
+    if torch_stays(verdict):
         return verdict
     session.out.talk("The right build is there but fails its test: it will be installed again.")
     return None
@@ -324,7 +324,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
         # conda's solver may choose another release than the one in its command.
         installed_release = parsed(after.get("torch", "")).base_version
         is_chosen_release = installed_release == parsed(task.build.torch).base_version
-        is_proven = keeps_torch(verdict)
+        is_proven = torch_stays(verdict)
         how_it_ended = None
         if not is_chosen_release:
             how_it_ended = "other"

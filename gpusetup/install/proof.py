@@ -54,13 +54,13 @@ def parse_verdict(output: Output) -> dict[str, Any]:
     return {"schema": "gpusetup.verify/1", "verdict": "failed", "checks": [check]}
 
 
-def keeps_torch(verdict: Mapping[str, Any] | None) -> bool:
+def torch_stays(verdict: Mapping[str, Any] | None) -> bool:
     """Whether the new torch stays: no test was requested, verify passed, or what failed was not
     seen again in a new process. That is a matter of the card (memory, heat), not of the build.
 
-    >>> keeps_torch({"verdict": "failed", "problem": "not repeatable"})
+    >>> torch_stays({"verdict": "failed", "problem": "not repeatable"})
     True
-    >>> keeps_torch({"verdict": "failed", "problem": "wrong results"}), keeps_torch(None)
+    >>> torch_stays({"verdict": "failed", "problem": "wrong results"}), torch_stays(None)
     (False, True)
     """
     if verdict is None or verdict["verdict"] == "passed":

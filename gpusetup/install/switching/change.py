@@ -22,7 +22,7 @@ from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.image_build import in_image_build
 from gpusetup.install.job import InstallJob, InstallOutcome, run_step
 from gpusetup.install.plan import Plan
-from gpusetup.install.proof import keeps_torch, prove
+from gpusetup.install.proof import prove, torch_stays
 from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -85,7 +85,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> Ins
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
             # If no test was requested, the change is kept.
-            is_good = keeps_torch(verdict)
+            is_good = torch_stays(verdict)
             if is_good:
                 write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
         if not is_good:
