@@ -245,7 +245,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     steps += _driver_that_helps(question, newest)
     version = host.machine.driver.version
     driver = f" (driver {version})" if version else ""
-    reason = question.why_not(newest) or "no single torch serves all of these packages"
+    reason = question.why_not(newest) or "no single torch works with all of these packages"
     lines = (
         *first_line(reason),
         f"the newest torch that fits here{driver} is {newest.torch} ({newest.backend})",

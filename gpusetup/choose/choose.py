@@ -108,7 +108,7 @@ def choose_for_maker(
     choice = change_for_maker(newest, wish, host, catalog)
     if not is_joint:
         return choice
-    note = f"the other packages were not asked beside the build for {maker.name}: install them last"
+    note = f"for {maker.name} GPUs, gpusetup asks no index for other packages: install them last"
     return replace(choice, notes_on_packages=(*choice.notes_on_packages, note))
 
 

@@ -142,6 +142,12 @@ def notes_of(ask: Ask) -> list[str]:
     elif ask.image:
         brings = f"the image's torch {ask.image_torch}" if ask.image_torch else "the image's torch"
         notes.append(f"{ask.path}: its own pip line replaces {brings} ({ask.image})")
+    for index in ask.indexes:
+        # uv itself reads the indexes of a pyproject.toml, in whose folder it runs.
+        is_torchs = index.backend or "/whl" in index.url or "pytorch" in index.url
+        if ask.kind in ("requirements", "environment", "dockerfile") and not is_torchs:
+            shown = without_logins(index.url)
+            notes.append(f"{index.place}: {shown} is not asked; name it in UV_INDEX to use it")
     if ask.has_hashes:
         notes.append(
             f"{ask.path}: its hashes are those of other files than torch's index has, so gpusetup "

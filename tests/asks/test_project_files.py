@@ -145,6 +145,17 @@ def test_a_python_outside_the_projects_range_is_named_with_the_one_that_works(
     assert "needs Python <3.11" in said and "uv venv --python 3.10" in said
 
 
+def test_an_index_of_the_file_is_named_without_its_login(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(folder, requirements__txt="--index-url https://me:secret@i.example/simple\ntorch\n")
+    _, answer, said = asked(capsys, "-r", "requirements.txt")
+    assert "i.example" in "".join(answer["notes"]) and "secret" not in said
+    assert main(["install", "-r", "absent.txt", "--dry-run", "--from", LAPTOP]) == 2
+    (folder / "binary.txt").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    assert main(["install", "-r", "binary.txt", "--dry-run", "--from", LAPTOP]) in (0, 2)
+
+
 HOSTILE = {
     "requirements.txt": [
         "-r requirements.txt\n",

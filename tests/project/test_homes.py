@@ -18,9 +18,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (
         *("install/coming_wheels.py", "install/download.py"),
-        *("uv/live_index.py", "uv/pages.py", "uv/releases.py"),
+        *("uv/live_index.py", "uv/pages.py", "uv/question.py"),
     ),
-    "urllib3": ("install/coming_wheels.py", "uv/releases.py"),
+    "urllib3": ("install/coming_wheels.py", "uv/question.py"),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),
