@@ -117,6 +117,8 @@ class Windows(NamedTuple):
             "WINEDLLOVERRIDES": "mscoree,mshtml=" if GPUS[gpu] else "nvml,nvcuda=d;mscoree,mshtml=",
             "WINEPATH": "C:\\python",
             "KMP_AFFINITY": "disabled",  # OpenMP asks for NUMA nodes, which Wine does not answer
+            # Wine 8 does not keep the state of AMX, so oneDNN's bfloat16 would end the process.
+            "ONEDNN_MAX_CPU_ISA": "AVX2",
             "GPUSETUP_STANDIN": seen_from_windows(self.folder / f"{gpu}.state"),
         }
         trusted = {name: seen_from_windows(CERTIFICATES) for name in ("PIP_CERT", "SSL_CERT_FILE")}

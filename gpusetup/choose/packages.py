@@ -443,8 +443,15 @@ def _names(name: str, reason: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
 
 
+MOST_OF_A_REASON = 800
+"""In characters: ten lines of a terminal."""
+
+
 def _as_seen(reason: str, question: PackageQuestion) -> str:
-    """uv's reason without torch's exact version as the user's own requirement, unless it is."""
+    """uv's reason, cut to a screen's length, without torch's exact version as the user's own
+    requirement, unless it is."""
+    # An index may hold names and versions of any length.
+    reason = reason[:MOST_OF_A_REASON]
     if question.wish.torch:
         return reason
     return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", reason)

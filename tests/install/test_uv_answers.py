@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,12 @@ LONG = {
 
 
 @pytest.mark.parametrize("word", LONG)
-def test_a_message_of_any_length_ends_soon_with_short_lines(
+def test_a_message_of_any_length_ends_with_short_lines(
     world: World, install: Install, word: str
 ) -> None:
     world.add_torch("cpu")
     world.add_default("mine", "1.0", requires=(LONG[word], "missing"))
-    began = time.monotonic()
     said = install("--venv", "env", *WANTED, "mine")
-    assert time.monotonic() - began < 20
     assert said.exit in (1, 3) and not Path("env").exists()
     assert max(map(len, said.err.split("\n"))) < 1_000
 
