@@ -10,7 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.catalog.builds import completed_from_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
+from gpusetup.choose.host import host_of
 from gpusetup.commands.common import MachineToRead, gather
 from gpusetup.commands.install_session import Done, Session
 from gpusetup.commands.reply import Reply
@@ -57,7 +60,9 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
-from gpusetup.project.decide import afterwards
+from gpusetup.project.ask import Ask
+from gpusetup.project.decide import afterwards, keeps_image, refuse_image
+from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
 from gpusetup.render.screen import Screen, ScreenLine, section
@@ -431,7 +436,24 @@ def _download(
 
 def show_described(question: InstallQuestion, out: Console) -> Reply:
     """Show the commands for a described machine, without asking or changing anything."""
-    return described_reply(question, gather(MachineToRead(question.machine), out), out)
+    machine = gather(MachineToRead(question.machine), out)
+    for ask in map(read_ask, question.requirements):
+        if keeps_image(ask):
+            return _image_reply(ask, machine)
+    return described_reply(question, machine, out)
+
+
+def _image_reply(ask: Ask, machine: Snapshot) -> Reply:
+    """The reply for a Dockerfile whose image brings a torch of its own: there is nothing to
+    install. Raises Unsatisfiable if that torch has no kernels for the GPU."""
+    catalog = load_catalog()
+    refuse_image(ask, host_of(completed_from_catalog(machine, catalog), catalog))
+    why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
+    own = {"torch": "(the image's)"}
+    answer = InstallAnswer(
+        state="unchanged", target=ask.path, before=own, after=own, steps=(), why=why
+    )
+    return reply(answer, screens.end_screen(answer))
 
 
 def described_reply(

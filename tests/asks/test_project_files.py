@@ -182,3 +182,12 @@ def test_a_strangers_file_gets_an_answer_or_one_error(
     assert main(["install", "-r", name, "--dry-run", "--from", LAPTOP]) in (0, 1, 2)
     assert main(["doctor", "--from", LAPTOP]) == 1  # its CPU build, whatever the folder has
     assert "gpusetup itself failed" not in capsys.readouterr().err
+
+
+def test_an_image_with_a_torch_of_its_own_keeps_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(folder, Dockerfile="FROM nvcr.io/nvidia/pytorch:24.01-py3\nRUN pip install rich\n")
+    code, answer, said = asked(capsys, "-r", "Dockerfile")
+    assert (code, answer["steps"]) == (0, []), said
+    assert "nvcr.io/nvidia/pytorch:24.01-py3" in answer["why"]
