@@ -150,6 +150,8 @@ def _show_edit(
         lines=edit.lines,
     )
     notes = [*edit.notes, *python_notes, *decision.notes, *afterwards(decision.later, host.machine)]
+    if not named_file.is_there(Path(PROJECT_FILE)):
+        notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
     answer = replace(answer, notes=tuple(notes))
     return reply(answer, partial(screens.project_screen, notes=notes))
 

@@ -23,7 +23,7 @@ from gpusetup.catalog.companions import releases_with
 from gpusetup.choose.constraints import first_reason, in_scope, nearest, pick, preference
 from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.installed import marker_environment
-from gpusetup.choose.wish import Wish, backend_label, label_of
+from gpusetup.choose.wish import Wish, backend_label, label_of, specifier_text
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -41,8 +41,6 @@ class Decision(Frozen):
     """The request that answers a project on a host, and what the user should know about it."""
 
     wish: Wish
-    bounds: str = ""
-    """The torch versions that the project allows, as a specifier; empty if it allows all."""
     variant: Variant | None = None
     """The extra or group that chooses the build for this host."""
     later: tuple[Later, ...] = ()
@@ -109,7 +107,6 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     return replace(
         decision,
         wish=wish,
-        bounds=bounds.torch,
         later=tuple(later),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -227,12 +224,14 @@ def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> 
             family.append(one.name)
         else:
             packages.append(one.text.partition(";")[0].strip())
-    torch = ",".join(filter(None, (bounds.torch, wish.torch))) if bounds.torch else wish.torch
+    # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
+    named = specifier_text(wish.torch)
+    torch = ",".join(filter(None, (bounds.torch, named))) if bounds.torch else wish.torch
     exact = re.fullmatch(r"==(\d+\.\d+\.\d+\S*)", torch or "")
     return replace(
         wish,
         torch=exact[1] if exact else torch or None,
-        backend=wish.backend if wish.backend != "auto" else bounds.backend or "auto",
+        backend=wish.wanted_backend if wish.names_backend else bounds.backend or "auto",
         family=named_family(family),
         packages=tuple(dict.fromkeys(packages)),
         from_project=bool(requests),
@@ -406,11 +405,17 @@ def refuse_unfit(wish: Wish, pin: tuple[str, str | None], host: Host, catalog: C
     question = question_of(wish, host, catalog)
     if maker_of(wish.wanted_backend) not in (None, "nvidia") or pick(question):
         return
-    taken = [build for build in in_scope(question) if question.takes(build.torch)]
-    if not taken:
-        return  # the ordinary answer says which releases the catalog has
-    torch = (wish.torch or "").removeprefix("==")
+    if not any(question.takes(release.torch) for release in catalog.releases):
+        first, last = catalog.releases[0].torch, catalog.releases[-1].torch
+        raise Unsatisfiable(
+            f"{pin[0]} asks for torch {wish.torch}, and no release from {first} to {last} is that",
+            hint="nothing was changed; correct the bound in that file, or leave out `--torch` if "
+            "you named one",
+        )
+    if not any(question.takes(build.torch) for build in in_scope(question)):
+        return  # the ordinary answer says that this platform has no such build
     place, backend = pin
+    torch = (wish.torch or "").removeprefix("==")
     label = f" from {backend}" if backend else ""
     ways = ways_out(question, torch, host)
     raise Unsatisfiable(

@@ -191,3 +191,24 @@ def test_an_image_with_a_torch_of_its_own_keeps_it(
     code, answer, said = asked(capsys, "-r", "Dockerfile")
     assert (code, answer["steps"]) == (0, []), said
     assert "nvcr.io/nvidia/pytorch:24.01-py3" in answer["why"]
+
+
+@pytest.mark.parametrize(
+    ("torch", "code", "word"),
+    [("2.9.1", 0, "2.9.1"), ("2.9.1+cu128", 0, "2.9.1+cu128"), ("2.7.1", 1, "requirements.txt")],
+)
+def test_a_named_torch_counts_inside_the_bounds_of_the_file(
+    torch: str, code: int, word: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(folder, requirements__txt="torch>=2.8,<2.10\n")
+    got, _, said = asked(capsys, "-r", "requirements.txt", "--torch", torch)
+    assert got == code and word in said
+
+
+@pytest.mark.parametrize("bound", ["==99.1", ">=2.4,<2.3"])
+def test_a_bound_that_no_release_meets_is_named_with_its_line(
+    bound: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(folder, requirements__txt=f"rich\ntorch{bound}\n")
+    code, _, said = asked(capsys, "-r", "requirements.txt")
+    assert code == 1 and "requirements.txt, line 2" in said

@@ -38,6 +38,8 @@ torchvision = [{ index = "pytorch", marker = "WHERE" }]
 
 Then
   uv add torch==2.5.1 torchvision==0.20.1 rich
+
+note: there is no pyproject.toml here: `uv init --bare` makes one first
 """.replace(
     "WHERE",
     "sys_platform == 'linux' or sys_platform == 'win32'",
