@@ -165,6 +165,8 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
         printed = "; ".join(answer.check.prints.split("\n")[:CHECK_LINES_SHOWN])
         if printed:
             yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
+    elif answer.snapshot.origin != "report":
+        pass
     elif answer.certainty == "likely" and not answer.next_reading:
         others = (
             f": it could also be {', '.join(answer.other_causes)}" if answer.other_causes else ""

@@ -70,6 +70,8 @@ class Prose(NamedTuple):
 
 
 FENCE = "```"
+KERNEL = lazy(r"\bNVRM: |\bNVRM\b.*\bXid\b")
+"""The prefix of the NVIDIA driver's lines in the kernel log."""
 ENDS_IN_COLON = lazy(r"\w(?:Error|Exception|Warning): *$")
 """The end of a line with an exception whose message begins in the next, indented line."""
 
@@ -87,7 +89,9 @@ def prose_of(text: Text) -> Prose:
             is_in_message and line.startswith("    ")
         )
         # Some people put a whole letter in a code block, so only its printed lines are left out.
-        printed = number in text.logged or is_in_message or not is_prose(line)
+        printed = (
+            number in text.logged or is_in_message or not is_prose(line) or KERNEL.search(line)
+        )
         if printed or (is_in_block and is_program_output(line)):
             continue
         words = " ".join(line.split())
@@ -287,7 +291,7 @@ def regressions(text: Text) -> Iterator[Event]:
 
 CARD_AROUND = 40
 OTHER_CARD = lazy(
-    r"(?i)\b(?:old|older|previous|former|instead of|replaced|(?:upgraded|switched|moved|went) from|alte\w?|ancienne|vieja|antiga|стар\w{2})\b[^.\n]{0,24}$|(?:旧|以前|古い|이전)[^.\n]{0,8}$"
+    r"(?i)\b(?:old|older|previous|former|instead of|replaced|(?:upgraded|switched|moved|went) from|alte\w?|ancienne|vieja|antiga|стар\w{2}|from my)\b(?:(?! to\b)[^.\n]){0,24}$|(?:旧|以前|古い|이전)[^.\n]{0,8}$"
 )
 """Words before the name of a card that is not the one in question."""
 

@@ -27,7 +27,7 @@ FAILURE = lazy(
 NOTICE = lazy(
     r"(?i)^\W*(?:\S{0,60}[: ])?(?:\w*Warning|INFO|NOTICE|DEBUG)\b(?!.*\b(?:Error\b|Traceback|Xid\b)).*$"
     r"|\b(?:defaulting to|skipping|will be (?:skipped|ignored)|registering factory|already registered)\b"
-    r"|Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|Warning:|\berrors?: (?:0|None)\b"
+    r"|Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|Warning:|\berrors?: (?:0|None)\b"
 )
 """Lines of the kernel, notices after which the program goes on, and lines in which a program reports
 that another process failed."""
