@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ..values import asked
-from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
+from .group import Calls, GroupState, Members, ProcessGroup, check, hold
 from .numbers import EXACT_TO, ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
@@ -191,7 +191,7 @@ def turns_of(op: str, world: int) -> List[Turn]:
     # Large messages stand early too, so that even a check that runs out of time sends one.
     large = [(first, LARGE), (first, 4 * LARGE // world)] * len(collective.ways)
     pairs = [pairs[0], *large[:2], *pairs[1:], *large[2:]]
-    groups = ("world", "again", "halves", "stripes") if world > 2 else ("world", "again")
+    groups = ("world", "halves") if world > 2 else ("world",)
     turns = []
     for number, (kind, size) in enumerate(pairs):
         way = chance.choice(sorted(collective.ways))
@@ -221,9 +221,9 @@ def performed(group: ProcessGroup, op: str, turn: Turn) -> str:
     sent = [row[: sum(own)].split(own) for row, own in zip(table, lengths)]
     total, limit = sent[me], None
     if collective.reduces:
-        exact = reduced(table, reduction)
-        total = exact.numbers.split(lengths[me])
-        limit = exact.limits.split(lengths[me])[me if collective.has_parts else 0]
+        exact, limits = reduced(table, reduction)
+        total = exact.split(lengths[me])
+        limit = limits.split(lengths[me])[me if collective.has_parts else 0]
     pieces = collective.pieces(me, root, world)
     known = [(total if member is None else sent[member])[part] for member, part in pieces]
     # A member without an answer lends its own numbers to calls that write over their input.
@@ -270,14 +270,14 @@ def wait_for(handles: Any) -> None:
             handle.wait()
 
 
-def planned(op: str, group: ProcessGroup) -> List[RankCall]:
+def planned(op: str, group: ProcessGroup) -> Calls:
     """The calls of a check, or only those that `--only` names."""
     wanted = {name.partition("/")[2] for name in asked().only if name.startswith(f"{op}/")}
-    calls = []
-    for turn in turns_of(op, group.world):
-        if not wanted or turn.name in wanted:
-            calls.append(RankCall(turn.name, partial(performed, group, op, turn)))
-    return calls
+    return {
+        turn.name: partial(performed, group, op, turn)
+        for turn in turns_of(op, group.world)
+        if not wanted or turn.name in wanted
+    }
 
 
 all_reduce = check("all_reduce", partial(planned, "all_reduce"), SECONDS)
@@ -291,14 +291,14 @@ all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
 send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
 
 
-def barriers(group: ProcessGroup) -> List[RankCall]:
+def barriers(group: ProcessGroup) -> Calls:
     """Barriers of every group, synchronous and asynchronous, with each member late in turn."""
-    calls = []
+    calls: Calls = {}
     for name, members in GroupState.groups.items():
         for late_rank in members.ranks[:4]:
             for mode in ("sync", "async"):
                 place = f"{name} {mode} {late_rank}"
-                calls.append(RankCall(place, partial(waits, group, members, place, late_rank)))
+                calls[place] = partial(waits, group, members, place, late_rank)
     return calls
 
 

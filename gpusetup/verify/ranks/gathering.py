@@ -12,7 +12,7 @@ import json
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TextIO
+from typing import Any, Callable, Dict, List, Optional
 
 from ..values import CRASHED, FAILED, Outcome, Report, ReportBlocked, Result
 from .launch import Rank
@@ -52,11 +52,9 @@ class RankNews:
 
 def send(link: Optional[socket.socket], message: Message) -> None:
     """Send a message if there is a connection; errors are ignored."""
-    if link is None:
-        return
-    line = json.dumps(message) + "\n"
-    with contextlib.suppress(OSError):
-        link.sendall(line.encode())
+    if link is not None:
+        with contextlib.suppress(OSError):
+            link.sendall(json.dumps(message).encode() + b"\n")
 
 
 class Hub:
@@ -114,16 +112,15 @@ class Hub:
         for each rank that has not arrived."""
         # A rank may be in a long check, so wait that long.
         self._wait(lambda rank: rank.doing == place, SILENCE_SECONDS)
-        late = []
-        for number, rank in sorted(self.ranks.items()):
-            if rank.doing != place:
-                late.append(who(number, rank))
-        self._tell_all({"late": late})
+        ranks = sorted(self.ranks.items())
+        late = [who(number, rank) for number, rank in ranks if rank.doing != place]
+        for _, rank in ranks:
+            send(rank.link, {"late": late})
         return late
 
     def others(self, report: Message) -> Dict[int, RankNews]:
-        """What is known about the other ranks, once all have reported or gone silent."""
-        del report  # rank 0 already has its own report
+        """What is known about the other ranks, once all have reported or gone silent. Rank 0's own
+        report is not needed for it."""
         self._wait(lambda rank: rank.report is not None, REPORT_SECONDS)
         return self.ranks
 
@@ -136,31 +133,21 @@ class Hub:
         end = time.monotonic() + NEVER_HEARD_SECONDS
         with self.news:
             while True:
-                pending = []
-                for rank in self.ranks.values():
-                    if not has_come(rank) and not rank.gone:
-                        pending.append(rank)
-                if not pending:
-                    return
-                limit = seconds
+                ranks = self.ranks.values()
+                pending = [rank for rank in ranks if not has_come(rank) and not rank.gone]
                 # Ranks that have sent nothing have another limit, because they may still be
                 # starting.
-                if not any(rank.host for rank in pending):
-                    limit = max(0.0, end - time.monotonic())
-                has_news = self.news.wait(timeout=limit)
-                if not has_news:
+                is_heard = any(rank.host for rank in pending)
+                limit = seconds if is_heard else max(0.0, end - time.monotonic())
+                if not pending or not self.news.wait(timeout=limit):
                     return
-
-    def _tell_all(self, message: Message) -> None:
-        for rank in self.ranks.values():
-            send(rank.link, message)
 
     def settle(self, code: int) -> int:
         """Send every rank the exit code of the whole run, close the connections, and return the
         code."""
-        self._tell_all({"exit": code})
         self.server.close()
         for rank in self.ranks.values():
+            send(rank.link, {"exit": code})
             if rank.link is not None:
                 rank.link.close()
         return code
@@ -170,8 +157,39 @@ class Spoke:
     """A rank's connection to rank 0, the counterpart of Hub on every other rank."""
 
     def __init__(self, rank: Rank) -> None:
-        connection = connect(rank)
-        self.link, self.answers = connection.link, connection.answers
+        """Connect to rank 0, trying its possible ports until one answers for this job. Raises
+        ReportBlocked after CONNECT_SECONDS."""
+        end = time.monotonic() + CONNECT_SECONDS
+        reason = "no time"
+        while time.monotonic() < end:
+            for port in places(rank.port):
+                try:
+                    if self._is_welcome(rank, port):
+                        return
+                except NO_MESSAGE as problem:
+                    reason = getattr(problem, "strerror", None) or "another program answers there"
+            time.sleep(0.2)
+        raise ReportBlocked(
+            f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
+            f"{rank.address}:{rank.port + 1}: {reason}",
+            "check that rank 0 runs and that the network allows this port",
+        )
+
+    def _is_welcome(self, rank: Rank, port: int) -> bool:
+        """Connect to rank 0 on this port; False if another job is listening there."""
+        with contextlib.ExitStack() as closing:
+            self.link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
+            self.answers = self.link.makefile("r", encoding="utf-8")
+            closing.callback(self.link.close)
+            closing.callback(self.answers.close)
+            self.say({"rank": rank.rank, "host": rank.host, "job": rank.job})
+            welcome = json.loads(self.answers.readline(MOST_LETTERS) or "{}")
+            if welcome["job"] != rank.job:
+                return False
+            # After the welcome, remove the timeout, because a check may take longer.
+            self.link.settimeout(None)
+            closing.pop_all()
+            return True
 
     def say(self, message: Message) -> None:
         """Send a message to rank 0. This does nothing if rank 0 has gone, because `settle` then
@@ -182,8 +200,7 @@ class Spoke:
         """The next message from rank 0; empty if rank 0 has gone."""
         with contextlib.suppress(OSError, ValueError):
             # An empty line means that the other side has closed the connection.
-            line = self.answers.readline() or "{}"
-            return dict(json.loads(line))
+            return dict(json.loads(self.answers.readline() or "{}"))
         return {}
 
     def doing(self, name: str) -> None:
@@ -194,8 +211,7 @@ class Spoke:
         """Wait until every rank has reached this place. Returns a sentence for each rank that has
         not arrived."""
         self.doing(place)
-        message = self.hear()
-        return list(message.get("late", ["rank 0 has gone"]))
+        return list(self.hear().get("late", ["rank 0 has gone"]))
 
     def others(self, report: Message) -> Dict[int, RankNews]:
         """Send this rank's report to rank 0. Returns an empty dict, because only rank 0 knows about
@@ -204,11 +220,9 @@ class Spoke:
         return {}
 
     def settle(self, code: int) -> int:
-        """Wait for rank 0's exit code, close the connection, and return the code; 1 if rank 0 has
-        gone."""
-        del code  # rank 0 decides the exit code
-        message = self.hear()
-        exit_code = int(message.get("exit", 1))
+        """Wait for rank 0's exit code, which counts in place of `code`, close the connection, and
+        return it; 1 if rank 0 has gone."""
+        exit_code = int(self.hear().get("exit", 1))
         self.answers.close()
         self.link.close()
         return exit_code
@@ -220,10 +234,8 @@ def places(port: int) -> range:
     >>> list(places(29500))[:2], list(places(65530))[:2]
     ([29501, 29502], [65514, 65515])
     """
-    first = port + 1
     # 65535 is the highest port; if there is not enough room above, use the ports below.
-    if port + PLACES >= 1 << 16:
-        first = port - PLACES
+    first = port + 1 if port + PLACES < 1 << 16 else port - PLACES
     return range(first, first + PLACES)
 
 
@@ -251,75 +263,21 @@ def listen(rank: Rank) -> socket.socket:
     )
 
 
-class Connection(NamedTuple):
-    """A connection to rank 0."""
-
-    link: socket.socket
-    answers: TextIO
-    """The messages from rank 0, one per line."""
-
-
-def connect(rank: Rank) -> Connection:
-    """Connect to rank 0, trying its possible ports until one answers for this job. Raises
-    ReportBlocked after CONNECT_SECONDS."""
-    end = time.monotonic() + CONNECT_SECONDS
-    reason = "no time"
-    while time.monotonic() < end:
-        for port in places(rank.port):
-            try:
-                connection = connect_to(rank, port)
-            except NO_MESSAGE as problem:
-                reason = getattr(problem, "strerror", None) or "another program answers there"
-                continue
-            if connection:
-                return connection
-        time.sleep(0.2)
-    raise ReportBlocked(
-        f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
-        f"{rank.address}:{rank.port + 1}: {reason}",
-        "check that rank 0 runs and that the network allows this port",
-    )
-
-
-def connect_to(rank: Rank, port: int) -> Optional[Connection]:
-    """Connect to rank 0 on this port; None if another job is listening there."""
-    with contextlib.ExitStack() as closing:
-        link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
-        answers = link.makefile("r", encoding="utf-8")
-        closing.callback(link.close)
-        closing.callback(answers.close)
-        send(link, {"rank": rank.rank, "host": rank.host, "job": rank.job})
-        welcome = json.loads(answers.readline(MOST_LETTERS) or "{}")
-        if welcome["job"] != rank.job:
-            return None
-        # After the welcome, remove the timeout, because a check may take longer.
-        link.settimeout(None)
-        closing.pop_all()
-        return Connection(link, answers)
-
-
 def who(number: int, rank: RankNews) -> str:
     """A description of a rank: its number, its host, and the check that it last reported.
 
     >>> who(3, RankNews())
     'rank 3 was never heard of'
     """
-    name = f"rank {number}"
     # The first message of a rank contains its host name.
-    if rank.host:
-        name += f" on {rank.host}"
-    if rank.doing:
-        return f"{name} was last heard of in {rank.doing}"
-    return f"{name} was never heard of"
+    name = f"rank {number} on {rank.host}" if rank.host else f"rank {number}"
+    return f"{name} was {f'last heard of in {rank.doing}' if rank.doing else 'never heard of'}"
 
 
 def as_message(report: Report) -> Message:
     """A rank's report as a message for rank 0."""
-    # JSON has no named tuples, so convert each result to a plain one.
-    rows = []
-    for result in report.results:
-        outcome = result.outcome._asdict()
-        rows.append((result.name, result.device, outcome, result.seconds, result.means))
+    # JSON has no named tuples.
+    rows = [{**each._asdict(), "outcome": each.outcome._asdict()} for each in report.results]
     return {"facts": report.facts, "results": rows}
 
 
@@ -331,33 +289,21 @@ def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
     devices: List[Dict[str, Any]] = []
     results: List[Result] = []
     for number in range(rank.world):
-        message = as_message(report)
-        if number:
-            other_report = others[number].report
-            if other_report is None:
-                detail = who(number, others[number])
-                crash = Outcome(CRASHED, detail, hint="look at its own output")
-                results.append(Result("rank", f"rank {number}", crash))
-                continue
-            message = other_report
+        message = others[number].report if number else as_message(report)
+        if message is None:
+            crash = Outcome(CRASHED, who(number, others[number]), hint="look at its own output")
+            results.append(Result("rank", f"rank {number}", crash))
+            continue
         for row in message["facts"]["devices"]:
             devices.append({**row, "device": f"rank {number} {row['device']}"})
         for row in message["results"]:
-            result = result_of_rank(number, row, rank.world)
-            if result is not None:
-                results.append(result)
+            result = Result(**{**row, "outcome": Outcome(**row["outcome"])})
+            is_of_all_ranks = result.device == f"{rank.world} ranks"
+            # Rank 0 shows what all ranks found; of another rank it shows only what went wrong.
+            if is_of_all_ranks and number and result.outcome.status not in (FAILED, CRASHED):
+                continue
+            if not is_of_all_ranks or number:
+                result = result._replace(device=f"rank {number} {result.device}")
+            results.append(result)
     facts = {**report.facts, "devices": devices}
     return report._replace(facts=facts, results=tuple(results))
-
-
-def result_of_rank(number: int, row: Sequence[Any], world: int) -> Optional[Result]:
-    """A result as the merged report shows it; None if rank 0 already reports the same result."""
-    name, device, outcome_fields, seconds, means = row
-    outcome = Outcome(**outcome_fields)
-    is_of_all_ranks = device == f"{world} ranks"
-    if is_of_all_ranks and number == 0:
-        return Result(name, device, outcome, seconds, means)
-    went_wrong = outcome.status in (FAILED, CRASHED)
-    if is_of_all_ranks and not went_wrong:
-        return None
-    return Result(name, f"rank {number} {device}", outcome, seconds, means)
