@@ -169,7 +169,7 @@ def test_a_slow_cpu_is_measured_with_a_smaller_product(monkeypatch: pytest.Monke
 def test_ranks_that_share_a_cpu_do_not_measure_it(rank: int | None, names: list[str]) -> None:
     several = None if rank is None else Rank(rank, 2, rank, "here", 1, "here", "job")
     options = read_options(["--level", "standard"])
-    checks = Run(options, Answers({}), several)._of_device("standard", DEVICE)
+    checks = Run(options, Answers({}), several)._chosen(DEVICE)
     assert [check.name for check in checks if check.alone] == names
 
 

@@ -169,7 +169,7 @@ ELEMENTS = 1 << 23
 """The number of int32 values in a copy: 32 MiB."""
 
 
-def copies_between_gpus(_: str) -> Outcome:
+def peers(_: str) -> Outcome:
     """Check, for every ordered pair of GPUs, that a copy from one to the other arrives unchanged.
 
     It catches a link between two GPUs that loses or changes data.
