@@ -49,7 +49,7 @@ IEEE = Precision("ieee", "")
 
 
 def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:
-    """Returns the compute capability of a GPU as (major, minor), or None for any other device."""
+    """The compute capability of a GPU as (major, minor), or None for any other device."""
     # A CPU has no compute capability.
     if not device.startswith("cuda"):
         return None
@@ -64,7 +64,7 @@ compute capability that torch reports for AMD GPUs does not show this."""
 
 
 def amd_target(torch: Any, device: str) -> str:
-    """Returns the target of an AMD GPU, e.g. `gfx1100`; empty for NVIDIA GPUs and the CPU."""
+    """The target of an AMD GPU, e.g. `gfx1100`; empty for NVIDIA GPUs and the CPU."""
     if not device.startswith("cuda") or not getattr(torch.version, "hip", None):
         return ""
     properties = torch.cuda.get_device_properties(device)
@@ -80,55 +80,38 @@ def has_bfloat16(torch: Any, device: str) -> bool:
 
 
 def read_precision(torch: Any, device: str) -> Precision:
-    """Returns the effective precision of float32 products on a device, which is the coarsest one
-    that is permitted."""
+    """The effective precision of float32 products on a device, which is the coarsest one that is
+    permitted; the first one if several are equal."""
     capability = capability_of(torch, device)
     target = amd_target(torch, device)
     # AMD's other GPUs do not support TF32.
     if target and not target.startswith(TF32_TARGETS):
         return IEEE
+    permitted = [IEEE]
     # A CPU computes with oneDNN, which also reads its own environment variables.
     if capability is None:
-        permitted = [IEEE, *by_settings(torch, "cpu"), *by_onednn_variables()]
-        return coarsest(permitted)
-    # The NVIDIA libraries' environment variable overrides torch's settings.
-    override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
-    if capability < TF32_FROM or override == "0":
-        return IEEE
-    permitted = []
-    if override == "1":
-        permitted.append(Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}"))
-    permitted.append(IEEE)
-    for precision in by_settings(torch, "cuda"):
-        # cuBLAS treats `medium` as TF32 too.
-        is_exact = precision.name == "ieee"
-        permitted.append(precision if is_exact else precision._replace(name="tf32"))
-    return coarsest(permitted)
-
-
-def coarsest(precisions: List[Precision]) -> Precision:
-    """Returns the precision with the largest roundoff; the first one if several are equal."""
-
-    def roundoff(precision: Precision) -> float:
-        return UNIT_ROUNDOFF[precision.name]
-
-    return max(precisions, key=roundoff)
-
-
-def by_onednn_variables() -> List[Precision]:
-    """Returns the precisions that oneDNN's environment variables permit on a CPU."""
-    permitted = []
-    for name in ONEDNN:
-        value = os.environ.get(name, "")
-        mode = ONEDNN_MODES.get(value.upper())
-        # Ignore "STRICT" and values that oneDNN does not know.
-        if mode:
-            permitted.append(Precision(mode, f"{name}={value}"))
-    return permitted
+        permitted += by_settings(torch, "cpu")
+        for name in ONEDNN:
+            value = os.environ.get(name, "")
+            # "STRICT" and values that oneDNN does not know permit nothing.
+            if value.upper() in ONEDNN_MODES:
+                permitted.append(Precision(ONEDNN_MODES[value.upper()], f"{name}={value}"))
+    else:
+        # The NVIDIA libraries' environment variable overrides torch's settings.
+        override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
+        if capability < TF32_FROM or override == "0":
+            return IEEE
+        if override == "1":
+            permitted.append(Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}"))
+        for precision in by_settings(torch, "cuda"):
+            # cuBLAS treats `medium` as TF32 too.
+            is_exact = precision.name == "ieee"
+            permitted.append(precision if is_exact else precision._replace(name="tf32"))
+    return max(permitted, key=lambda precision: UNIT_ROUNDOFF[precision.name])
 
 
 def by_settings(torch: Any, device_kind: str) -> List[Precision]:
-    """Returns the precision that each torch setting permits.
+    """The precision that each torch setting permits.
 
     Older torch releases lack some settings. If a program has mixed old and new settings, torch
     refuses to read the old ones (RuntimeError), and the new ones count. torch 2.9 also warns that
@@ -143,6 +126,5 @@ def by_settings(torch: Any, device_kind: str) -> List[Precision]:
             except (AttributeError, RuntimeError):
                 continue
             value = str(setting() if callable(setting) else setting)
-            name = COARSE.get(value, "ieee")
-            permitted.append(Precision(name, f"torch.{path}={value}"))
+            permitted.append(Precision(COARSE.get(value, "ieee"), f"torch.{path}={value}"))
     return permitted
