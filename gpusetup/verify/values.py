@@ -229,20 +229,10 @@ def problem_of(outcome: Outcome) -> Optional[str]:
     return outcome.problem or by_status.get(outcome.status)
 
 
-def good(result: Result, strict: bool) -> bool:
-    """Whether a result counts as passed: it passed, or was skipped without `--strict`."""
-    status = result.outcome.status
-    if status == SKIPPED:
-        return not strict
-    return status == PASSED
-
-
 def verdict(report: Report) -> str:
     """`passed` or `failed`. Skipped checks count as failures only under `--strict`, or if no check
     passed."""
     statuses = {result.outcome.status for result in report.results}
+    allowed = {PASSED} if report.strict else {PASSED, SKIPPED}
     # If no check passed, the run has shown nothing.
-    if PASSED not in statuses:
-        return FAILED
-    all_good = all(good(result, report.strict) for result in report.results)
-    return PASSED if all_good else FAILED
+    return PASSED if PASSED in statuses and statuses <= allowed else FAILED

@@ -92,11 +92,8 @@ def painted(line: str) -> str:
     ('\x1b[1;31mfailed\x1b[0m   matmul', 'other', 'verdict: \x1b[1;32mpassed\x1b[0m')
     """
     # Color only the first word: in the middle of a line, the same word is part of a sentence.
-    words = re.match(r"((?:verdict: )?)(passed|failed|crashed|skipped|hint)\b", line)
-    if words is None:
-        return line
-    start, word = words.groups()
-    return f"{start}\x1b[{CODES[word]}m{word}\x1b[0m{line[words.end() :]}"
+    pattern = r"((?:verdict: )?)(passed|failed|crashed|skipped|hint)\b"
+    return re.sub(rf"\A{pattern}", lambda m: f"{m[1]}\x1b[{CODES[m[2]]}m{m[2]}\x1b[0m", line)
 
 
 FIRST_SECONDS = 1.0
@@ -142,17 +139,12 @@ class Live:
     def text(self) -> str:
         """The progress line: number and name of the check, its device, seconds so far, and seconds
         left if there is a limit."""
-        # The number of checks is known once the devices are known.
-        total = ""
-        if self.check_number <= self.check_count:
-            total = f" of {self.check_count}"
         passed = time.monotonic() - self.began
-        number = f"check {self.check_number}{total}"
-        text = f"{number}: {self.what}, {passed:.0f} s"
-        seconds_left = self.most_seconds - passed
-        if 0 < seconds_left < float("inf"):
-            text += f", at most {seconds_left:.0f} s more"
-        return text
+        # The number of checks is known once the devices are known.
+        total = f" of {self.check_count}" if self.check_number <= self.check_count else ""
+        text = f"check {self.check_number}{total}: {self.what}, {passed:.0f} s"
+        left = self.most_seconds - passed
+        return f"{text}, at most {left:.0f} s more" if 0 < left < float("inf") else text
 
     def _ticks(self) -> None:
         """Redraw the progress line until the program says that the step is over, then erase it."""
