@@ -245,7 +245,7 @@ def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
         "    torch.amp.GradScaler = lambda *_, **__: os.abort()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    names = ("import", "properties", "float8", "grad-scaler", "determinism")
+    names = ("import", "properties", "float8", "grad-scaler", "strides")
     monkeypatch.setitem(LEVELS, "standard", tuple(map(named, names)))
     options = read_options(["--level", "standard", "--device", "cpu", "--seed", "5"])
     whole = Run(options, Child(False, options.asked))
@@ -268,7 +268,7 @@ def counted_normals(spread: float, seed: int) -> float:
         torch.rand(2**17, generator=made, dtype=torch.bfloat16).float() for _ in range(2)
     )
     drawn = spread * (-2 * torch.log1p(-first)).sqrt() * torch.cos(2 * torch.pi * second)
-    parts = chance.counts_keep_to_law("randn", drawn.bfloat16(), torch.special.ndtr)
+    parts = chance.kept_shares("randn", drawn.bfloat16(), chance.SAMPLERS["randn"].shares)
     return max(part.worst for part in parts)
 
 

@@ -1,5 +1,5 @@
 """Known answers of the layers of models: convolution, normalisation, losses, attention, recurrent
-nets, dropout and mixed precision, with their gradients.
+nets and dropout, with their gradients.
 
 Most known answers come from formulas, written out here, in float64 on the CPU.
 """
@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterator, Tuple
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
 from ..judging.answers import (
     answered,
@@ -317,45 +316,6 @@ def recurrent_nets(device: str) -> Iterator[Part]:
 
 RECURRENT_ROUNDINGS = 256
 """Nine steps in sequence, each with a few roundings in sums of 40 terms."""
-
-
-def gradients(device: str) -> Outcome:
-    """A chain of layers: its gradients, also where a checkpoint computes them a second time."""
-    return answered(device, "float64 on the CPU", chained_gradients)
-
-
-def chained_gradients(device: str) -> Iterator[Part]:
-    def chain(x: Any, w: Any, v: Any) -> Any:
-        hidden = functional.gelu(x @ w)
-        return (hidden * hidden.sigmoid()).tanh() @ v + x[:, :65]
-
-    for rows in (7, 129):
-        shapes = ((rows, 65), (65, 130), (130, 65))
-        x, w, v = (normal(device, *shape, salt=f"{shape}") / 8 for shape in shapes)
-        yield from compared(f"chain of {rows} rows", 64, chain, chain, x, w, v)
-
-        def again(*given: Any) -> Any:
-            return checkpoint(chain, *given, use_reentrant=False)
-
-        yield from compared(f"checkpoint of {rows} rows", 64, again, chain, x, w, v)
-
-
-def mixed_precision(device: str) -> Outcome:
-    """Autocast computes in the documented formats, and ends with its block."""
-    return answered(device, "the formats that torch documents", autocast_formats)
-
-
-def autocast_formats(device: str) -> Iterator[Part]:
-    low = torch.bfloat16 if "bfloat16" in formats(device) else torch.float16
-    x, w = (normal(device, 8, 8, salt=salt) for salt in "xw")
-    with torch.autocast(kind(device), dtype=low):
-        for label, found, wanted in (
-            ("product", x @ w, low),
-            ("linear layer", functional.linear(x, w), low),
-            ("loss", functional.mse_loss(x, w), torch.float32),
-        ):
-            yield holds(f"{label} in autocast", found.dtype == wanted, f"{found.dtype}")
-    yield holds("after autocast", (x @ w).dtype == torch.float32, "still casts")
 
 
 def dropout(device: str) -> Outcome:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional
 import torch
 
 from ..judging.tolerance import numbers
-from ..values import FAILED, PASSED, WRONG, Outcome, kind
+from ..values import FAILED, PASSED, WRONG, Outcome, asked, kind
 
 SECONDS = 4.0
 """How long the loop runs: on an H100 some 10,000 rounds, on two CPU cores some hundreds."""
@@ -38,6 +38,17 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
     images = numbers(torch, 2, 8, 33, 31, salt=144).to(device)
     kernel = numbers(torch, 8, 8, 3, 3, salt=146).to(device)
     words = torch.arange(300_007, device=device) * 7 % 300_007
+
+    def gradient_of_convolution() -> Any:
+        with torch.enable_grad():
+            weights = kernel.clone().requires_grad_()
+            functional.conv2d(images, weights).square().sum().backward()
+        return weights.grad
+
+    def numbers_of_a_seed() -> Any:
+        generator = torch.Generator(device).manual_seed(asked().seed % 2**63)
+        return torch.rand(row.shape, device=device, generator=generator)
+
     made: Dict[str, Callable[[], Any]] = {
         "product": lambda: a @ b,
         "product in bfloat16": lambda: left @ right,
@@ -49,6 +60,8 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
         "norm": lambda: functional.layer_norm(a, (513,)),
         "function": lambda: functional.gelu(row.exp()),
         "convolution": lambda: functional.conv2d(images, kernel),
+        "gradient of a convolution": gradient_of_convolution,
+        "random numbers of a seed": numbers_of_a_seed,
         "copy": lambda: row.clone(),
         "copy of columns": lambda: a.t().contiguous(),
         "copy in 16 bits": lambda: row.bfloat16(),

@@ -1,14 +1,12 @@
-"""Checks that train small models: mixed precision, a GradScaler with overflows, a language model,
-and reproducibility."""
+"""Checks that train small models: mixed precision, a GradScaler with overflows, and a language
+model."""
 
 from __future__ import annotations
 
 import copy
-from functools import partial
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
 from ..judging.precision import UNIT_ROUNDOFF, has_bfloat16, read_precision
 from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source
@@ -217,48 +215,3 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
         torch.nn.utils.clip_grad_norm_(parameters, 0.5)
         optimizer.step()
     return {name: value.detach() - start[name] for name, value in model.named_parameters()}
-
-
-def determinism(device: str) -> Outcome:
-    """The same seed gives the same bits twice, if torch promises it, and another seed gives
-    others."""
-    user_setting = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        first, second, other_seed = (seeded_run(device, shift) for shift in (0, 0, 1))
-        # Checkpointing draws the dropout twice, and both draws must be the same.
-        checkpointed = seeded_run(device, 0, partial(checkpoint, use_reentrant=False))
-    finally:
-        torch.use_deterministic_algorithms(user_setting)
-    parts = [same(name, second[name], first[name]) for name in first]
-    parts += [same(f"{name}, checkpointed", checkpointed[name], first[name]) for name in first]
-    # The comparisons above would also pass if the seed had no effect.
-    differs = not torch.equal(other_seed["dropped"], first["dropped"])
-    parts.append(holds("another seed", differs, "gives the same dropout"))
-    hint = (
-        "results are not reproducible here: run the check again; if it fails again, the device's "
-        "memory may be faulty"
-    )
-    return judged(parts, "the same run, every bit", hint)
-
-
-def call(function: Any, *args: Any) -> Any:
-    """Call the function without checkpointing; it takes the same arguments as `checkpoint`."""
-    return function(*args)
-
-
-def seeded_run(device: str, shift: int, run: Any = call) -> Dict[str, Any]:
-    """Run a convolution, dropout and a product, and return the results and gradients by name.
-
-    `run` is the function that calls the dropout.
-    """
-    functional = torch.nn.functional
-    torch.manual_seed((asked().seed + shift) % 2**63)
-    image = torch.randn(16, 3, 24, 24, device=device)
-    kernel = torch.randn(8, 3, 3, 3, device=device).requires_grad_()
-    weight = torch.randn(8, 8 * 24 * 24, device=device).requires_grad_()
-    dropped = run(functional.dropout, functional.conv2d(image, kernel, padding=1).relu(), 0.25)
-    loss = functional.linear(dropped.flatten(1), weight).square().mean()
-    loss.backward()
-    gradients = {"gradient 0": kernel.grad, "gradient 1": weight.grad}
-    return {"dropped": dropped.detach(), "loss": loss.detach(), **gradients}
