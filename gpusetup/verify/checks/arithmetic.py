@@ -4,8 +4,6 @@ cuSOLVER compute."""
 from __future__ import annotations
 
 import math
-import threading
-from functools import partial
 from typing import Any, Dict, Iterator, List
 
 import torch
@@ -56,9 +54,8 @@ def nearest_products(device: str) -> Iterator[Part]:
 
 
 def batches(device: str) -> Outcome:
-    """Products as programs call them: in batches, with vectors, with a bias, on another thread."""
-    questions = (batched_products, biased_products, products_on_a_thread)
-    return answered(device, "products of whole numbers", *questions)
+    """Products as programs call them: in batches, with vectors and with a bias."""
+    return answered(device, "products of whole numbers", batched_products, biased_products)
 
 
 def batched_products(device: str) -> Iterator[Part]:
@@ -87,22 +84,6 @@ def biased_products(device: str) -> Iterator[Part]:
             found = torch.addmm(tensor(bias, device) * turn, left, right)
             with_bias = [number + turn * bias[n % columns] for n, number in enumerate(known)]
             yield exactly(f"{rows} x {inner} x {columns} with bias {turn}", found, with_bias)
-
-
-def products_on_a_thread(device: str) -> Iterator[Part]:
-    rows, inner, columns = 7, 65, 67
-    a = whole_numbers(rows * inner, 9, "thread a")
-    b = whole_numbers(inner * columns, 9, "thread b")
-    left, right = tensor(a, device, rows, inner), tensor(b, device, inner, columns)
-    found: List[Any] = []
-    # A loader or a server computes on threads, each with its own handles of the libraries.
-    threads = [threading.Thread(target=lambda: found.append(left @ right)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-        thread.join()
-    known = product(a, b, rows, inner, columns)
-    for computed in found:
-        yield exactly("a product on another thread", computed, known)
 
 
 def sums(device: str) -> Outcome:
@@ -247,34 +228,25 @@ def spectra(device: str) -> Iterator[Part]:
 
 
 def linalg(device: str) -> Outcome:
-    """Solving, inverting and decomposing (cuSOLVER, or LAPACK) small well-conditioned matrices."""
-    return answered(device, "products of whole numbers", solved_systems, decompositions)
-
-
-def well_conditioned(device: str, rows: int, salt: str) -> Any:
-    """A matrix of small whole numbers with a large diagonal, so that solving loses few digits."""
-    noise = tensor(whole_numbers(rows * rows, 1, salt), device, rows, rows)
-    return noise + 4 * rows * torch.eye(rows, device=device)
+    """Solving and decomposing (cuSOLVER, or LAPACK) matrices of whole numbers whose diagonal is so
+    large that few digits are lost."""
+    return answered(device, "products of whole numbers", solved_systems)
 
 
 def solved_systems(device: str) -> Iterator[Part]:
     for rows in (3, 33, 129):
-        matrix = well_conditioned(device, rows, f"system {rows}")
+        noise = tensor(whole_numbers(rows * rows, 1, f"system {rows}"), device, rows, rows)
+        matrix = noise + 4 * rows * torch.eye(rows, device=device)
         known = tensor(whole_numbers(rows * 2, 9, f"solution {rows}"), device, rows, 2)
-        right_side = matrix @ known
-        yield closely(f"solve {rows}", torch.linalg.solve(matrix, right_side), known, 64, "float32")
-        product_with_inverse = torch.linalg.inv(matrix) @ matrix
-        yield closely(f"inverse {rows}", product_with_inverse, torch.eye(rows), 64, "float32")
-
-
-def decompositions(device: str) -> Iterator[Part]:
-    for rows in (3, 33, 129):
-        matrix = well_conditioned(device, rows, f"parts {rows}")
+        found = torch.linalg.solve(matrix, matrix @ known)
+        yield closely(f"solve {rows}", found, known, 64, "float32")
         symmetric = matrix + matrix.t()
         lower = torch.linalg.cholesky(symmetric)
-        close = partial(closely, roundings=16 * rows**0.5, name="float32")
-        yield close(f"cholesky {rows}", lower @ lower.t(), symmetric)
         q, r = torch.linalg.qr(matrix)
-        yield close(f"qr {rows}", q @ r, matrix)
         values, vectors = torch.linalg.eigh(symmetric)
-        yield close(f"eigenvectors {rows}", (vectors * values) @ vectors.t(), symmetric)
+        for label, back, given in (
+            ("cholesky", lower @ lower.t(), symmetric),
+            ("qr", q @ r, matrix),
+            ("eigenvectors", (vectors * values) @ vectors.t(), symmetric),
+        ):
+            yield closely(f"{label} {rows}", back, given, 16 * rows**0.5, "float32")

@@ -173,7 +173,7 @@ def known(name: str, module: str, proves: str, means: str = NUMBERS, **fields: A
 
 KNOWN: Tuple[Check, ...] = (
     known("rounding", "arithmetic", "16-bit products are rounded to the nearest number"),
-    known("batches", "arithmetic", "products in batches, with biases and on threads are exact"),
+    known("batches", "arithmetic", "products in batches, with vectors and biases are exact"),
     known("sums", "arithmetic", "sums, means, norms and running sums are exact", TRAINED),
     known("pointwise", "arithmetic", "functions, quotients and comparisons are right"),
     known(
