@@ -13,9 +13,8 @@ WRONG, UNABLE, SLOW = "wrong results", "cannot run", "slow"
 UNSTEADY, NOT_ASKED, DIFFERS = "not repeatable", "not asked", "differs"
 UNEXPECTED = "not as expected"
 """What a result shows, if it is not simply right: wrong results; an error, a crash or a missing
-part; too slow; a failure that a second try in a new process did not show; skipped; an operator of
-the census that gives something else than the CPU, which is no failure; an `--expect` that is not
-met."""
+part; too slow; a failure that a second try did not show; skipped; an operator of the census that
+gives something else than the CPU, which is no failure; an `--expect` that is not met."""
 HOST = "host"
 """The device of a result that does not belong to a single device."""
 
@@ -76,8 +75,7 @@ def sticky(problem: BaseException) -> bool:
     >>> sticky(RuntimeError("CUDA error: an illegal memory access was encountered"))
     True
     """
-    message = str(problem)
-    return any(words in message for words in STICKY)
+    return any(words in str(problem) for words in STICKY)
 
 
 class Job(NamedTuple):
@@ -96,11 +94,6 @@ _NOW = [Job()]
 def begin(**fields: Any) -> None:
     """Change settings for the next check."""
     _NOW[0] = _NOW[0]._replace(**fields)
-
-
-def ask_for(options: Asked) -> None:
-    """Set the options that `asked` returns."""
-    begin(asked=options)
 
 
 def asked() -> Asked:
@@ -144,12 +137,10 @@ class Check(NamedTuple):
     """`module:function` in this folder; the child that computes loads the module. The function gets
     the device (`cuda:0`, `cpu`) or, for a check of the host, the value of `--device`."""
     on: Tuple[str, ...]
-    """Where the check runs. `host:WANTED`: once, if `--device` is WANTED. `cpu` and `cuda`: on each
-    such device. `ranks:cpu` and `ranks:cuda`: on this rank's device, if several ranks were started.
-    """
+    """Where the check runs: `host:WANTED` once, if `--device` is WANTED; `cpu` and `cuda` on each
+    such device; `ranks:cpu` and `ranks:cuda` on this rank's device, if there are several ranks."""
     least_gpus: int = 0
-    """How many GPUs the check needs. If torch sees fewer, the check does not appear in the report.
-    """
+    """With fewer GPUs, the check does not appear in the report."""
     needs: Tuple[str, ...] = ()
     """Checks, on the same device or the host, that must pass first, because otherwise this check
     shows nothing."""
@@ -206,8 +197,7 @@ def figure(value: float) -> str:
     >>> figure(0.25), figure(54.3), figure(691.7), figure(1e9)
     ('0.25', '54', '692', '1e+09')
     """
-    is_whole = 100 <= value < 1e6
-    return f"{value:.0f}" if is_whole else f"{value:.2g}"
+    return f"{value:.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
 
 
 def kind(device: str) -> str:

@@ -15,6 +15,7 @@ import queue
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -149,8 +150,7 @@ def limit_memory(device: str) -> None:
     _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     allowed = max(LEAST_MEMORY, int(MEMORY_SHARE * available_bytes()))
     # A negative number means that there is no limit.
-    is_limited = 0 <= hard_limit < allowed
-    if device != "cpu" or is_limited:
+    if device != "cpu" or 0 <= hard_limit < allowed:
         allowed = hard_limit
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard_limit))
@@ -162,10 +162,13 @@ def served(job: Row, verbose: bool) -> Row:
     began = time.perf_counter()
     try:
         check = named(job["name"])
-        if check.scratch and not has_scratch():
-            outcome = Outcome(SKIPPED, "no writable temporary folder", hint=SCRATCH)
-            return {"outcome": outcome._asdict(), "seconds": 0.0}
         run = function_of(check)
+        try:
+            tempfile.gettempdir()
+        except OSError:
+            if check.scratch:
+                outcome = Outcome(SKIPPED, "no writable temporary folder", hint=SCRATCH)
+                return {"outcome": outcome._asdict(), "seconds": 0.0}
         if "cuda" in check.on and job["device"].startswith("cuda"):
             # If a call names no device, libraries use the current one.
             import torch
@@ -185,16 +188,6 @@ def served(job: Row, verbose: bool) -> Row:
         if verbose:
             sys.stderr.write(traceback.format_exc())
     return {"outcome": outcome._asdict(), "seconds": time.perf_counter() - began}
-
-
-def has_scratch() -> bool:
-    """Whether this process can write to a temporary folder."""
-    import tempfile
-
-    try:
-        return bool(tempfile.gettempdir())
-    except OSError:
-        return False
 
 
 def raised(problem: Exception, device: str) -> Outcome:

@@ -20,7 +20,7 @@ from gpusetup.verify.values import (
     Asked,
     Outcome,
     WrongQuestion,
-    ask_for,
+    begin,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -34,11 +34,11 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with torch.random.fork_rng():
         yield
     settings["__allow_nonbracketed_mutation_flag"] = True
-    ask_for(Asked())
+    begin(asked=Asked())
 
 
 def asked_for(*names: str) -> Outcome:
-    ask_for(Asked(3, level="census", only=tuple(f"operators/{name}" for name in names)))
+    begin(asked=Asked(3, level="census", only=tuple(f"operators/{name}" for name in names)))
     return census.operators("cpu")
 
 

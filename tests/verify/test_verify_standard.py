@@ -23,7 +23,7 @@ from gpusetup.verify.child import Child
 from gpusetup.verify.judging import precision
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
-from gpusetup.verify.values import Asked, Outcome, ask_for
+from gpusetup.verify.values import Asked, Outcome, begin
 
 SLOW = {"compile", "speed", "copy-within"}
 """Named by their mutants in the long form only: each takes many seconds."""
@@ -37,7 +37,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ[variables[0]] = str(tmp_path_factory.mktemp("compiled"))
     os.environ[variables[1]] = "1"
     yield
-    ask_for(Asked())
+    begin(asked=Asked())
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
 
