@@ -102,7 +102,7 @@ def tensor(values: Sequence[float], device: str, *shape: int, name: str = "float
 def normal(device: str, *shape: int, salt: str, name: str = "float32") -> Any:
     """Normally distributed numbers, rounded to a format; the same on every device."""
     generator = torch.Generator().manual_seed(dice(salt).getrandbits(62))
-    drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
     return drawn.to(format_of(name)).to(device)
 
 

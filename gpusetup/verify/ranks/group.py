@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from datetime import timedelta
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
-
-import torch.distributed as dist
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ..device.importing import first_line
 from ..values import FAILED, PASSED, SKIPPED, WRONG, Outcome, working_on
@@ -56,27 +53,16 @@ class ProcessGroup(NamedTuple):
     backend: str
 
 
-class Members(NamedTuple):
-    """A group of ranks that this rank belongs to."""
-
-    handle: Any
-    """The `group` argument of a collective; None means all ranks."""
-    ranks: Tuple[int, ...]
-    me: int
-    """This rank's index in the group."""
-
-
 class GroupState:
-    """What this process knows about its groups."""
+    """What this process knows about its group."""
 
     group: Optional[ProcessGroup] = None
-    groups: Dict[str, Members] = {}
     ended = ""
     """The check after which the ranks are no longer in step; empty while they are."""
     place = ""
     """The call that this rank is making."""
     held: Dict[str, Any] = {}
-    """Group and call -> a value that must be the same on all members of the group."""
+    """Call -> a value that must be the same on all ranks."""
 
 
 def hint_of(problem: str) -> str:
@@ -86,18 +72,6 @@ def hint_of(problem: str) -> str:
     '/dev/shm is too small or full'
     """
     return next((hint for words, hint in HINTS.items() if words in problem), NETWORK)
-
-
-def enter(group: ProcessGroup) -> None:
-    """Make this the process's group, and create the halves of it, which every rank must do."""
-    everybody = tuple(range(group.world))
-    GroupState.group, GroupState.ended = group, ""
-    GroupState.groups = {"world": Members(None, everybody, group.rank)}
-    for ranks in (everybody[: group.world // 2], everybody[group.world // 2 :]):
-        # Without the limit, a collective that hangs waits for half an hour.
-        handle = dist.new_group(list(ranks), timeout=timedelta(seconds=COLLECTIVE_SECONDS))
-        if group.rank in ranks:
-            GroupState.groups["halves"] = Members(handle, ranks, ranks.index(group.rank))
 
 
 def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
@@ -176,11 +150,6 @@ def named(ranks: List[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
 
 
-def hold(members: Members, name: str, bits: Any) -> None:
-    """Record bits that must be the same on all members; the check compares them at its end."""
-    GroupState.held[f"{members.ranks} {name}"] = bits
-
-
 def check(
     name: str, calls_of: Callable[[ProcessGroup], Calls], seconds: float = 1e9
 ) -> Callable[[str], Outcome]:
@@ -237,13 +206,9 @@ def made(group: ProcessGroup, name: str, calls: Calls, seconds: float) -> Outcom
 
 
 def unlike_bits(group: ProcessGroup, name: str) -> List[str]:
-    """The places where this rank's bits differ from those of the group's first rank, in words."""
-    group.store.set(f"{name}/held/{group.rank}", json.dumps(GroupState.held))
-    problems = []
-    for first in {members.ranks[0] for members in GroupState.groups.values()}:
-        bits_of_first = json.loads(group.store.get(f"{name}/held/{first}").decode())
-        for place, bits in bits_of_first.items():
-            # Some places belong to groups that this rank is not in.
-            if place in GroupState.held and GroupState.held[place] != bits:
-                problems.append(f"{place}: not the bits that rank {first} holds")
-    return problems
+    """The calls after which this rank's bits differ from those of rank 0, in words."""
+    if group.rank == 0:
+        group.store.set(f"{name}/held", json.dumps(GroupState.held))
+    first = json.loads(group.store.get(f"{name}/held").decode())
+    unlike = [call for call, bits in GroupState.held.items() if first[call] != bits]
+    return [f"{call}: not the bits that rank 0 holds" for call in unlike]

@@ -16,8 +16,8 @@ from ..values import FAILED, PASSED, SKIPPED, Outcome, asked
 from .group import (
     COLLECTIVE_SECONDS,
     NETWORK,
+    GroupState,
     ProcessGroup,
-    enter,
     hint_of,
     missing,
     named,
@@ -83,7 +83,7 @@ def form_group(device: str) -> Outcome:
         world_size=world,
         timeout=timedelta(seconds=COLLECTIVE_SECONDS),
     )
-    enter(group)
+    GroupState.group, GroupState.ended = group, ""
     return together("meet", exchange_first_words)
 
 
