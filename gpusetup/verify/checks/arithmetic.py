@@ -21,16 +21,6 @@ from ..judging.answers import (
     whole_numbers,
 )
 from ..judging.tolerance import ROUNDOFF, Part
-from ..values import Outcome
-
-
-def rounding(device: str) -> Outcome:
-    """Products whose exact sums do not fit the format: each must be the nearest number.
-
-    A sum that is kept in 16 bits, a truncated result and a lost last column all show.
-    """
-    return answered(device, "whole numbers, rounded to the nearest", nearest_products)
-
 
 INNER_LENGTHS = (17, 33, 64, 255, 513)
 """Odd inner lengths, one that fills a tile, and one with a tail of a single number behind it."""
@@ -53,9 +43,7 @@ def nearest_products(device: str) -> Iterator[Part]:
             yield exactly(f"9 x {inner} x 9 of {name}, by columns", left @ transposed, known)
 
 
-def batches(device: str) -> Outcome:
-    """Products as programs call them: in batches, with vectors and with a bias."""
-    return answered(device, "products of whole numbers", batched_products, biased_products)
+rounding = answered("whole numbers, rounded to the nearest", nearest_products)
 
 
 def batched_products(device: str) -> Iterator[Part]:
@@ -86,12 +74,7 @@ def biased_products(device: str) -> Iterator[Part]:
             yield exactly(f"{rows} x {inner} x {columns} with bias {turn}", found, with_bias)
 
 
-def sums(device: str) -> Outcome:
-    """Sums, means, norms and running sums of whole numbers, also where 16 bits would stand still.
-
-    A sum that is kept in the format of its terms stops at 256 (bfloat16) or 2048 (float16).
-    """
-    return answered(device, "whole numbers", whole_sums, running_sums, gathered_gradients)
+batches = answered("products of whole numbers", batched_products, biased_products)
 
 
 def whole_sums(device: str) -> Iterator[Part]:
@@ -132,6 +115,9 @@ def gathered_gradients(device: str) -> Iterator[Part]:
         yield exactly(f"gradient of a bias, {turn} times", bias.grad, known)
 
 
+sums = answered("whole numbers", whole_sums, running_sums, gathered_gradients)
+
+
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
@@ -147,14 +133,6 @@ FUNCTIONS: Dict[str, Any] = {
 FUNCTION_ROUNDINGS = 64
 """How far a function may be off, in roundings. torch documents no limit; libraries promise a few
 units in the last place, and `gelu` multiplies the rest of a difference."""
-
-
-def pointwise(device: str) -> Outcome:
-    """Functions near zero and far from it, NaN and infinity, whole-number division.
-
-    `log1p` computed as `log(1 + x)` loses every digit near zero.
-    """
-    return answered(device, "Python's math", functions_of_numbers, odd_numbers, divisions)
 
 
 def functions_of_numbers(device: str) -> Iterator[Part]:
@@ -201,9 +179,7 @@ def divisions(device: str) -> Iterator[Part]:
         yield exactly(f"which is less, of {name}", a < b, [n < d for n, d in pairs])
 
 
-def complex_numbers(device: str) -> Outcome:
-    """Complex products, and Fourier transforms (cuFFT) of waves whose spectrum is one line."""
-    return answered(device, "waves of one frequency", complex_products, spectra)
+pointwise = answered("Python's math", functions_of_numbers, odd_numbers, divisions)
 
 
 def complex_products(device: str) -> Iterator[Part]:
@@ -227,10 +203,7 @@ def spectra(device: str) -> Iterator[Part]:
         yield closely(f"{length} there and back", there_and_back, wave, 200, "float32")
 
 
-def linalg(device: str) -> Outcome:
-    """Solving and decomposing (cuSOLVER, or LAPACK) matrices of whole numbers whose diagonal is so
-    large that few digits are lost."""
-    return answered(device, "products of whole numbers", solved_systems)
+complex_numbers = answered("waves of one frequency", complex_products, spectra)
 
 
 def solved_systems(device: str) -> Iterator[Part]:
@@ -250,3 +223,6 @@ def solved_systems(device: str) -> Iterator[Part]:
             ("eigenvectors", (vectors * values) @ vectors.t(), symmetric),
         ):
             yield closely(f"{label} {rows}", back, given, 16 * rows**0.5, "float32")
+
+
+linalg = answered("products of whole numbers", solved_systems)

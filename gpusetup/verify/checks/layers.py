@@ -26,7 +26,7 @@ from ..judging.answers import (
 )
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, agree, holds
-from ..values import Outcome, asked, kind
+from ..values import asked, kind
 
 functional = torch.nn.functional
 Layer = Callable[..., Any]
@@ -56,11 +56,6 @@ def compared(
     yield closely(f"{label} of {name}", computed, known, roundings, name)
     for number, (found, right) in enumerate(zip(gradients, known_gradients)):
         yield closely(f"{label} of {name}, gradient {number}", found, right, roundings, name)
-
-
-def images(device: str) -> Outcome:
-    """Convolutions with their gradients, pools and padding, in both memory layouts."""
-    return answered(device, "float64 on the CPU", convolutions, pools)
 
 
 CONVOLUTIONS: Dict[str, Tuple[Tuple[int, ...], Tuple[int, ...], Dict[str, Any]]] = {
@@ -112,12 +107,7 @@ def pools(device: str) -> Iterator[Part]:
         yield exactly(f"doubled pixels of {name}", doubled[:, :, 1::2, 1::2], x)
 
 
-def norms(device: str) -> Outcome:
-    """Layer, RMS, group and batch norms with a variance below eps, and with a large eps.
-
-    A kernel that loses eps, or adds another, gives results of the wrong size there.
-    """
-    return answered(device, "formulas in float64 on the CPU", normalisations)
+images = answered("float64 on the CPU", convolutions, pools)
 
 
 def standardised(x: Any, eps: float, axes: Tuple[int, ...]) -> Any:
@@ -165,13 +155,11 @@ def normalisations(device: str) -> Iterator[Part]:
             yield from compared(f"RMS norm, eps {step}", NORM_ROUNDINGS, run, rms_standardised, x)
 
 
+norms = answered("formulas in float64 on the CPU", normalisations)
+
+
 NORM_ROUNDINGS = 32
 """A number is divided by the root of a sum, and the gradient subtracts two such sums."""
-
-
-def softmax(device: str) -> Outcome:
-    """Softmax, log-softmax and cross-entropy, with ignored targets and up to 70,001 classes."""
-    return answered(device, "formulas in float64 on the CPU", softmaxes, losses)
 
 
 def logarithms_of_shares(x: Any) -> Any:
@@ -211,16 +199,14 @@ def losses(device: str) -> Iterator[Part]:
             yield from compared(f"{reduction} of losses of {width} classes", 64, run, known, x)
 
 
+softmax = answered("formulas in float64 on the CPU", softmaxes, losses)
+
+
 BACKENDS = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
 NOT_OFFERED = ("No available kernel", "No viable backend", "cuDNN Frontend error", "No execution")
 """Parts of torch's messages if a backend of attention does not support a call."""
 ATTENTION_ROUNDINGS = 64
 """Scores up to about 4 are rounded before the exponential, and its result before the product."""
-
-
-def masks(device: str) -> Outcome:
-    """Attention by each backend uses exactly the keys that its mask allows, with its gradients."""
-    return answered(device, "weighted sums in float64 on the CPU", attention)
 
 
 def attended(q: Any, k: Any, v: Any, is_seen: Any) -> Any:
@@ -272,9 +258,7 @@ def attention(device: str) -> Iterator[Part]:
         yield closely(f"hidden keys of {name}", found, known, ATTENTION_ROUNDINGS, name)
 
 
-def recurrent(device: str) -> Outcome:
-    """LSTM and GRU (cuDNN) in both directions, with their gradients and last states."""
-    return answered(device, "float64 on the CPU", recurrent_nets)
+masks = answered("weighted sums in float64 on the CPU", attention)
 
 
 def recurrent_nets(device: str) -> Iterator[Part]:
@@ -298,13 +282,11 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         yield closely(f"last states of {label}", last[-2:], known, 4, "float32")
 
 
+recurrent = answered("float64 on the CPU", recurrent_nets)
+
+
 RECURRENT_ROUNDINGS = 256
 """Nine steps in sequence, each with a few roundings in sums of 40 terms."""
-
-
-def dropout(device: str) -> Outcome:
-    """Dropout drops each lane and position equally often, and never the same twice."""
-    return answered(device, "how often each place must come", dropped_lanes)
 
 
 LANES, ROUNDS = 256, 1024
@@ -326,3 +308,6 @@ def dropped_lanes(device: str) -> Iterator[Part]:
         yield agree(f"dropout of {name}, share", share, torch.tensor(0.5), allowed)
         repeated = float((dropped == next_dropped).double().mean())
         yield holds(f"dropout of {name}, the next", repeated < 0.9, f"{repeated:.0%} come again")
+
+
+dropout = answered("how often each place must come", dropped_lanes)

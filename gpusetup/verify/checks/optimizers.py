@@ -10,7 +10,7 @@ import torch
 from ..judging.answers import answered, closely, normal
 from ..judging.refusals import lacks_form, refuses
 from ..judging.tolerance import Part
-from ..values import Outcome, kind
+from ..values import kind
 
 OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
@@ -33,11 +33,6 @@ STEP_ROUNDINGS = 256
 """Each step rounds a few times, and a root of a mean near zero divides by little."""
 
 
-def optimizer_steps(device: str) -> Outcome:
-    """The steps of every optimizer, in each form; a fused kernel that skips a chunk shows."""
-    return answered(device, "the plain form in float64 on the CPU", every_form)
-
-
 def every_form(device: str) -> Iterator[Part]:
     for name, options in OPTIMIZERS:
         known = trained(name, {**options, "foreach": False}, "cpu", torch.float64)
@@ -54,6 +49,9 @@ def every_form(device: str) -> Iterator[Part]:
             for size, moved, right in zip(SIZES, found, known):
                 label = f"{form} {name} of {size} numbers"
                 yield closely(label, moved, right, STEP_ROUNDINGS, "float32")
+
+
+optimizer_steps = answered("the plain form in float64 on the CPU", every_form)
 
 
 def trained(name: str, options: Dict[str, Any], device: str, dtype: Any) -> List[Any]:

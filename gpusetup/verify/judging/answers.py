@@ -27,23 +27,27 @@ SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Significant binary digits of each format, including the implicit leading 1 (IEEE 754)."""
 
 
-def answered(device: str, against: str, *questions: Question) -> Outcome:
-    """The outcome of all questions. A question that this device or torch does not support is left
-    out; if none is supported, the check is skipped."""
-    parts: List[Part] = []
-    refused = ""
-    with exact_products():
-        for question in questions:
-            try:
-                parts += question(device)
-            except (RuntimeError, TypeError, AttributeError) as problem:
-                # An older torch lacks some functions.
-                if not refuses(problem) and not isinstance(problem, AttributeError):
-                    raise
-                refused = str(problem).split("\n")[0]
-    if not parts:
-        return Outcome(SKIPPED, f"not supported here: {refused}")
-    return judged(parts, against)
+def answered(against: str, *questions: Question) -> Callable[[str], Outcome]:
+    """A check that asks all questions, whose answers come from `against`. A question that this
+    device or torch does not support is left out; if none is supported, the check is skipped."""
+
+    def run(device: str) -> Outcome:
+        parts: List[Part] = []
+        refused = ""
+        with exact_products():
+            for question in questions:
+                try:
+                    parts += question(device)
+                except (RuntimeError, TypeError, AttributeError) as problem:
+                    # An older torch lacks some functions.
+                    if not refuses(problem) and not isinstance(problem, AttributeError):
+                        raise
+                    refused = str(problem).split("\n")[0]
+        if not parts:
+            return Outcome(SKIPPED, f"not supported here: {refused}")
+        return judged(parts, against)
+
+    return run
 
 
 @contextlib.contextmanager
