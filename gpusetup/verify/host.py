@@ -11,10 +11,7 @@ UNKNOWN = 2**29
 """How many bytes we assume to be free if the system does not report it."""
 CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 """The files with a cgroup's memory limit and its use, in version 2 and in version 1."""
 

@@ -8,11 +8,7 @@ import os
 import sys
 from typing import Any
 
-STREAMS = (
-    ("stdin", os.O_RDONLY, "r"),
-    ("stdout", os.O_RDONLY, "w"),
-    ("stderr", os.O_WRONLY, "w"),
-)
+STREAMS = (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w"))
 """For each stream: its name, the mode in which to open the null device, and the mode of the text
 stream. Text for a closed stderr is lost silently. For a closed stdout the null device is opened so
 that each write fails, because a lost answer is an error."""

@@ -174,10 +174,7 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     # Of two neighbors, one has an even code, and a midpoint must be rounded to that neighbor.
     even_numbers = torch.where(codes % 2 == 0, exact, exact.roll(-1))[1:-1]
     middles = (exact[2:] + exact[1:-1]) / 2
-    for label, numbers, expected in (
-        ("written", exact, exact),
-        ("rounded", middles, even_numbers),
-    ):
+    for label, numbers, expected in (("written", exact, exact), ("rounded", middles, even_numbers)):
         # float32 represents each number exactly, and the device rounds it to the format.
         rounded = torch.cat([numbers, -numbers]).float().to(device).to(dtype)
         yield same(f"{name} {label}", rounded.double(), torch.cat([expected, -expected]))

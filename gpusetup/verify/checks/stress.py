@@ -157,10 +157,7 @@ def least_of(name: str, readings: Dict[str, Any]) -> Least:
 def judged(done: Load, limit: Least) -> Outcome:
     """The outcome of a run under load, with the worst fault first."""
     kept, tflops = window_rates(done.rates)
-    facts = [
-        f"{done.products} products and {done.copies} copies compared",
-        f"{tflops:.3g} TFLOPS",
-    ]
+    facts = [f"{done.products} products and {done.copies} copies compared", f"{tflops:.3g} TFLOPS"]
     # Without `nvidia-smi` the report shows only the rates.
     hottest = done.watched.get("hottest")
     if hottest is not None:
