@@ -1,8 +1,5 @@
-"""Asks a failed check again: the same in a new process, and once in float64.
-
-Only what fails again is a failure. What does not is "not repeatable", which points at memory, heat
-or overclocking rather than at a wrong kernel.
-"""
+"""Asks a failed check again: the same in a new process, and once in float64. What does not fail
+again is "not repeatable", which points at memory, heat or overclocking."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Starts the worker process, gives it one check at a time, and reads its answer or finds out how it
-died."""
+"""Starts the worker process, gives it one check at a time, and reads how that ends."""
 
 from __future__ import annotations
 
@@ -33,13 +32,11 @@ LAST_WORDS = {
 GENTLY_SECONDS = 5.0
 """After a Ctrl-C, how long the process may take to end the processes that it started."""
 LOOKS = 40
-"""How many times within a check's limit we look whether the process is only waiting for a CPU core.
-"""
+"""How often within a check's limit we look whether it only waits for a CPU core."""
 BUSY = 5.0
 """If other programs keep the cores busy, we give up on a check after this many times its limit."""
 GRACE_SECONDS = 5.0
-"""A check with many questions ends by itself when its time is up. If it has not ended this long
-afterwards, we kill it."""
+"""How long after its time a check with many questions may take to end by itself."""
 LONGEST_SCRATCH = 60
 """The longest path of a folder for temporary files, in characters."""
 CALM = {
@@ -63,8 +60,7 @@ class ChildTask(NamedTuple):
     subject: str
     """The device to check or, for a check of the host, the value of `--device`."""
     limit_seconds: float = 300.0
-    """How long the check may be silent, that is, send neither an answer nor a message on what it
-    computes."""
+    """How long the check may send neither an answer nor a message on what it computes."""
     whole_seconds: float = float("inf")
     """How long the check may take in total."""
     in_float64: bool = False
@@ -74,9 +70,7 @@ class ChildTask(NamedTuple):
 
     @property
     def environment(self) -> Environment:
-        """The environment variables that must be set before torch starts. On a CPU, cuBLAS's
-        variables are left out, because they matter only on a GPU and would require a new process.
-        """
+        """Variables that must be set before torch starts; those of cuBLAS matter only on a GPU."""
         own = self.check.environment
         if kind(self.subject) != "cuda":
             own = tuple(pair for pair in own if not pair[0].startswith("CUBLAS_"))
@@ -97,8 +91,7 @@ class Child:
         self.relays: List[threading.Thread] = []
         """The threads that read the process's stdout and stderr."""
         self.last_place: Row = {}
-        """The last message (`{"at": ...}`) on what the check is computing; empty if there is none.
-        """
+        """The last message on what the check is computing; empty if there is none."""
 
     def ask(self, task: ChildTask) -> Row:
         """Run one check, and return its outcome and seconds as the worker reports them."""
@@ -181,8 +174,7 @@ class Child:
         return {"outcome": Outcome(status, detail, hint=hint)._asdict()}
 
     def _start(self, environment: Environment) -> None:
-        """Start the process with these variables, read its output in two threads, and send it the
-        options of the user's command."""
+        """Start the process, read its output in two threads, and send it the user's options."""
         # Pass on the options of this Python, such as `-I` or `-W`. Only a private function of the
         # standard library lists them.
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -225,15 +217,13 @@ class Child:
         self._say({**self.start_with, "path": sys.path, "folder": folder})
 
     def _say(self, message: Row) -> None:
-        """Send a message to the process. If the process is dead, `_wait_for_answer` reports how it
-        died."""
+        """Send a message. If the process is dead, `_wait_for_answer` reports how it died."""
         with contextlib.suppress(OSError):
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
 
     def end(self) -> None:
-        """End the process, if there is one, and the processes it started, without waiting for torch
-        to clean up."""
+        """End the process and those that it started, without waiting for torch to clean up."""
         process, self.process = self.process, None
         if process is not None:
             # Windows has no process groups (AttributeError).

@@ -130,8 +130,8 @@ CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"GLIBC\w*_[\d.]+' not found", "this system's C library is older than its wheel needs"),
     (r"", '`python -c "import {1}"` shows the whole error'),
 )
-"""A pattern in an import error -> what the error means and how to fix it; `{0}` is the package,
-`{1}` the module. The first match counts."""
+"""A pattern in an import error -> meaning and fix (`{0}`: package, `{1}`: module). The first
+counts."""
 
 
 def cause(name: str, module: str, problem: BaseException) -> str:

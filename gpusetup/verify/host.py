@@ -41,8 +41,7 @@ def number_in(path: str, pattern: str = r"(\d+)") -> Optional[int]:
 
 
 def waited_seconds(pid: int) -> float:
-    """How many seconds a process, with all its threads and children, has waited for a CPU core; 0
-    on systems other than Linux, which do not report it."""
+    """How long a process with its threads and children has waited for a CPU core (Linux only)."""
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():

@@ -134,8 +134,7 @@ def read_options(words: Sequence[str]) -> Options:
 
 
 def checked(parsed: Options) -> Options:
-    """Check the options' values, and parse the expressions of `--expect`. Raises WrongQuestion for
-    malformed or contradictory values."""
+    """Check the options' values, and parse `--expect`. Raises WrongQuestion."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
         # A list of devices belongs in CUDA_VISIBLE_DEVICES.

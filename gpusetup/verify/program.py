@@ -84,10 +84,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def proven(options: Options) -> int:
-    """Run all requested checks, publish the results, and return the exit code.
-
-    If there are several ranks, they publish their results together.
-    """
+    """Run all requested checks, publish the results, and return the exit code. Several ranks
+    publish their results together."""
     # Names that do not exist end the program before any check runs.
     refuse_unknown(options.asked.only, options.skip, options.asked.level)
     companions_named(options.beside)
@@ -96,8 +94,7 @@ def proven(options: Options) -> int:
 
 
 def proven_alone(options: Options) -> int:
-    """Run the checks in a single process, publish the report, and return the exit code. If a signal
-    ends the run, the results so far are published."""
+    """Run the checks in a single process. If a signal ends it, the results so far count."""
     for path in (options.junit, options.output):
         # Open the file first: if it cannot be written, the user should not wait minutes to hear
         # that.
@@ -119,8 +116,7 @@ def proven_alone(options: Options) -> int:
 
 
 def proven_with_others(options: Options, rank: Rank) -> int:
-    """Run the checks of one rank, and return the exit code. Rank 0 merges the reports of all ranks
-    and publishes them."""
+    """Run the checks of one rank. Rank 0 merges the reports of all and publishes them."""
     link = Hub(rank) if rank.rank == 0 else Spoke(rank)
     run = Run(options, Child(options.verbose, options.asked), rank, link)
     try:
@@ -198,8 +194,7 @@ class Run:
             self.results.append(Result("timeout", HOST, outcome))
 
     def _checks(self) -> None:
-        """Run the checks of the host, of each device, of the packages in `--with`, and of all
-        ranks."""
+        """Run the checks of the host, each device, the packages in `--with`, and all ranks."""
         wanted = self.options.device
         for check in self._chosen(f"{HOST}:{kind(wanted)}"):
             self._settle(check, HOST, wanted)
@@ -224,8 +219,7 @@ class Run:
         return devices
 
     def _chosen(self, device: str) -> Iterator[Check]:
-        """The checks of a device that remain after `--only` and `--skip`, and that make sense on
-        this machine and rank."""
+        """The checks of a device that are wanted, and make sense on this machine and rank."""
         asked = self.options.asked
         checks = on_device(asked.level, device)
         for check in chosen_rows(checks, asked.only, self.options.skip):
@@ -239,8 +233,7 @@ class Run:
                 yield check
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
-        """Once all ranks have arrived, run the checks that they do together. The report names
-        missing ranks."""
+        """Once all ranks have arrived, run what they do together; else name the missing ones."""
         checks = list(self._chosen(f"ranks:{kind(device)}"))
         all_ranks = f"{rank.world} ranks"
         # Rank 0 waits for the other parent processes first, so that it can name a missing rank
@@ -318,8 +311,7 @@ class Run:
 def blocking(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
 ) -> Optional[Result]:
-    """The earlier result because of which a check is pointless: the check needs it to pass, and it
-    did not. None if there is no such result. `device=None` means any device."""
+    """The earlier result, on this device or (None) any, that a check needs and that failed it."""
     for result in results:
         is_about_device = device is None or result.device in (device, HOST)
         if result.name in needs and is_about_device and result.outcome.status != PASSED:

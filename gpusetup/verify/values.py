@@ -65,8 +65,7 @@ STICKY = (
     "Triton Error [CUDA]",
     "launch failure",
 )
-"""Parts of error messages after which this process can no longer use the GPU, although a new
-process can."""
+"""After these errors this process can no longer use the GPU, but a new one can."""
 
 
 def sticky(problem: BaseException) -> bool:
@@ -112,8 +111,7 @@ def seconds_left() -> float:
 
 
 class Outcome(NamedTuple):
-    """The outcome of one check. `value` and `limit` are in `unit`; `facts` are added to the
-    report."""
+    """The outcome of one check. `facts` are added to the report."""
 
     status: str
     detail: str
@@ -142,16 +140,14 @@ class Check(NamedTuple):
     least_gpus: int = 0
     """With fewer GPUs, the check does not appear in the report."""
     needs: Tuple[str, ...] = ()
-    """Checks, on the same device or the host, that must pass first, because otherwise this check
-    shows nothing."""
+    """Checks, on the same device or the host, without which this one shows nothing."""
     limit_seconds: float = 300.0
     """After this long without an answer, the process is killed and the check counts as crashed. A
     check that runs for `--seconds` gets that time in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
     alone: bool = False
-    """Whether the check needs the whole CPU of the machine, which the ranks on one machine share.
-    """
+    """Whether the check needs the whole CPU, which the ranks on one machine share."""
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts, so the check gets a new child process."""
     scratch: bool = False
@@ -220,8 +216,7 @@ def problem_of(outcome: Outcome) -> Optional[str]:
 
 
 def verdict(report: Report) -> str:
-    """`passed` or `failed`. Skipped checks count as failures only under `--strict`, or if no check
-    passed."""
+    """`passed` or `failed`; skipped checks fail under `--strict`, or if none passed."""
     statuses = {result.outcome.status for result in report.results}
     allowed = {PASSED} if report.strict else {PASSED, SKIPPED}
     # If no check passed, the run has shown nothing.

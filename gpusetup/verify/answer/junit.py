@@ -1,5 +1,4 @@
-"""The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts. The
-functions only return values."""
+"""The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def attributes(name: str, results: Sequence[Result], report: Report) -> Dict[str
 
 
 def add_case(suite: Element, result: Result, element: str) -> None:
-    """Add one result: what it measured and, if it did not pass, what the failure means and what to
-    do next."""
+    """Add one result and, if it did not pass, what that means and the next step."""
     case = SubElement(
         suite,
         "testcase",
@@ -79,8 +77,7 @@ def add_case(suite: Element, result: Result, element: str) -> None:
 
 
 def element_of(result: Result, report: Report) -> str:
-    """The name of the XML element for a result (`failure`, `error`, `skipped`); empty if the check
-    passed."""
+    """The name of the XML element for a result; empty if the check passed."""
     # Under `--strict` a skipped check counts as a failure.
     if result.outcome.status == SKIPPED and report.strict:
         return "failure"

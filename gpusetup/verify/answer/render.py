@@ -29,8 +29,7 @@ from ..values import (
 )
 
 BEFORE_COMPUTING = ("properties", "arch")
-"""The checks that only look at the device. If only these passed, nothing proves that the device can
-compute."""
+"""The checks that only look at the device, and do not prove that it can compute."""
 SPEED_OVER_CPU = "speed-over-cpu"
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = (
@@ -42,8 +41,7 @@ ORDER = (WRONG, UNABLE, UNEXPECTED, SLOW, UNSTEADY, NOT_ASKED)
 
 
 def as_json(report: Report) -> str:
-    """The report as a JSON document with the schema `gpusetup.verify/1`. Unknown fields are
-    None."""
+    """The report as a JSON document; unknown fields are None."""
     # People read the keys in this order; programs look them up by name.
     facts = report.facts
     document = {
@@ -165,8 +163,7 @@ def known_lines(report: Report) -> List[str]:
 
 
 def computation(report: Report) -> str:
-    """The result of the computation test: `PASSED`, `FAILED`, or `not run` if no check that
-    computes was chosen or could run."""
+    """`PASSED`, `FAILED`, or `not run` if no check that computes was chosen or could run."""
     on_devices = [result for result in report.results if result.device != HOST]
     imports = [result for result in report.results if result.name == "import"]
     is_bad = any(result.outcome.status in (FAILED, CRASHED) for result in on_devices)

@@ -23,8 +23,7 @@ CODES = {"passed": "1;32", "failed": "1;31", "crashed": "1;31", "skipped": "2", 
 
 
 def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
-    """The report as text, colored if the stream is a terminal that shows colors. `stream` is None
-    for a file."""
+    """The report as text, colored if the stream (None for a file) shows colors."""
     text = as_text(report, verbose)
     if stream is not None and stream.isatty():
         text = wrapped(text, shutil.get_terminal_size().columns)
@@ -127,8 +126,7 @@ class Live:
 
 
 def write(text: str, path: Optional[str], mode: str = "w") -> None:
-    """Write the text to the file, or to stdout if `path` is None. Raises ReportBlocked if the file
-    cannot be written."""
+    """Write the text to the file, or to stdout if `path` is None. Raises ReportBlocked."""
     if path is None:
         put(text)
         return

@@ -45,8 +45,7 @@ NAMED = 20
 
 
 class NoDatabase(Exception):
-    """Raised if the database of this torch cannot be loaded. Its arguments are the reason and the
-    next step, or None."""
+    """The database of this torch cannot be loaded: the reason, and the next step or None."""
 
 
 def database() -> Dict[str, Any]:
@@ -96,8 +95,7 @@ def terms_of(info: Any, device_kind: str, dtype: Any) -> Terms:
 
 
 def difference(info: Any, device: str) -> Optional[str]:
-    """How an operator's results on the device differ from the CPU's; empty if they do not, and None
-    if nothing can be compared."""
+    """How an operator's results differ; empty if they do not, None if nothing can be compared."""
     common = info.supported_dtypes(kind(device)) & info.supported_dtypes("cpu")
     if not common:
         return None
@@ -139,8 +137,7 @@ def difference(info: Any, device: str) -> Optional[str]:
 
 
 def operators(device: str) -> Outcome:
-    """Compare every operator of torch's database on the device with the CPU, and name those that
-    differ. An operator that ends the process is a failure."""
+    """Name the operators that differ. An operator that ends the process is a failure."""
     try:
         rows = database()
     except NoDatabase as problem:

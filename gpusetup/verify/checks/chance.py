@@ -1,5 +1,4 @@
-"""Checks random numbers: the shares of each sampler's numbers, its seed, and that no draw comes
-twice."""
+"""Checks random numbers: each sampler's shares, its seed, and that no draw comes twice."""
 
 from __future__ import annotations
 
@@ -67,8 +66,6 @@ SAMPLERS: Dict[str, Sampler] = {
 
 
 def chance(device: str) -> Outcome:
-    """Each sampler follows its distribution and its generator: no number comes too often or never,
-    the seed counts, and no draw repeats an earlier one."""
     parts: List[Part] = []
     for label, sampler in SAMPLERS.items():
         for name, count in FORMATS.items():

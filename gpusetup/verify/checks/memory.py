@@ -1,5 +1,4 @@
-"""Checks of the device's memory: test patterns over most of the free memory, and what happens when
-it runs out."""
+"""Checks of the device's memory: patterns over most of it, and what happens when it runs out."""
 
 from __future__ import annotations
 
@@ -33,8 +32,6 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 
 
 def memory(device: str) -> Outcome:
-    """Most of the free memory returns what was written to it: bits that flip show, and addresses
-    that are mixed up."""
     byte_count, reason = amount(device)
     tested_blocks = blocks(device, byte_count)
     if not tested_blocks:
@@ -51,8 +48,7 @@ def memory(device: str) -> Outcome:
 
 
 def amount(device: str) -> Tuple[int, str]:
-    """How many bytes of a device's memory to test, and why: less if the GPU shares the host's
-    memory, or if other programs use the GPU."""
+    """How many bytes of a device's memory to test, and in words why."""
     if device == "cpu":
         return min(CPU_BYTES, available_bytes() // 4), "a part of the host's memory"
     free, total = map(int, torch.cuda.mem_get_info(device))
@@ -120,10 +116,9 @@ def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
 
 
 def faults(tested_blocks: List[Any]) -> Iterator[str]:
-    """A description of the first wrong word in each block, for every pattern and direction.
+    """The first wrong word in each block, for every pattern and direction (moving inversions).
 
-    All blocks are written before the first one is read, so that no cache hides the memory. Then
-    each word is read and inverted, upwards and then downwards (moving inversions).
+    All blocks are written before the first one is read, so that no cache hides the memory.
     """
     upwards = list(enumerate(tested_blocks))
     downwards = upwards[::-1]

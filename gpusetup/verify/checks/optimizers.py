@@ -1,5 +1,4 @@
-"""Known steps of optimizers: every optimizer in each of its forms (plain, foreach, fused,
-capturable) beside the plain form in float64 on the CPU."""
+"""Known steps of optimizers: every form of each beside the plain form in float64 on the CPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Known answers about places: sorting, reading and writing at indices, layouts of memory, and
-elements past 2**31."""
+"""Known answers about places: sorting, indices, layouts of memory, and elements past 2**31."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ def matmul(device: str) -> Outcome:
 
 
 def float32_modes(device: str) -> Outcome:
-    """Each setting of `torch.set_float32_matmul_precision` rounds no more than it permits, and
-    `highest` is exact again after the others."""
+    """Each setting rounds no more than it permits, and `highest` is exact again at the end."""
     user_mode = torch.get_float32_matmul_precision()
     parts: List[Part] = []
     try:
@@ -67,10 +66,7 @@ def float32_modes(device: str) -> Outcome:
 
 
 def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
-    """Products of whole numbers in a format, and how bfloat16 and float16 round.
-
-    A kernel that is wrong for some shapes, for example at the end of a tile, shows.
-    """
+    """Products of whole numbers in a format, and how bfloat16 and float16 round."""
     if not shapes:
         shapes = SHAPES
         # In formats other than float32, a CPU takes up to thirty times as long.
@@ -156,8 +152,8 @@ FLOAT8_FROM = (8, 9)
 
 
 def codes_are_exact(device: str, name: str) -> Iterator[Part]:
-    """Check that each number of a format that float32 represents as a normal number is read from
-    its bits and written back, and that midpoints are rounded to the even neighbor."""
+    """Each number of a format (if float32 represents it as a normal number) is read from its bits
+    and written back, and midpoints are rounded to the even neighbor."""
     dtype = getattr(torch, name)
     exponent_bits, fraction_bits = CODED[name]
     codes = torch.arange(2 ** (exponent_bits + fraction_bits))
@@ -181,8 +177,7 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
 
 
 def float8(device: str) -> Outcome:
-    """Both 8-bit formats read and write each number as defined and, if the hardware supports them,
-    products are exact."""
+    """Both 8-bit formats are right and, if the hardware supports them, products are exact."""
     if not hasattr(torch, "float8_e4m3fn"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
     parts: List[Part] = []
@@ -208,8 +203,7 @@ def float8(device: str) -> Outcome:
 
 
 def scaled_product(left: Any, right: Any) -> Any:
-    """The product computed by `torch._scaled_mm` with scales of 1, with the right factor stored
-    column-major."""
+    """The product by `torch._scaled_mm`, which wants its right factor stored column-major."""
     scale = torch.ones((), device=left.device)
     by_columns = right.t().contiguous().t()
     scales = {"scale_a": scale, "scale_b": scale}

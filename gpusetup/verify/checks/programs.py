@@ -45,11 +45,7 @@ CANNOT: Dict[str, Tuple[str, str]] = {
 
 
 def compiled(device: str) -> Outcome:
-    """Check that `torch.compile` builds a kernel that gives the same results and gradients as the
-    uncompiled code.
-
-    It catches a compiler that is missing or too old, and fused kernels that compute wrong results.
-    """
+    """`torch.compile` builds a kernel that gives the same results and gradients."""
     if not hasattr(torch, "compile"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no torch.compile")
     compilers = ["cl"] if os.name == "nt" else ["g++", "clang++"]
@@ -66,8 +62,7 @@ def compiled(device: str) -> Outcome:
 
 
 def uncompiled(problem: BaseException) -> Outcome:
-    """The outcome for an error of torch.compile: skipped if something it needs is missing,
-    otherwise failed."""
+    """The outcome for an error of torch.compile: skipped if something that it needs is missing."""
     message = f"{type(problem).__name__} {problem}"
     for words, (reason, hint) in CANNOT.items():
         if re.search(words, message):
@@ -103,8 +98,7 @@ FUSED_ERROR = 2.0**-15
 
 
 def fused_block(device: str) -> Iterator[Part]:
-    """Compare a compiled block of GELU, softmax, sums and a residual, and its gradients, with
-    float64 on the CPU."""
+    """A compiled block of several layers, and its gradients, beside float64 on the CPU."""
     from torch._dynamo.utils import counters
 
     def block(x: Any, scale: Any) -> Any:
@@ -142,8 +136,7 @@ WORKERS = 2
 
 
 class Rows:
-    """A dataset in which each item contains its number, and random numbers drawn by the worker that
-    loads it."""
+    """A dataset whose items contain their number, and random numbers of the worker."""
 
     def __len__(self) -> int:
         return ITEMS
@@ -203,8 +196,7 @@ def dataloader(device: str) -> Outcome:
 
 
 def unloaded(problem: BaseException) -> Outcome:
-    """The failed outcome for a data loader's error; the hint depends on whether shared memory ran
-    out."""
+    """The failed outcome for a data loader's error."""
     if any(words in str(problem) for words in ("shared memory", "Bus error", "No space left")):
         hint = "/dev/shm is too small: `docker run --shm-size=8g`, in Kubernetes an emptyDir there"
         return Outcome(FAILED, f"a worker was killed: {first_line(problem)}", hint=hint)
@@ -218,12 +210,7 @@ LARGE = 5_000_011
 
 
 def save_load(device: str) -> Outcome:
-    """Check that tensors saved from the device load again bit for bit, both to the host and to the
-    device.
-
-    It catches formats, views and large tensors that change when they are written to a file and read
-    again.
-    """
+    """Tensors saved from the device load again bit for bit, on the host and on the device."""
     state = state_to_save(device)
     parts: List[Part] = []
     folder = tempfile.mkdtemp(prefix="verify-")
@@ -244,8 +231,7 @@ def save_load(device: str) -> Outcome:
 
 
 def state_to_save(device: str) -> Dict[str, Any]:
-    """Tensors on a device to save: for each format a whole tensor and views that share its memory,
-    and one large tensor."""
+    """For each format a whole tensor and views that share its memory, and one large tensor."""
     values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
     state = {}
     for name in FORMATS:

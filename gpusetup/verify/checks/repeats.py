@@ -92,8 +92,7 @@ class Loop:
         self.problem: Optional[Exception] = None
 
     def go(self, where: str) -> None:
-        """Repeat all tasks, on a CUDA stream of this thread's own, until the time is over or an
-        answer differs."""
+        """Repeat all tasks on a stream of this thread's own, until an answer differs."""
         stream: Any = contextlib.nullcontext()
         try:
             if kind(self.device) == "cuda":

@@ -27,8 +27,8 @@ LONG_ENOUGH_SECONDS = 0.02
 it and waiting for it, and less than the clock needs to rise from idle."""
 MOST_TIMES = 1000
 CPU_SIZES = (4096, 2048, 1024)
-"""Matrix sizes for measuring a CPU. The first size is the GPU's, so that both do the same work.
-Smaller sizes are used if it takes too long (two old cores need 3 s for a product of size 4096)."""
+"""Matrix sizes for a CPU, the GPU's first; smaller ones if it takes too long (two old cores need 3
+s for a product of size 4096)."""
 CPU_PRODUCT_SECONDS = 1.0
 """How long one product on the CPU may take; five are computed."""
 
@@ -53,11 +53,8 @@ def product_rate(device: str, name: str) -> float:
 
 
 def speed_over_cpu(device: str) -> Outcome:
-    """Measure how many times faster the GPU multiplies than this machine's CPU.
-
-    The CPU computes in float32 in both comparisons, because that is how it trains, while a GPU
-    trains in float16 or bfloat16 with mixed precision. The check does not fail for a small ratio: a
-    slow GPU next to many CPU cores is not a fault.
+    """How many times faster the GPU multiplies than this machine's CPU, which computes in float32,
+    as it trains. It does not fail: a slow GPU next to many CPU cores is not a fault.
     """
     cpu, cpu_size = cpu_rate()
     single, half = (product_rate(device, name) for name in ("float32", "float16"))
@@ -74,8 +71,7 @@ def speed_over_cpu(device: str) -> Outcome:
 
 @functools.lru_cache(maxsize=None)
 def cpu_rate() -> Tuple[float, int]:
-    """The CPU's speed at float32 products in TFLOP/s, and the size of the matrices; measured once
-    for all GPUs of the machine."""
+    """The CPU's TFLOP/s in float32, and the size of the matrices; measured once."""
     # Measure a slow CPU with a smaller product.
     smallest = CPU_SIZES[-1]
     seconds = seconds_of_cpu_product(smallest, times=2)
@@ -101,11 +97,8 @@ def seconds_of_cpu_product(size: int, times: int) -> float:
 
 
 def least_rate(device: str, check: str) -> float:
-    """The rate below which the device fails a check: the minimum for its kind of device or, if
-    known and higher, the minimum for its GPU model.
-
-    The unit is GB/s for the check `copy-within`, otherwise TFLOP/s.
-    """
+    """The rate below which the device fails a check, in GB/s for `copy-within`, else in TFLOP/s:
+    the minimum for its kind of device or, if higher, for its GPU model."""
     lowest_of_all = SLOWEST_COPY if check == "copy-within" else SLOWEST_PRODUCTS[kind(device)]
     if kind(device) != "cuda":
         return lowest_of_all

@@ -1,5 +1,4 @@
-"""Checks one device under sustained load: compares products and memory bit for bit, and watches
-speed and clocks over time."""
+"""Checks one device under sustained load: products, memory, speed and clocks."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ MEMORY_SHARE = 0.25
 """The share of the free memory that the pattern and its copy use."""
 MOST_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 WINDOW_SECONDS = 60.0
-"""The length of the first and the last window, whose speeds are compared. In a shorter run, each is
-a third of the run."""
+"""The first and the last window, whose speeds are compared; at most a third of the run each."""
 KEPT_SHARE = 0.9
 """A GPU fails if its speed falls below this share of its first speed. A CPU shares its time with
 other programs, so its speed is only reported."""
@@ -59,11 +57,7 @@ class Least(NamedTuple):
 
 
 def load(device: str) -> Outcome:
-    """Load the device for as long as the user requested, and judge the results.
-
-    It catches products or memory that become wrong as the device gets hot, a clock that falls, new
-    ECC errors, and a GPU that falls off the bus.
-    """
+    """Load the device for as long as the user requested, and judge the results."""
     # `nvidia-smi` reports nothing about a CPU.
     if kind(device) != "cuda":
         return judged(loaded(device, asked().seconds, time.monotonic), Least())
@@ -87,8 +81,7 @@ def load(device: str) -> Outcome:
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
-    """Compute products and copies in turn until the time is up, and compare each result with the
-    first one."""
+    """Compute products and copies until the time is up, and compare each with the first one."""
     multiply, operations = square_product(device)
     first_product = multiply()
     wrong_bytes_of_copy = memory_pattern(device)
@@ -114,8 +107,7 @@ def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
 
 
 def square_product(device: str) -> Tuple[Callable[[], Any], float]:
-    """A product that loads the device, and its floating-point operations: in float16 on a GPU, to
-    use its tensor cores, and in float32 on a CPU."""
+    """A product that loads the device (with a GPU's tensor cores), and its number of operations."""
     size = SIZES[kind(device)]
     dtype = torch.float16 if kind(device) == "cuda" else torch.float32
     a, b = (numbers(torch, size, size, salt=salt).to(device, dtype) for salt in (1, 2))
@@ -123,8 +115,7 @@ def square_product(device: str) -> Tuple[Callable[[], Any], float]:
 
 
 def memory_pattern(device: str) -> Callable[[int], int]:
-    """Returns a function that writes a pattern (a different one for each turn), copies it, and
-    returns how many bytes of the copy differ."""
+    """A function that copies a pattern, and returns how many bytes of the copy differ."""
     most_bytes = MOST_BYTES[kind(device)]
     free_bytes = int(most_bytes / MEMORY_SHARE)
     if kind(device) == "cuda":
@@ -142,11 +133,8 @@ def memory_pattern(device: str) -> Callable[[int], int]:
 
 
 def least_of(name: str, readings: Dict[str, Any]) -> Least:
-    """The speed and steadiness that a GPU model must reach, depending on the driver's reasons for
-    lower clocks.
-
-    If the reasons are unknown, assume that the power limit may be one of them.
-    """
+    """What a GPU model must reach. If the driver's reasons for lower clocks are unknown, the power
+    limit may be one of them."""
     may_slow_down = readings.get("reasons", (POWER_CAP,)) == (POWER_CAP,)
     is_laptop = LAPTOP_NAMES.search(name) is not None
     kept = KEPT_SHARE_UNDER_CAP if may_slow_down or is_laptop else KEPT_SHARE

@@ -1,5 +1,4 @@
-"""Checks that train small models: mixed precision, a GradScaler with overflows, and a language
-model."""
+"""Checks that train small models: mixed precision, a GradScaler, and a language model."""
 
 from __future__ import annotations
 
@@ -17,19 +16,14 @@ STEPS = 12
 RATE = 1.0
 """The learning rate of `Descent`."""
 LOSS_LEFT = 0.5
-"""The loss after STEPS, as a share of the first loss, must not exceed this. It is a quarter on a
-healthy device."""
+"""The most that may be left of the first loss after STEPS: twice what a healthy device leaves."""
 FIRST_SCALE = 2.0**10
-"""The initial scale: large enough to test scaling, and small enough that nothing overflows in
-float16 here."""
+"""Large enough to test scaling, and so small that nothing overflows in float16 here."""
 
 
 class Descent:
-    """Plain gradient descent with the interface that a GradScaler expects of an optimizer.
-
-    We do not use `torch.optim.SGD`, because constructing it imports torch's compiler, which takes
-    as long as importing torch.
-    """
+    """Plain gradient descent. Constructing `torch.optim.SGD` imports torch's compiler, which takes
+    as long as importing torch."""
 
     def __init__(self, parameters: List[Any]) -> None:
         self.param_groups: List[Dict[str, Any]] = [{"params": parameters}]
@@ -41,8 +35,7 @@ class Descent:
 
 
 def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
-    """Train a two-layer network under autocast, with a GradScaler or None. Returns the losses, and
-    the number format in which autocast really multiplied."""
+    """Train under autocast. Returns the losses, and the number format that really multiplied."""
     torch.manual_seed(asked().seed)
     # Draw the network and its inputs on the CPU, so that every device trains with the same numbers.
     inputs = torch.randn(128, 32)
@@ -71,8 +64,7 @@ def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
 
 
 def scaler_of(device: str, scale: float) -> Any:
-    """A GradScaler with this initial scale: `torch.amp.GradScaler` from torch 2.3 on, and
-    `torch.cuda.amp.GradScaler` before."""
+    """A GradScaler with this initial scale; it has another home before torch 2.3."""
     options = {"init_scale": scale, "growth_interval": 8}
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(kind(device), **options)
@@ -80,9 +72,7 @@ def scaler_of(device: str, scale: float) -> Any:
 
 
 def amp(device: str) -> Outcome:
-    """A few steps in mixed precision: in bfloat16 if the device has it, and on GPUs in float16 with
-    a GradScaler. Autocast that does nothing shows, and a scaler that finds overflows where none
-    are."""
+    """A few steps in bfloat16 if the device has it, and on GPUs in float16 with a GradScaler."""
     # Models are often trained in float16 on Apple's GPUs too.
     formats = [torch.float16] if kind(device) in ("cuda", "mps") else []
     if kind(device) != "mps" and has_bfloat16(torch, device):
@@ -108,8 +98,7 @@ def amp(device: str) -> Outcome:
 
 
 SPOILT = (1, 7, 33, 1031, 65_543)
-"""Sizes of gradients in which one number is made infinite or NaN; no size is a multiple of a vector
-width."""
+"""Sizes of gradients in which one number is spoilt; none is a multiple of a vector width."""
 
 
 def grad_scaler(device: str) -> Outcome:
@@ -120,8 +109,7 @@ def grad_scaler(device: str) -> Outcome:
 
 
 def noticed_overflows(device: str) -> Iterator[Part]:
-    """One infinity or NaN at any position of any gradient halves the scale. If there is none, the
-    scale stays, and the unscaled gradients are the ones before scaling."""
+    """One infinity or NaN at any position of any gradient halves the scale; else it stays."""
     gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
     scaler, descent = scaler_of(device, 8.0), Descent(leaves)
@@ -178,12 +166,8 @@ def loss_of(model: Any, words: Any) -> Any:
 
 
 def language_model(device: str) -> Outcome:
-    """Train a small transformer on the device, and compare its parameters with the same training in
-    float64 on the CPU.
-
-    Each of four steps accumulates two batches, clips the gradients, and uses momentum. Faults that
-    need layers, gradients and the optimizer together show.
-    """
+    """Train a small transformer, and compare its parameters with those of a training in float64 on
+    the CPU. Each of four steps accumulates two batches, clips the gradients, and uses momentum."""
     # Both training runs start from the same parameters.
     model, words = transformer(), torch.randint(0, WORDS, (8, LENGTH), generator=source(torch, 69))
     exact_moves = moves_of_training(copy.deepcopy(model).double(), words)

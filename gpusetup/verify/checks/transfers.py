@@ -1,8 +1,4 @@
-"""Checks of data transfers: copies and their bandwidth, pinned memory, streams, CUDA graphs, and
-copies between GPUs.
-
-Only a GPU can show the faults of streams, graphs and pinned memory that are named here.
-"""
+"""Checks of data transfers: copies, pinned memory, streams, CUDA graphs, and pairs of GPUs."""
 
 from __future__ import annotations
 
@@ -54,10 +50,7 @@ def random_bits(salt: int, most: int = 2**31) -> Any:
 
 
 def pinned(device: str) -> Outcome:
-    """Check asynchronous copies from and to page-locked memory, and measure their rate.
-
-    It catches copies that are used before they are complete.
-    """
+    """Asynchronous copies from and to page-locked memory arrive complete before they are used."""
     # Stay below half of the int32 range, because the device doubles the numbers.
     sent = random_bits(salt=112, most=2**30)
     locked = sent.pin_memory()
@@ -87,10 +80,7 @@ ended before the second stream reads, and reading too early goes unnoticed."""
 
 
 def streams(device: str) -> Outcome:
-    """Check that work on two streams happens in the order that events define.
-
-    It catches a stream that reads a result before another stream has computed it.
-    """
+    """No stream reads a result before another one has computed it, if an event says so."""
     with torch.cuda.device(device):
         both_streams = torch.cuda.Stream(device), torch.cuda.Stream(device)
         torch.cuda.synchronize(device)
@@ -99,8 +89,7 @@ def streams(device: str) -> Outcome:
 
 
 def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
-    """Run a long chain of additions on one stream, and read its result on another stream that waits
-    for an event."""
+    """A long chain of additions on one stream, whose end another stream waits for and reads."""
     first, second = both_streams
     block = torch.full((CHAINED,), float(turn), device=device)
     out = torch.zeros(SEEN, device=device)
@@ -120,10 +109,7 @@ def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
 
 
 def graph(device: str) -> Outcome:
-    """Check that a captured CUDA graph uses the current contents of its inputs at every replay.
-
-    It catches a graph that returns the result of an earlier replay.
-    """
+    """A captured CUDA graph uses the current contents of its inputs at every replay."""
     fixed = numbers(torch, 128, 128, salt=114).to(device)
     other = numbers(torch, 128, 128, salt=115).to(device)
     parts = []

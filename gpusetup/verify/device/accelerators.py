@@ -1,8 +1,4 @@
-"""GPUs from Intel (`xpu`) and Apple (`mps`), under torch's names. AMD's GPUs are not here, because
-torch calls them `cuda`.
-
-Sources: the documentation of `torch.xpu`, `torch.mps` and `torch.backends.mps`.
-"""
+"""GPUs from Intel (`xpu`) and Apple (`mps`), by torch's documentation."""
 
 from __future__ import annotations
 
@@ -26,10 +22,7 @@ NOT_FOUND = {
 
 
 def accelerator_of(torch: Any, wanted_device: str) -> str:
-    """`xpu` or `mps` if that kind of GPU is to be tested; empty for GPUs that torch calls `cuda`.
-
-    `auto` means the kind of GPU that this torch is built for.
-    """
+    """`xpu` or `mps` if that kind is to be tested (`auto`: what torch is built for); else empty."""
     if kind(wanted_device) in OTHER_ACCELERATORS:
         return kind(wanted_device)
     if wanted_device != "auto" or cuda_build(torch):
@@ -38,8 +31,7 @@ def accelerator_of(torch: Any, wanted_device: str) -> str:
 
 
 def count_of(torch: Any, name: str) -> Optional[int]:
-    """The number of GPUs of this kind that torch sees (a Mac has at most one); None if it was not
-    built for them."""
+    """How many of these GPUs torch sees; None if it was not built for them."""
     if name == "mps":
         backend = getattr(torch.backends, "mps", None)
         return int(backend.is_available()) if backend and backend.is_built() else None

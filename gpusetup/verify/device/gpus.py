@@ -12,13 +12,11 @@ from uuid import UUID
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
-"""The driver's functions that return a UUID. The first one, from CUDA 11.4, returns a MIG
-instance's own UUID (cuda.h)."""
+"""The driver's functions for a UUID; the first, from CUDA 11.4, knows MIG instances."""
 
 
 def gpu_uuid(torch: Any, device: str) -> Optional[str]:
-    """The UUID of a GPU as `nvidia-smi -L` prints it (`GPU-...` or `MIG-...`), or None if neither
-    the driver nor torch reports one."""
+    """The UUID of a GPU as `nvidia-smi -L` prints it (`GPU-...` or `MIG-...`), or None."""
     properties = torch.cuda.get_device_properties(device)
     # Ask the driver first: for a MIG instance, torch may report the UUID of the whole GPU.
     uuid = asked_of_driver(int(device.partition(":")[2])) or str(
@@ -30,8 +28,7 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
 
 
 def asked_of_driver(index: int) -> str:
-    """The UUID of the device with this CUDA index, as the driver reports it; empty if the driver
-    cannot be called."""
+    """The UUID of this CUDA device by the driver; empty if the driver cannot be called."""
     handle, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     try:
         driver = ctypes.CDLL(LIBRARY)

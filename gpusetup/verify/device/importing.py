@@ -96,8 +96,7 @@ def cuda_build(torch: Any) -> bool:
 
 
 def arch_list(torch: Any) -> List[str]:
-    """The GPU architectures that the build was compiled for, even if no GPU is visible and
-    `torch.cuda.get_arch_list()` is therefore empty."""
+    """The architectures that the build was compiled for, even if no GPU is visible."""
     get_flags = getattr(torch._C, "_cuda_getArchFlags", None)
     # A CPU build lacks this function.
     if get_flags is None:

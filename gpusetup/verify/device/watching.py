@@ -1,8 +1,5 @@
-"""A GPU's temperature, ECC errors and throttle reasons under load, from `nvidia-smi`. Every value
-is optional.
-
-A value that the driver does not report is unknown. Without `nvidia-smi`, all values are unknown.
-"""
+"""A GPU's temperature, ECC errors and throttle reasons, from `nvidia-smi` if there is one. A value
+that the driver does not report is unknown."""
 
 from __future__ import annotations
 
@@ -28,15 +25,13 @@ REASONS = {
 """Bits of the clocks' throttle reasons (nvml.h). An idle GPU or a clock set by the user is not
 throttled."""
 ROW = re.compile(r"(\d*)[^,]*, (\d*)[^,]*, (?:0x([0-9a-fA-F]+))?")
-"""A line of nvidia-smi's output: temperature, ECC errors and reason bits. An unknown value is a
-word such as `[N/A]`."""
+"""Temperature, ECC errors and reason bits; an unknown value is a word such as `[N/A]`."""
 LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices were found")
 
 
 @contextlib.contextmanager
 def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
-    """Query a GPU every second during the `with` block. After the block, the yielded dict contains
-    the summary from `summed`."""
+    """Query a GPU every second; after the `with` block, the dict contains the summary."""
     readings: Dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as lines:
         process: Any = None

@@ -1,9 +1,5 @@
-"""Asks the questions of a check whose answers are known, and compares each computed number with the
-known one.
-
-A known answer comes from whole numbers, from a formula in plain Python, or from the same formula in
-float64 on the CPU. The error that is allowed follows from the number format.
-"""
+"""Compares computed numbers with known ones: from whole numbers, a formula in plain Python, or the
+same formula in float64 on the CPU. The error that is allowed follows from the number format."""
 
 from __future__ import annotations
 
@@ -28,8 +24,7 @@ SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
 def answered(against: str, *questions: Question) -> Callable[[str], Outcome]:
-    """A check that asks all questions, whose answers come from `against`. A question that this
-    device or torch does not support is left out; if none is supported, the check is skipped."""
+    """A check of all questions. What this device or torch does not support is left out."""
 
     def run(device: str) -> Outcome:
         parts: List[Part] = []
@@ -52,8 +47,7 @@ def answered(against: str, *questions: Question) -> Callable[[str], Outcome]:
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-    """Inside the `with` block, products of float32 are not rounded to TF32, and sums of 16-bit
-    numbers are not kept in 16 bits, whatever the defaults of this torch are."""
+    """Inside the `with` block, products are not rounded to TF32, and sums not kept in 16 bits."""
     matmul = torch.backends.cuda.matmul
     switches = [(torch.backends.cudnn, "allow_tf32"), (matmul, "allow_tf32")]
     for name in ("fp16", "bf16"):
@@ -72,8 +66,7 @@ def exact_products() -> Iterator[None]:
 
 
 def formats(device: str, *more: str) -> Tuple[str, ...]:
-    """float32, the 16-bit formats that the device computes in, and `more`; float64 alone if a
-    failure is asked again in it."""
+    """float32, the device's 16-bit formats, and `more`; float64 if a failure is asked in it."""
     if asked().in_float64:
         return ("float64",)
     low = ("float16", "bfloat16") if has_bfloat16(torch, device) else ("float16",)

@@ -89,8 +89,7 @@ def read_capability(text: str) -> Tuple[int, int]:
 
 
 def read_number(text: str) -> float:
-    """Returns a number that is written without sign or exponent. Raises ValueError for other
-    text."""
+    """A number that is written without sign or exponent. Raises ValueError."""
     # Check the form first, because `float` also accepts `inf`, `nan` and `1e9`.
     if not re.match(r"\d+(\.\d+)?\Z", text):
         raise ValueError(text)
@@ -98,8 +97,7 @@ def read_number(text: str) -> float:
 
 
 class ExpectedName(NamedTuple):
-    """A name that `--expect` accepts: how to read its value, and where to find the actual
-    values."""
+    """A name that `--expect` accepts."""
 
     read: Callable[[str], Any]
     """Converts the text of a value into a comparable value. Raises ValueError for other text."""
@@ -107,8 +105,7 @@ class ExpectedName(NamedTuple):
     needs: Tuple[str, ...]
     """The checks that must run to find the actual value."""
     of: Callable[[Row], List[Any]]
-    """The actual values as text. Values of one device end with ` on DEVICE`. Empty if the value is
-    unknown."""
+    """The actual values as text, some ending with ` on DEVICE`. Empty if unknown."""
 
 
 def of_devices(facts: Row, text: Callable[[Row], str]) -> List[str]:
@@ -180,8 +177,7 @@ def parse(text: str) -> Expectation:
 
 
 def judge(expectation: Expectation, facts: Row) -> Outcome:
-    """The outcome of an expectation: passed if the facts meet it, failed if they do not or
-    if they are unknown."""
+    """The outcome of an expectation; what is unknown is not met."""
     text, name = expectation.text, expectation.name
     values = [value for value in NAMES[name].of(facts) if value]
     if not values:

@@ -1,8 +1,5 @@
-"""The precision that a float32 matrix product should have with the current settings.
-
-It depends on whether the libraries may use a coarser format, such as TF32. torch's settings and the
-libraries' environment variables determine that.
-"""
+"""The precision that a float32 matrix product should have, by torch's settings and by the
+environment variables of the libraries."""
 
 from __future__ import annotations
 
@@ -12,13 +9,11 @@ import warnings
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 UNIT_ROUNDOFF = {"ieee": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
-"""For each format to which the factors of a product may be rounded (24, 11 or 8 significant bits),
-its unit roundoff: half the distance from 1 to the next number."""
+"""The unit roundoff of each format to which factors may be rounded (24, 11 or 8 bits)."""
 TF32_FROM = (8, 0)
 """The first compute capability whose tensor cores support TF32."""
 BFLOAT16_FROM = (8, 0)
-"""The first compute capability that supports bfloat16 in hardware. GPUs from 7.0 on emulate it with
-float32 in almost all operations. Older GPUs do not emulate it."""
+"""The first compute capability with bfloat16 in hardware; from 7.0 on GPUs emulate it."""
 ONEDNN_MODES = {"BF16": "bf16", "F16": "bf16", "TF32": "tf32", "ANY": "bf16"}
 """Maps the value of a variable in ONEDNN to the coarsest format that it permits."""
 ONEDNN = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
@@ -31,13 +26,11 @@ SETTINGS = {
     "cuda": ("backends.cuda.matmul.fp32_precision", "backends.cuda.matmul.allow_tf32", MATMUL),
     "cpu": ("backends.mkldnn.matmul.fp32_precision", MATMUL),
 }
-"""For each kind of device, the torch settings that determine the precision. `fp32_precision` exists
-in torch 2.9 and later."""
+"""The torch settings that determine it; `fp32_precision` exists from torch 2.9 on."""
 
 
 class Precision(NamedTuple):
-    """The format to which the factors of a product may be rounded, and the setting that permits
-    it."""
+    """The format to which factors may be rounded, and the setting that permits it."""
 
     name: str
     """A key of UNIT_ROUNDOFF."""
@@ -73,15 +66,13 @@ def amd_target(torch: Any, device: str) -> str:
 
 
 def has_bfloat16(torch: Any, device: str) -> bool:
-    """Whether the device computes in bfloat16 without emulating it: CUDA GPUs from compute
-    capability 8.0 on, and all other devices."""
+    """Whether the device computes in bfloat16 without emulating it."""
     capability = capability_of(torch, device)
     return capability is None or capability >= BFLOAT16_FROM
 
 
 def read_precision(torch: Any, device: str) -> Precision:
-    """The effective precision of float32 products on a device, which is the coarsest one that is
-    permitted; the first one if several are equal."""
+    """The effective precision on a device: the coarsest one that is permitted."""
     capability = capability_of(torch, device)
     target = amd_target(torch, device)
     # AMD's other GPUs do not support TF32.
@@ -111,12 +102,8 @@ def read_precision(torch: Any, device: str) -> Precision:
 
 
 def by_settings(torch: Any, device_kind: str) -> List[Precision]:
-    """The precision that each torch setting permits.
-
-    Older torch releases lack some settings. If a program has mixed old and new settings, torch
-    refuses to read the old ones (RuntimeError), and the new ones count. torch 2.9 also warns that
-    the old settings are deprecated.
-    """
+    """The precision that each torch setting permits. Older releases lack some. If a program has
+    mixed old and new ones, torch refuses to read the old ones."""
     permitted = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

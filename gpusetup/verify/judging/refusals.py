@@ -17,8 +17,7 @@ WORDS = (
 """Parts of error messages from torch and its libraries for an unsupported operation. The last four
 come from Apple's and Intel's backends. The device is still usable after such an error."""
 NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could not run")
-"""Words that occur in torch's error messages if an optimizer's implementation is not supported.
-Each message contains at least one of them."""
+"""Each message of an optimizer that lacks an implementation contains one of them."""
 
 
 def refuses(problem: BaseException) -> bool:

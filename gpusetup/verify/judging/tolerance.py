@@ -22,8 +22,7 @@ class Part(NamedTuple):
 
     label: str
     worst: float
-    """The largest error, divided by the error allowed in that element. Infinite if a value that
-    must be exact is wrong."""
+    """The largest error divided by the error allowed there; infinite if no error is allowed."""
     allowed: float
     """The largest absolute error allowed; 0 if every bit must be right."""
     wrong: int = 0
@@ -40,8 +39,7 @@ class Part(NamedTuple):
 
 
 def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
-    """Normally distributed random numbers on the CPU. They depend on the seed of this run and on
-    `salt`."""
+    """Normally distributed numbers on the CPU, by the seed of this run and `salt`."""
     return torch.randn(*shape, generator=source(torch, salt))
 
 
@@ -53,8 +51,7 @@ def source(torch: Any, salt: int = 0) -> Any:
 
 
 def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
-    """Compare each element within the allowed error, which is one number or one for each
-    element."""
+    """Compare each element within the allowed error: one number, or one for each element."""
     import torch
 
     computed, exact = real_numbers(torch, computed), real_numbers(torch, exact)
@@ -88,8 +85,7 @@ def same(label: str, computed: Any, exact: Any) -> Part:
 
 
 def holds(label: str, is_true: bool, problem: str = "") -> Part:
-    """The result of a yes-or-no test: right if `is_true`, otherwise wrong, with `problem` as the
-    explanation."""
+    """The result of a yes-or-no test, with `problem` as the explanation of a no."""
     if is_true:
         return Part(label, 0.0, 0.0)
     return Part(label, inf, 0.0, wrong=1, elements=1, first=problem)
@@ -107,8 +103,7 @@ def real_numbers(torch: Any, tensor: Any) -> Any:
 def wrong_part(
     label: str, worst: float, allowed: float, computed: Any, exact: Any, is_wrong: Any
 ) -> Part:
-    """A comparison with wrong elements, where the flags of `is_wrong` are set. It contains their
-    number and describes the first one."""
+    """A comparison with wrong elements: their number, and the first one."""
     # A tensor without axes has one element and an empty index.
     index: List[int] = is_wrong.nonzero()[0].tolist() if is_wrong.dim() else []
     found, right = (float(x[tuple(index)]) for x in (computed, exact))
@@ -123,8 +118,7 @@ def wrong_part(
 
 
 def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> Outcome:
-    """The outcome of all comparisons. Its detail describes the wrong comparisons or, if there are
-    none, the one closest to its limit."""
+    """The outcome of all comparisons, with the wrong ones or the one closest to its limit."""
     # Comparisons that allow no error have no limit, so they have nothing to report here.
     numeric = [part for part in parts if part.allowed]
     limit, unit = (1.0, PART) if numeric else (None, None)

@@ -1,5 +1,5 @@
-"""Checks of the collectives and of barriers, from one table. Every rank knows what all ranks send,
-makes the same calls, and judges its own result."""
+"""Checks of the collectives and of barriers. Every rank knows what all send, and judges its own
+result."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ SECONDS = 30.0
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
 SIZES = (1, 7, 33, 1025, 65_537)
-"""Lengths of a message (or of a rank's part of it), in elements: about the size of a vector, a
-tile, a block and many blocks."""
+"""Lengths of a rank's part, in elements: about a vector, a tile, a block, many blocks."""
 LARGE = 2**20 + 2**10
 """The length of a message that is sent in several pieces, in elements."""
 JUNK = 77
@@ -67,8 +66,7 @@ def send_and_receive(m: Message) -> List[Any]:
 
 
 def send_then_receive(m: Message) -> None:
-    """Send and receive with blocking calls. Ranks that send to a higher rank send first, because
-    otherwise all of them would wait for each other."""
+    """Blocking calls. Ranks that send to a higher one send first, or all would wait."""
     calls: List[Callable[[], Any]] = [
         lambda: dist.send(m.sent[0], m.next_rank),
         lambda: dist.recv(m.whole, m.previous_rank),
@@ -173,8 +171,7 @@ class Turn(NamedTuple):
 
 
 def turns_of(op: str, world: int) -> List[Turn]:
-    """The calls of a check: every format and reduction with every size; ways and modes take turns,
-    in an order that depends on the seed."""
+    """Every format and reduction with every size; ways and modes vary with the seed."""
     collective, chance = COLLECTIVES[op], random.Random(f"{asked().seed} {op}")
     kinds = [(name, "bits") for name in EXACT_TO]
     if op in REDUCING:
@@ -287,8 +284,7 @@ def barriers(group: ProcessGroup) -> Calls:
 
 
 def waits(group: ProcessGroup, mode: str, late_rank: int) -> str:
-    """Make one barrier call at which a rank arrives late, and return what is wrong; empty if all
-    waited for it."""
+    """What is wrong with a barrier at which a rank arrives late; empty if all waited for it."""
     key = f"barrier/{mode} {late_rank}"
     if group.rank == late_rank:
         time.sleep(LATE_SECONDS)

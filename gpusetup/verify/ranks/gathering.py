@@ -24,20 +24,16 @@ NEVER_HEARD_SECONDS = 240.0
 WELCOME_SECONDS = 5.0
 """How long we wait for a port to confirm that it is rank 0's."""
 PLACES = 16
-"""How many ports above the port of torch's store rank 0 may listen on. It uses the first free one.
-"""
+"""Rank 0 uses the first free one of so many ports above that of torch's store."""
 MOST_LETTERS = 1 << 26
 """The greatest length of a message; only another program would send a longer one."""
 SILENCE_SECONDS = 330.0
-"""How long rank 0 waits for a rank that is in a check: slightly longer than the longest check may
-last."""
+"""How long rank 0 waits for a rank in a check: slightly longer than the longest may last."""
 REPORT_SECONDS = 120.0
-"""How long rank 0 waits for another report or message after its own report is ready: longer than a
-check among ranks may take."""
+"""How long rank 0 waits for reports after its own: longer than a check among ranks."""
 Message = Dict[str, Any]
 NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
-"""The errors of reading a line that another program sent, or of reading from a closed connection.
-"""
+"""Errors of reading a line of another program, or from a closed connection."""
 
 
 class RankNews:
@@ -78,8 +74,7 @@ class Hub:
                 threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: socket.socket) -> None:
-        """Receive a rank's messages until it disconnects. A connection from another job is
-        closed."""
+        """Receive a rank's messages until it disconnects; one from another job is closed."""
         rank: Optional[RankNews] = None
         with contextlib.suppress(*NO_MESSAGE), link.makefile("r", encoding="utf-8") as lines:
             for line in iter(lambda: lines.readline(MOST_LETTERS), ""):
@@ -119,17 +114,13 @@ class Hub:
         return late
 
     def others(self, report: Message) -> Dict[int, RankNews]:
-        """What is known about the other ranks, once all have reported or gone silent. Rank 0's own
-        report is not needed for it."""
+        """What is known about the other ranks, once all have reported or gone silent."""
         self._wait(lambda rank: rank.report is not None, REPORT_SECONDS)
         return self.ranks
 
     def _wait(self, has_come: Callable[[RankNews], bool], seconds: float) -> None:
-        """Block until `has_come` is true for every rank that is still connected, or until the
-        timeout expires.
-
-        Each message restarts the timeout.
-        """
+        """Block until `has_come` is true for every rank that is still connected, or until no
+        message has come for so long."""
         end = time.monotonic() + NEVER_HEARD_SECONDS
         with self.news:
             while True:
@@ -143,8 +134,7 @@ class Hub:
                     return
 
     def settle(self, code: int) -> int:
-        """Send every rank the exit code of the whole run, close the connections, and return the
-        code."""
+        """Send every rank the exit code of the run, close the connections, and return it."""
         self.server.close()
         for rank in self.ranks.values():
             send(rank.link, {"exit": code})
@@ -157,8 +147,7 @@ class Spoke:
     """A rank's connection to rank 0, the counterpart of Hub on every other rank."""
 
     def __init__(self, rank: Rank) -> None:
-        """Connect to rank 0, trying its possible ports until one answers for this job. Raises
-        ReportBlocked after CONNECT_SECONDS."""
+        """Try rank 0's ports until one answers for this job. Raises ReportBlocked in the end."""
         end = time.monotonic() + CONNECT_SECONDS
         reason = "no time"
         while time.monotonic() < end:
@@ -192,8 +181,7 @@ class Spoke:
             return True
 
     def say(self, message: Message) -> None:
-        """Send a message to rank 0. This does nothing if rank 0 has gone, because `settle` then
-        returns exit code 1."""
+        """Send a message to rank 0. If it has gone, `settle` returns exit code 1."""
         send(self.link, message)
 
     def hear(self) -> Message:
@@ -214,14 +202,12 @@ class Spoke:
         return list(self.hear().get("late", ["rank 0 has gone"]))
 
     def others(self, report: Message) -> Dict[int, RankNews]:
-        """Send this rank's report to rank 0. Returns an empty dict, because only rank 0 knows about
-        the others."""
+        """Send this rank's report to rank 0, which alone knows about the others."""
         self.say({"report": report})
         return {}
 
     def settle(self, code: int) -> int:
-        """Wait for rank 0's exit code, which counts in place of `code`, close the connection, and
-        return it; 1 if rank 0 has gone."""
+        """Wait for rank 0's exit code, which counts in place of `code`; 1 if it has gone."""
         exit_code = int(self.hear().get("exit", 1))
         self.answers.close()
         self.link.close()
@@ -240,8 +226,7 @@ def places(port: int) -> range:
 
 
 def listen(rank: Rank) -> socket.socket:
-    """A server on the first free port. If all ranks are on this host, it accepts only this host.
-    Raises ReportBlocked."""
+    """A server on the first free port, for this host only if all ranks are here."""
     all_ranks_here = rank.address in ("localhost", "127.0.0.1")
     # An empty name means all addresses of this host.
     interface = "127.0.0.1" if all_ranks_here else ""
@@ -282,10 +267,8 @@ def as_message(report: Report) -> Message:
 
 
 def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
-    """Rank 0's report with the other ranks' devices and problems added.
-
-    A result that all ranks found together appears once. A rank without a report appears as a crash.
-    """
+    """Rank 0's report with the other ranks' devices and problems added. What all ranks found
+    together appears once; a rank without a report appears as a crash."""
     devices: List[Dict[str, Any]] = []
     results: List[Result] = []
     for number in range(rank.world):

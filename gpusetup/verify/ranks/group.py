@@ -39,8 +39,7 @@ HINTS: Dict[str, str] = {
 }
 """A part of a backend's error message -> the next step."""
 Calls = Dict[str, Callable[[], str]]
-"""Name -> a call that all ranks make together; it returns what is wrong with its answer, or an
-empty text."""
+"""Name -> a call that all ranks make; it returns what is wrong with its answer."""
 
 
 class ProcessGroup(NamedTuple):
@@ -75,11 +74,8 @@ def hint_of(problem: str) -> str:
 
 
 def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
-    """Run a check together with the other ranks, unless a rank is no longer in step. It fails on
-    all ranks if it fails on one.
-
-    The ranks meet before the check and after it, and tell each other what they found.
-    """
+    """Run a check together with the other ranks, unless one is no longer in step. The ranks meet
+    before it and after it, and it fails on all ranks if it fails on one."""
     group = GroupState.group
     if group is None:
         return Outcome(SKIPPED, "this rank's process ended in an earlier check")
@@ -118,11 +114,8 @@ def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
 
 
 def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
-    """The ranks that have not reached this place within `seconds`. Also records that this rank has
-    reached it.
-
-    Adding 0 to a counter reads it without waiting. Old releases of torch have no `store.check`.
-    """
+    """Record that this rank has reached this place, and return those that do not in time. Adding 0
+    to a counter reads it without waiting; old releases have no `store.check`."""
     group.store.add(f"{place}/{group.rank}", 1)
     end = time.monotonic() + seconds
     late = list(range(group.world))
@@ -134,8 +127,7 @@ def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
 
 
 def shared(group: ProcessGroup, name: str, value: str) -> List[str]:
-    """The values that all ranks publish under this name, in rank order. Also publishes this rank's
-    value."""
+    """Publish this rank's value, and return those of all ranks in order."""
     group.store.set(f"{name}/{group.rank}", value)
     # `get` waits until the rank has published its value.
     return [group.store.get(f"{name}/{rank}").decode() for rank in range(group.world)]
@@ -153,8 +145,7 @@ def named(ranks: List[int]) -> str:
 def check(
     name: str, calls_of: Callable[[ProcessGroup], Calls], seconds: float = 1e9
 ) -> Callable[[str], Outcome]:
-    """Returns the function of a check, which makes the calls of `calls_of` as long as there is
-    time."""
+    """The function of a check, which makes its calls as long as there is time."""
     return lambda _: together(name, lambda group: made(group, name, calls_of(group), seconds))
 
 

@@ -18,8 +18,7 @@ SRUN = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 FIRST_PORT = 20_000
 """The lowest port for jobs that do not name one."""
 PORTS = 10_000
-"""The number of ports for such jobs. All are below Linux's ephemeral ports, which start at 32768.
-"""
+"""The number of ports for such jobs, all below Linux's ephemeral ports (32768)."""
 
 
 class Rank(NamedTuple):
@@ -32,8 +31,7 @@ class Rank(NamedTuple):
     address: str
     """The host of rank 0."""
     port: int
-    """The port on which torch's own store listens on that host; rank 0 collects the reports on one
-    of the ports above it."""
+    """The port of torch's own store there; rank 0 collects reports on one above it."""
     host: str
     """The name of this host."""
     job: str
@@ -130,8 +128,7 @@ def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[st
 
 
 def number_in(environ: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
-    """The number in an environment variable. Raises WrongQuestion if the variable does not contain
-    a number, or if it is not set and has no default."""
+    """The number in a variable. Raises WrongQuestion if there is none and no default."""
     value = environ.get(name)
     if not value and default is not None:
         return default

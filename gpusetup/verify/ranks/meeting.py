@@ -30,13 +30,11 @@ MEET_SECONDS = 240.0
 load torch, and hundreds of ranks start one after the other."""
 NO_NCCL = "`--device cpu` tests the ranks with gloo"
 LATER = ("torch.distributed.fsdp", "torch.distributed.device_mesh", "torch.nn.parallel")
-"""Modules that later checks use. They are loaded before the timeouts get short. An old torch lacks
-some of them."""
+"""Modules that later checks use, loaded before the timeouts get short."""
 
 
 def meet(device: str) -> Outcome:
-    """Check that all ranks can form a group in which no two use the same GPU (see
-    `exchange_first_words`). Skipped if this torch cannot connect ranks."""
+    """All ranks can form a group in which no two use the same GPU."""
     if not dist.is_available():
         return Outcome(SKIPPED, "this torch was built without torch.distributed")
     on_gpu = device.startswith("cuda")
@@ -88,8 +86,7 @@ def form_group(device: str) -> Outcome:
 
 
 def exchange_first_words(group: ProcessGroup) -> Outcome:
-    """Check that all ranks have the same options, that no other rank uses this GPU, and that a
-    first message arrives."""
+    """All ranks have the same options, each its own GPU, and a first message arrives."""
     options = repr((asked().seed, asked().level, asked().only))
     if len(set(shared(group, "asked", options))) > 1:
         detail = "the ranks were started with different options"

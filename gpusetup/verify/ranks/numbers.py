@@ -1,6 +1,4 @@
-"""The numbers that each rank contributes, which encode the rank and their position, and how results
-are judged.
-"""
+"""The numbers that each rank contributes, which encode it and their position, and how to judge."""
 
 from __future__ import annotations
 
@@ -18,14 +16,12 @@ EXACT_TO: Dict[str, int] = {
     "uint8": 255,
     "bool": 1,
 }
-"""Number format that training exchanges -> the largest n for which it represents all integers up to
-n exactly."""
+"""Number format that training exchanges -> up to which n it represents all integers."""
 Kind = Tuple[str, str]
 """A number format, and how its numbers are reduced; `bits` means that they are only moved, and
 `fraction` is a sum of fractional numbers."""
 PERIOD = 1021
-"""A row repeats after this many numbers. It is a prime, so that a part in the wrong place does not
-contain the expected numbers."""
+"""A row repeats after so many numbers; a prime, so that a misplaced part does not fit."""
 ROUNDED = ("fraction", "avg")
 """Reductions whose result depends on the order in which the ranks are added."""
 
@@ -91,10 +87,7 @@ def signature(values: Any) -> int:
 
 
 def wrong(received: Any, exact: Any, limit: Any = None) -> str:
-    """What is wrong in a flat tensor, in words; empty if it is correct.
-
-    Without a limit, every bit must be right.
-    """
+    """What is wrong in a flat tensor, in words; without a limit, every bit must be right."""
     exact = exact.to(received.device)
     if limit is None:
         is_wrong = (raw(received) != raw(exact)).any(1)

@@ -1,7 +1,5 @@
-"""Trains on several ranks with DDP and with FSDP2, and compares with the same steps in one process.
-
-The single process computes what all ranks compute, one rank after the other.
-"""
+"""Trains on several ranks with DDP and with FSDP2, and compares with the same steps in one process,
+which computes what all ranks compute."""
 
 from __future__ import annotations
 
@@ -35,8 +33,7 @@ def net(seed: int) -> Any:
 
 
 def ddp(model: Any, group: ProcessGroup) -> Any:
-    """The model wrapped in DDP: each rank holds all of it, and gradients are averaged, in buckets
-    so small that they are sent in several messages."""
+    """DDP: each rank holds all of it, and averages gradients in buckets of several messages."""
     from torch.nn.parallel import DistributedDataParallel
 
     # On a CPU, DDP accepts no device list.
@@ -58,8 +55,7 @@ def fsdp(model: Any, group: ProcessGroup) -> Any:
 
 
 def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> str:
-    """Train on the ranks and in one process, and return where the two differ; empty if they
-    agree."""
+    """Where training on the ranks and in one process differ; empty if they agree."""
     is_ddp = share is ddp
     # With DDP each rank starts with different parameters, which DDP must replace with the first
     # rank's parameters.
