@@ -6,12 +6,11 @@ import argparse
 import re
 from typing import Any, List, Sequence
 
-from .checks.table import level_for
+from .checks.table import LEVELS, level_for
 from .judging.expect import parse
 from .streams import put
 from .values import Asked, WrongQuestion
 
-LEVELS = ("quick", "standard", "census", "stress")
 SUMMARY = "Tests that torch works on your GPUs, by computing with it and checking the results."
 EXAMPLES = (
     "gpusetup verify",
@@ -58,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add: Any = parser.add_argument
     add(
         "--level",
-        choices=LEVELS,
+        choices=tuple(LEVELS),
         help="quick: takes about as long as `import torch`; standard: tests everything that"
         " training uses, and measures how much faster the GPU is than the CPU (about a minute);"
         " census: standard, and every operator of torch's own test database, compared with the CPU,"

@@ -147,16 +147,13 @@ def judged(done: Load, limit: Least) -> Outcome:
     kept, tflops = window_rates(done.rates)
     facts = [f"{done.products} products and {done.copies} copies compared", f"{tflops:.3g} TFLOPS"]
     # Without `nvidia-smi` the report shows only the rates.
-    hottest = done.watched.get("hottest")
-    if hottest is not None:
-        facts.append(f"{hottest} C at most")
+    if done.watched.get("hottest") is not None:
+        facts.append(f"{done.watched['hottest']} C at most")
     if done.watched.get("reasons"):
         facts.append(f"clocks held by {', '.join(done.watched['reasons'])}")
     detail = ", ".join(facts)
-    # Put the worst fault first.
     for fault, problem in faults(done, limit):
-        words = f"{fault}; {detail}"
-        return Outcome(FAILED, words, kept, limit.kept, KEPT, problem=problem)
+        return Outcome(FAILED, f"{fault}; {detail}", kept, limit.kept, KEPT, problem=problem)
     return Outcome(PASSED, detail, kept, limit.kept, KEPT)
 
 

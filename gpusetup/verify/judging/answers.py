@@ -4,6 +4,7 @@ same formula in float64 on the CPU. The error that is allowed follows from the n
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from fractions import Fraction
 from typing import Any, Callable, Iterator, List, Sequence, Tuple, Union
@@ -13,14 +14,12 @@ import torch
 from ..values import SKIPPED, Outcome, asked
 from .precision import has_bfloat16
 from .refusals import refuses
-from .tolerance import ROUNDOFF, Part, agree, holds, judged
+from .tolerance import ROUNDOFF, Part, agree, holds, judged, real_numbers
 
 Question = Callable[[str], Iterator[Part]]
 """Takes a device, and yields one comparison after the other."""
 Expected = Union[Sequence[float], Any]
 """The known numbers: a flat list, or a tensor on the CPU."""
-SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-"""Significant binary digits of each format, including the implicit leading 1 (IEEE 754)."""
 
 
 def answered(against: str, *questions: Question) -> Callable[[str], Outcome]:
@@ -111,11 +110,8 @@ def exact(*tensors: Any) -> List[Any]:
 def flat(numbers: Expected) -> Any:
     """The numbers in float64 on the CPU, without a shape. NaN stays NaN."""
     if not isinstance(numbers, torch.Tensor):
-        return torch.tensor(numbers, dtype=torch.float64).reshape(-1)
-    found = numbers.detach().cpu()
-    if found.is_complex():
-        found = torch.view_as_real(found.resolve_conj())
-    return found.double().reshape(-1)
+        numbers = torch.tensor(numbers, dtype=torch.float64)
+    return real_numbers(torch, numbers).reshape(-1)
 
 
 def exactly(label: str, computed: Any, known: Expected) -> Part:
@@ -147,16 +143,13 @@ def rounded(whole: int, name: str) -> int:
     >>> rounded(257, "bfloat16"), rounded(259, "bfloat16"), rounded(-257, "bfloat16")
     (256, 260, -256)
     """
-    spare_bits = max(0, abs(whole).bit_length() - SIGNIFICANT_BITS[name])
-    unit = 1 << spare_bits
+    significant_bits = -int(math.log2(ROUNDOFF[name]))
+    unit = 1 << max(0, abs(whole).bit_length() - significant_bits)
     return round(Fraction(whole, unit)) * unit
 
 
 def product(a: Sequence[int], b: Sequence[int], rows: int, inner: int, columns: int) -> List[int]:
     """The product of two matrices of whole numbers, row by row."""
+    rows_of_a = [a[row * inner : (row + 1) * inner] for row in range(rows)]
     columns_of_b = [b[column::columns] for column in range(columns)]
-    found = []
-    for row in range(rows):
-        numbers = a[row * inner : (row + 1) * inner]
-        found += [sum(map(int.__mul__, numbers, column)) for column in columns_of_b]
-    return found
+    return [sum(map(int.__mul__, row, column)) for row in rows_of_a for column in columns_of_b]

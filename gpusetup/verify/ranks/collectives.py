@@ -39,7 +39,7 @@ REDUCTIONS: Dict[str, Tuple[str, ...]] = {
 
 
 class Message(NamedTuple):
-    """The tensors and partners of one call on this rank, as torch.distributed expects them."""
+    """The tensors of one call on this rank, as torch.distributed expects them."""
 
     sent: List[Any]
     """What this rank sends, in parts: one, or one for each member."""
@@ -49,34 +49,40 @@ class Message(NamedTuple):
     """The memory of `received` in one tensor."""
     root: int
     """The rank from which the call starts or at which it ends."""
-    is_root: bool
     reduction: Any
     """How the numbers are reduced (`ReduceOp`); None if they are only moved."""
-    next_rank: int
-    previous_rank: int
     more: Dict[str, Any]
     """`async_op`: whether the call returns a handle."""
+
+    def at_root(self, tensors: List[Any]) -> Optional[List[Any]]:
+        return tensors if dist.get_rank() == self.root else None
+
+
+def neighbours() -> Tuple[int, int]:
+    """The next rank and the previous one."""
+    me, world = dist.get_rank(), dist.get_world_size()
+    return (me + 1) % world, (me - 1) % world
 
 
 def send_and_receive(m: Message) -> List[Any]:
     """Send to the next rank and receive from the previous one, in one batch of handles."""
-    sending = dist.P2POp(dist.isend, m.sent[0], m.next_rank)
-    receiving = dist.P2POp(dist.irecv, m.whole, m.previous_rank)
+    to, origin = neighbours()
+    sending, receiving = (
+        dist.P2POp(dist.isend, m.sent[0], to),
+        dist.P2POp(dist.irecv, m.whole, origin),
+    )
     return list(dist.batch_isend_irecv([sending, receiving]))
 
 
 def send_then_receive(m: Message) -> None:
     """Blocking calls. Ranks that send to a higher one send first, or all would wait."""
-    calls: List[Callable[[], Any]] = [
-        lambda: dist.send(m.sent[0], m.next_rank),
-        lambda: dist.recv(m.whole, m.previous_rank),
-    ]
-    for call in calls if dist.get_rank() <= m.next_rank else reversed(calls):
-        call()
-
-
-def gather_at_root(m: Message) -> Any:
-    return dist.gather(m.sent[0], m.received if m.is_root else None, m.root, **m.more)
+    to, origin = neighbours()
+    if dist.get_rank() < to:
+        dist.send(m.sent[0], to)
+        dist.recv(m.whole, origin)
+    else:
+        dist.recv(m.whole, origin)
+        dist.send(m.sent[0], to)
 
 
 def reduce_scatter_tensor(m: Message) -> Any:
@@ -121,11 +127,11 @@ COLLECTIVES: Dict[str, Collective] = {
         lambda me, root, world: [(member, 0) for member in range(world)],
     ),
     "gather": Collective(
-        {"plain": gather_at_root},
+        {"plain": lambda m: dist.gather(m.sent[0], m.at_root(m.received), m.root, **m.more)},
         lambda me, root, world: [(n, 0) for n in range(world)] if me == root else [],
     ),
     "scatter": Collective(
-        {"plain": lambda m: dist.scatter(m.whole, m.sent if m.is_root else None, m.root, **m.more)},
+        {"plain": lambda m: dist.scatter(m.whole, m.at_root(m.sent), m.root, **m.more)},
         lambda me, root, world: [(root, me)],
         has_parts=True,
     ),
@@ -227,10 +233,7 @@ def performed(group: ProcessGroup, op: str, turn: Turn) -> str:
         received=list(whole.split(arriving)),
         whole=whole,
         root=root,
-        is_root=me == root,
         reduction=getattr(dist.ReduceOp, names.get(reduction, reduction.upper()), None),
-        next_rank=(me + 1) % world,
-        previous_rank=(me - 1) % world,
         more={"async_op": turn.is_async},
     )
     if turn.number % 8 == 3 and me == turn.number % world:
