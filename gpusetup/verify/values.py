@@ -69,11 +69,7 @@ STICKY = (
 
 
 def sticky(problem: BaseException) -> bool:
-    """Whether the process can no longer compute on its device after this error.
-
-    >>> sticky(RuntimeError("CUDA error: an illegal memory access was encountered"))
-    True
-    """
+    """Whether the process can no longer compute on its device after this error."""
     return any(words in str(problem) for words in STICKY)
 
 
@@ -197,20 +193,12 @@ def figure(value: float) -> str:
 
 
 def kind(device: str) -> str:
-    """The kind of a device without its index, e.g. `cuda` for `cuda:1`.
-
-    >>> kind("cuda:1")
-    'cuda'
-    """
+    """The kind of a device without its index, e.g. `cuda` for `cuda:1`."""
     return device.partition(":")[0]
 
 
 def problem_of(outcome: Outcome) -> Optional[str]:
-    """What an outcome shows, if it is not simply right.
-
-    >>> problem_of(Outcome(CRASHED, "")), problem_of(Outcome(PASSED, ""))
-    ('cannot run', None)
-    """
+    """What an outcome shows, if it is not simply right."""
     by_status = {FAILED: UNABLE, CRASHED: UNABLE, SKIPPED: NOT_ASKED}
     return outcome.problem or by_status.get(outcome.status)
 

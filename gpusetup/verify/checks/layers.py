@@ -21,7 +21,6 @@ from ..judging.answers import (
     format_of,
     formats,
     normal,
-    tensor,
     whole_numbers,
 )
 from ..judging.refusals import refuses
@@ -86,21 +85,18 @@ def convolutions(device: str) -> Iterator[Part]:
 
 
 def pools(device: str) -> Iterator[Part]:
-    pixels = whole_numbers(2 * 3 * 9 * 7, 9, "pixels")
-    corners = [(n, i, j) for n in range(6) for i in range(0, 8, 2) for j in range(0, 6, 2)]
-    windows = []
-    for n, i, j in corners:
-        windows.append([pixels[(n * 9 + i + u) * 7 + j + v] for u in (0, 1) for v in (0, 1)])
+    pixels = torch.tensor(whole_numbers(2 * 3 * 9 * 7, 9, "pixels")).double().view(2, 3, 9, 7)
+    windows = pixels.unfold(2, 2, 2).unfold(3, 2, 2)
     for name in formats(device):
         for layout in (torch.contiguous_format, torch.channels_last):
-            x = tensor(pixels, device, 2, 3, 9, 7, name=name).contiguous(memory_format=layout)
+            x = pixels.to(device, format_of(name)).contiguous(memory_format=layout)
             x.requires_grad_()
             # Sums of four numbers up to 9, divided by four, are exact in every format.
             means, largest = functional.avg_pool2d(x, 2), functional.max_pool2d(x, 2)
-            yield exactly(f"mean of windows of {name}", means, [sum(w) / 4 for w in windows])
-            yield exactly(f"largest of windows of {name}", largest, [max(w) for w in windows])
+            yield exactly(f"mean of windows of {name}", means, windows.mean((-1, -2)))
+            yield exactly(f"largest of windows of {name}", largest, windows.amax((-1, -2)))
             largest.sum().backward()
-            yield exactly(f"gradients of windows of {name}", x.grad.sum(), [len(windows)])
+            yield exactly(f"gradients of windows of {name}", x.grad.sum(), [largest.numel()])
         padded = functional.pad(x, (1, 1, 0, 0), mode="reflect")
         yield exactly(f"reflected edge of {name}", padded[..., 0], x[..., 1])
         doubled = functional.interpolate(x, scale_factor=2.0)

@@ -59,20 +59,12 @@ def chosen_rows(
 
 
 def check_name(text: str) -> str:
-    """The name of the check in a value of `--only`, which may also name a single question of it.
-
-    >>> check_name("operators/addmm")
-    'operators'
-    """
+    """The name of the check in a value of `--only`, which may also name a single question of it."""
     return text.partition("/")[0]
 
 
 def levels_with(name: str) -> Tuple[str, ...]:
-    """The names of the levels that contain this check.
-
-    >>> levels_with("float8"), levels_with("load")
-    (('standard', 'census'), ('stress',))
-    """
+    """The names of the levels that contain this check."""
     return tuple(level for level, rows in LEVELS.items() if name in [row.name for row in rows])
 
 

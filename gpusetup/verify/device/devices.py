@@ -58,11 +58,7 @@ def no_gpu(reason: str, hint: str) -> Outcome:
 
 
 def gpus_in_words(count: int) -> str:
-    """A number of GPUs in words.
-
-    >>> gpus_in_words(1), gpus_in_words(2)
-    ('1 GPU', '2 GPUs')
-    """
+    """A number of GPUs in words."""
     return "1 GPU" if count == 1 else f"{count} GPUs"
 
 

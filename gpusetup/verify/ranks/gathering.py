@@ -215,11 +215,7 @@ class Spoke:
 
 
 def places(port: int) -> range:
-    """The ports on which rank 0 may listen, in the order in which it tries them.
-
-    >>> list(places(29500))[:2], list(places(65530))[:2]
-    ([29501, 29502], [65514, 65515])
-    """
+    """The ports on which rank 0 may listen, in the order in which it tries them."""
     # 65535 is the highest port; if there is not enough room above, use the ports below.
     first = port + 1 if port + PLACES < 1 << 16 else port - PLACES
     return range(first, first + PLACES)
@@ -249,11 +245,7 @@ def listen(rank: Rank) -> socket.socket:
 
 
 def who(number: int, rank: RankNews) -> str:
-    """A description of a rank: its number, its host, and the check that it last reported.
-
-    >>> who(3, RankNews())
-    'rank 3 was never heard of'
-    """
+    """A description of a rank: its number, its host, and the check that it last reported."""
     # The first message of a rank contains its host name.
     name = f"rank {number} on {rank.host}" if rank.host else f"rank {number}"
     return f"{name} was {f'last heard of in {rank.doing}' if rank.doing else 'never heard of'}"
