@@ -23,8 +23,6 @@ NEVER_HEARD_SECONDS = 240.0
 """How long rank 0 waits for a rank that it has never heard from."""
 WELCOME_SECONDS = 5.0
 """How long we wait for a port to confirm that it is rank 0's."""
-PLACES = 16
-"""Rank 0 uses the first free one of so many ports above that of torch's store."""
 MOST_LETTERS = 1 << 26
 """The greatest length of a message; only another program would send a longer one."""
 SILENCE_SECONDS = 330.0
@@ -135,6 +133,9 @@ class Hub:
 
     def settle(self, code: int) -> int:
         """Send every rank the exit code of the run, close the connections, and return it."""
+        # The thread that accepts would keep the port.
+        with contextlib.suppress(OSError):
+            self.server.shutdown(socket.SHUT_RDWR)
         self.server.close()
         for rank in self.ranks.values():
             send(rank.link, {"exit": code})
@@ -147,14 +148,24 @@ class Spoke:
     """A rank's connection to rank 0, the counterpart of Hub on every other rank."""
 
     def __init__(self, rank: Rank) -> None:
-        """Try rank 0's ports until one answers for this job. Raises ReportBlocked in the end."""
+        """Connect to rank 0 as soon as it answers for this job. Raises ReportBlocked."""
         end = time.monotonic() + CONNECT_SECONDS
         reason = "no time"
         while time.monotonic() < end:
-            for port in places(rank.port):
+            with contextlib.ExitStack() as closing:
                 try:
-                    if self._is_welcome(rank, port):
+                    place = rank.address, rank.port + 1
+                    self.link = closing.enter_context(
+                        socket.create_connection(place, WELCOME_SECONDS)
+                    )
+                    self.answers = closing.enter_context(self.link.makefile("r", encoding="utf-8"))
+                    self.say({"rank": rank.rank, "host": rank.host, "job": rank.job})
+                    if json.loads(self.answers.readline(MOST_LETTERS) or "{}")["job"] == rank.job:
+                        # After the welcome, a check may take longer than the timeout.
+                        self.link.settimeout(None)
+                        closing.pop_all()
                         return
+                    reason = "another job answers there"
                 except NO_MESSAGE as problem:
                     reason = getattr(problem, "strerror", None) or "another program answers there"
             time.sleep(0.2)
@@ -163,22 +174,6 @@ class Spoke:
             f"{rank.address}:{rank.port + 1}: {reason}",
             "check that rank 0 runs and that the network allows this port",
         )
-
-    def _is_welcome(self, rank: Rank, port: int) -> bool:
-        """Connect to rank 0 on this port; False if another job is listening there."""
-        with contextlib.ExitStack() as closing:
-            self.link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
-            self.answers = self.link.makefile("r", encoding="utf-8")
-            closing.callback(self.link.close)
-            closing.callback(self.answers.close)
-            self.say({"rank": rank.rank, "host": rank.host, "job": rank.job})
-            welcome = json.loads(self.answers.readline(MOST_LETTERS) or "{}")
-            if welcome["job"] != rank.job:
-                return False
-            # After the welcome, remove the timeout, because a check may take longer.
-            self.link.settimeout(None)
-            closing.pop_all()
-            return True
 
     def say(self, message: Message) -> None:
         """Send a message to rank 0. If it has gone, `settle` returns exit code 1."""
@@ -214,34 +209,25 @@ class Spoke:
         return exit_code
 
 
-def places(port: int) -> range:
-    """The ports on which rank 0 may listen, in the order in which it tries them."""
-    # 65535 is the highest port; if there is not enough room above, use the ports below.
-    first = port + 1 if port + PLACES < 1 << 16 else port - PLACES
-    return range(first, first + PLACES)
-
-
 def listen(rank: Rank) -> socket.socket:
-    """A server on the first free port, for this host only if all ranks are here."""
+    """A server on the port above that of torch's store, for this host only if all ranks are here.
+    Raises ReportBlocked."""
     all_ranks_here = rank.address in ("localhost", "127.0.0.1")
     # An empty name means all addresses of this host.
     interface = "127.0.0.1" if all_ranks_here else ""
     both_families = not all_ranks_here and socket.has_dualstack_ipv6()
-    reason: Optional[str] = "none is left"
-    for port in places(rank.port):
-        try:
-            return socket.create_server(
-                (interface, port),
-                family=socket.AF_INET6 if both_families else socket.AF_INET,
-                backlog=rank.world,
-                dualstack_ipv6=both_families,
-            )
-        except OSError as problem:
-            reason = problem.strerror
-    raise ReportBlocked(
-        f"No port from {rank.port + 1} on can be listened on: {reason}",
-        "other jobs may hold them: start the ranks with another --master-port",
-    )
+    try:
+        return socket.create_server(
+            (interface, rank.port + 1),
+            family=socket.AF_INET6 if both_families else socket.AF_INET,
+            backlog=rank.world,
+            dualstack_ipv6=both_families,
+        )
+    except OSError as problem:
+        raise ReportBlocked(
+            f"Port {rank.port + 1} cannot be listened on: {problem.strerror}",
+            "another job may hold it: start the ranks with another --master-port",
+        ) from problem
 
 
 def who(number: int, rank: RankNews) -> str:

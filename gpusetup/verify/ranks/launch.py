@@ -31,7 +31,7 @@ class Rank(NamedTuple):
     address: str
     """The host of rank 0."""
     port: int
-    """The port of torch's own store there; rank 0 collects reports on one above it."""
+    """The port of torch's own store there; rank 0 collects reports on the next one."""
     host: str
     """The name of this host."""
     job: str
