@@ -251,7 +251,7 @@ class Run:
         # A check that runs for `--seconds` gets that time in addition.
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
         left = self.end - time.monotonic()
-        self.live.checks(check.name, device, min(check.samples_seconds or limit, left))
+        self.live.checks(check.name, device, max(0.0, min(check.samples_seconds or limit, left)))
         blocker = blocking(check.needs, device, self.results)
         if blocker:
             self.results.append(Result(check.name, device, skip(blocker)))

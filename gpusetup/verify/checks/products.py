@@ -186,19 +186,17 @@ def float8(device: str) -> Outcome:
             parts += codes_are_exact(device, name)
     capability = capability_of(torch, device)
     if amd_target(torch, device):
-        reason = "AMD's GPUs multiply other 8-bit formats (fnuz) or none"
-        return judged(parts, f"only reading, writing and rounding were tested: {reason}")
+        return judged(parts, "the definition (AMD's GPUs multiply other 8-bit formats, or none)")
     # A CPU cannot multiply 8-bit formats.
     if capability is None or capability < FLOAT8_FROM:
-        reason = "float8 products need compute capability 8.9"
-        return judged(parts, f"only reading, writing and rounding were tested: {reason}")
+        return judged(parts, "the definition (products need compute capability 8.9)")
     try:
         shapes = ((64, 64, 64), (48, 512, 32))
         parts += multiplied(device, "float8_e4m3fn", shapes, scaled_product)
     except RuntimeError as problem:
         if not refuses(problem):
             raise
-        return judged(parts, "the definition; this torch has no products for this device")
+        return judged(parts, "the definition (this torch has no products for this device)")
     return judged(parts, "the definition and float64")
 
 

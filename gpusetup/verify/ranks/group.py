@@ -193,5 +193,5 @@ def unlike_bits(group: ProcessGroup, name: str) -> List[str]:
     if group.rank == 0:
         group.store.set(f"{name}/held", json.dumps(GroupState.held))
     first = json.loads(group.store.get(f"{name}/held").decode())
-    unlike = [call for call, bits in GroupState.held.items() if first[call] != bits]
+    unlike = [call for call, bits in GroupState.held.items() if first.get(call) != bits]
     return [f"{call}: not the bits that rank 0 holds" for call in unlike]
