@@ -333,15 +333,3 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     # `torchvision==0.20.1+cu124` also requests a backend.
     label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
     return replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])
-
-
-def extras_of(words: Sequence[str], name: str) -> tuple[str, ...]:
-    """The extras that these requirements request for a package, sorted.
-
-    >>> extras_of(["jax[cuda13]>=0.7", "numpy"], "jax")
-    ('cuda13',)
-    """
-    from packaging.requirements import Requirement
-
-    found = [Requirement(word).extras for word in words if name_of(word) == name]
-    return tuple(sorted(set().union(*found)))
