@@ -86,12 +86,7 @@ def _was_there_before(context: RuleContext) -> bool:
 CAUSES = (
     Cause(
         "cuda-visible-devices-hidden",
-        check=CheckCommand(
-            command=(
-                "python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\""
-            ),
-            prints="'-1'",
-        ),
+        check=CheckCommand("python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\"", "'-1'"),
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
         means="CUDA ignores everything after the first invalid entry in CUDA_VISIBLE_DEVICES, "
         "and an empty value hides all GPUs. Slurm and Ray set an empty value for a job or task "
@@ -100,14 +95,10 @@ CAUSES = (
         "with os.environ in the program itself), and remove the setting there. As an "
         "alternative, set CUDA_VISIBLE_DEVICES to the GPUs' numbers, counted from 0, or to their "
         "UUIDs. If a scheduler sets the variable, request a GPU from the scheduler",
-        proven_by="CUDA_VISIBLE_DEVICES leaves no GPU visible",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
-            "cuda-sees-no-device",
-            "torch-sees-no-gpu",
-            "gpu-check-failed",
-            "invalid-device-ordinal",
-            "mig-misconfigured",
+            "cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed",
+            "invalid-device-ordinal", "mig-misconfigured",
         ),
         events=("gpus-not-given",),
         by_check=True,
@@ -136,11 +127,7 @@ CAUSES = (
     ),
     Cause(
         "container-nvml-lost",
-        check=CheckCommand(
-            command="nvidia-smi  # in the container, then on the host",
-            prints="Failed to initialize NVML: Unknown Error",
-        ),
-        no_command="only you know the container's name and how it was started.",
+        check=CheckCommand("nvidia-smi  # in the container, then on the host", "Failed to initialize NVML: Unknown Error"),
         title="This container has no access to its GPU (NVML: Unknown Error)",
         means="A `systemctl daemon-reload` on the host takes away a container's access to GPUs "
         "that systemd does not know about.",
@@ -149,7 +136,6 @@ CAUSES = (
         'CDI. As an alternative, let docker use the cgroupfs driver ("exec-opts": '
         '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
         "system create-dev-char-symlinks --create-all` on the host",
-        proven_by="NVML returns error 999 in a container",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         cases=(
             Message(
@@ -181,8 +167,6 @@ CAUSES = (
         means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
         "command below tests the setting with a plain image)",
-        proven_by="NVIDIA_DRIVER_CAPABILITIES does not contain compute, NVML works, and libcuda "
-        "is missing",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         by_check=True,
         commands=(
@@ -192,27 +176,22 @@ CAUSES = (
         alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
         says=(
             r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
-            says(
-                r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b",
-                said="in words",
-            ),
+            says(r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b", said="in words"),
         ),
-        examples=("NVIDIA_DRIVER_CAPABILITIES=utility", "in it nvidia-smi shows cuda N/A"),
+        examples=(
+            "NVIDIA_DRIVER_CAPABILITIES=utility",
+            "in it nvidia-smi shows cuda N/A",
+        ),
     ),
     Cause(
         "container-no-gpu",
         certain_if=proofs.driver_answers_beside_the_container,
-        check=CheckCommand(
-            command="ls /dev/nvidia0  # in the container",
-            prints="ls: cannot access '/dev/nvidia0': No such file or directory",
-        ),
+        check=CheckCommand("ls /dev/nvidia0  # in the container", "ls: cannot access '/dev/nvidia0': No such file or directory"),
         title="The container was started without a GPU",
         means="A container sees only the GPUs that you give it when it starts, even if the driver "
         "works on the host.",
         text="Give the container a GPU when you start it: `--gpus all`, a CDI device, or a "
         "resource limit in Kubernetes",
-        proven_by="The host has an NVIDIA GPU, but the container has no device nodes for it",
-        not_when="If there is no GPU on the PCI bus, the cause is no-nvidia-gpu",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
         impossible=(on_windows_without_container, is_lent),
@@ -247,31 +226,13 @@ CAUSES = (
             "start this container with gpu support",
             r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
             r"(?P<library>libcuda\.so[.\d]*): file too short",
-            says(
-                r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
-                lacks="nvidia-smi",
-            ),
-            says(
-                r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
-                lacks="nvidia-smi",
-            ),
+            says(r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found', lacks="nvidia-smi"),
+            says(r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b", lacks="nvidia-smi"),
             says(r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
-            says(
-                r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
-                unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
-            ),
-            says(
-                r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
-                unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
-            ),
-            says(
-                r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
-                unless=IF_ONLY,
-            ),
-            says(
-                r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
-                unless=IF_ONLY,
-            ),
+            says(r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b", unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)"),
+            says(r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b", unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)"),
+            says(r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b", unless=IF_ONLY),
+            says(r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)", unless=IF_ONLY),
         ),
         examples=(
             'docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.',
@@ -298,8 +259,6 @@ CAUSES = (
         "the GPU is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the runtime nvidia",
-        proven_by="The scheduler or the kubelet reports that no GPU is free",
-        not_when="If the pod runs but did not request a GPU, the cause is container-no-gpu",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
@@ -317,13 +276,7 @@ CAUSES = (
         ),
         says=(
             r"(?P<namespace>[a-z0-9-]{2,40}) +(?P<pod>nvidia-device-plugin[a-z0-9-]{0,60}) +\d+/\d+ +(?:CrashLoopBackOff|Error)",
-            says(
-                (
-                    r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
-                    r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu"
-                ),
-                unless=r"\b(?:if|when|in case|whether|make sure|until|unless)\b|如果|若",
-            ),
+            says(r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu", unless=r"\b(?:if|when|in case|whether|make sure|until|unless)\b|如果|若"),
             "waiting for nvidia-smi",
             r"insufficient nvidia\.com/gpu",
             r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
@@ -332,20 +285,10 @@ CAUSES = (
             r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
             r"untolerated taint \W{0,2}nvidia\.com/gpu",
             r"exceeded quota.{0,200}nvidia\.com/gpu",
-            says(
-                r"\b(?:nvidia\.com/gpu\b|GPU.{0,160}?\bpods?\b).{0,400}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`\'\"]?pending\b",
-                unless=r"image pull|ImagePull|volume",
-            ),
+            says(r"\b(?:nvidia\.com/gpu\b|GPU.{0,160}?\bpods?\b).{0,400}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`\'\"]?pending\b", unless=r"image pull|ImagePull|volume"),
             r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
-            says(
-                r"\b(?:does not|doesn't|do not|not|no longer|never) (?:advertis|list|expos|report|regist|show)\w{0,5} (?:any |the )?(?:resource )?`?nvidia\.com/gpu\b",
-                unless=r"\b(?:if|when|whether|until)\b",
-            ),
-            says(
-                r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b",
-                "allocatable",
-                unless=r"\bif no\b",
-            ),
+            says(r"\b(?:does not|doesn't|do not|not|no longer|never) (?:advertis|list|expos|report|regist|show)\w{0,5} (?:any |the )?(?:resource )?`?nvidia\.com/gpu\b", unless=r"\b(?:if|when|whether|until)\b"),
+            says(r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b", "allocatable", unless=r"\bif no\b"),
         ),
         examples=(
             "kube-system  nvidia-device-plugin-abc12  0/1  CrashLoopBackOff  12 (2m ago)  3d",
@@ -365,4 +308,4 @@ CAUSES = (
             "the pending pull requests of a GPU pod",
         ),
     ),
-)
+)  # fmt: skip

@@ -129,9 +129,6 @@ CAUSES = (
         "versions.",
         text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
         "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
-        proven_by="nvidia-smi prints CUDA Version ERR!",
-        not_when="In WSL, the cause is wsl-driver. In a container, the cause may be "
-        "container-driver-capability-missing",
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
         stage="import",
@@ -143,9 +140,6 @@ CAUSES = (
         title="CUDA sees no device (error 100)",
         means="CUDA starts, but it is not allowed to use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
-        proven_by="cuInit returns error 100, although another source lists a GPU",
-        not_when="If there is no GPU, the cause is no-nvidia-gpu. If a variable hides the GPU, "
-        "the cause is cuda-visible-devices-hidden",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         alike={
@@ -168,8 +162,6 @@ CAUSES = (
         text="If the program runs in a container, start the container again: it may have lost "
         "the device nodes, or a sandbox (cgroup, seccomp, limits) may block the call. Outside "
         "containers, create the device nodes, and check their owner and group",
-        proven_by="cuInit returns error 304 or 800",
-        not_when="If uvm-missing or device-permission shows which call fails, that is the cause",
         # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
@@ -181,16 +173,10 @@ CAUSES = (
         title="The NVSwitch fabric is not ready on {who}",
         means="Systems with NVSwitch need Fabric Manager in exactly the driver's version.",
         text="Install Fabric Manager in exactly the driver's version, and start it",
-        proven_by='CUDA returns error 802, or the fabric\'s state is not "completed"',
-        not_when="With confidential computing on Hopper, CUDA may wait until the GPU is set to "
-        "ready",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=(
-            says(
-                r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
-                "fabric",
-            ),
+            says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric"),
             r"\bFabric State ?: In Progress",
             r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
         ),
@@ -212,8 +198,6 @@ CAUSES = (
         "cuda-compat, before the driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
-        proven_by="cuInit returns error 803",
-        not_when="If a reboot fixes it, the cause is nvml-mismatch",
         # Source: CUDA Driver API reference, CUresult.
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -227,7 +211,6 @@ CAUSES = (
         means="Forward compatibility works only on data centre GPUs, and only with some drivers.",
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
         "cuda-compat is for data centre GPUs only",
-        proven_by="cuInit returns error 804",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -239,13 +222,9 @@ CAUSES = (
         means="The MPS daemon, which shares the GPU among programs, belongs to another user, is "
         "not ready, or has too many clients.",
         text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
-        proven_by="cuInit returns an error from 805 to 809",
         # Source: NVIDIA, "Multi-Process Service".
         says=(
-            says(
-                r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
-                "mps",
-            ),
+            says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)", "mps"),
             r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
         ),
         by_check=True,
@@ -258,8 +237,6 @@ CAUSES = (
         "does not allow.",
         text="Raise the address space limit (`ulimit -v`, or the batch system's limit), or give "
         "the virtual machine more memory",
-        proven_by="cuInit returns error 2",
-        not_when="If CUDA started and the program ran, the cause is out-of-memory",
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
         by_check=True,
@@ -268,20 +245,10 @@ CAUSES = (
     ),
     Cause(
         "driver-call-unsupported",
-        check=CheckCommand(
-            command="cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libcuda.so.*",
-            prints=(
-                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May"
-                " 31 09:35:42 UTC 2024\n"
-                "/usr/lib/x86_64-linux-gnu/libcuda.so.1\n"
-                "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"
-            ),
-        ),
-        no_command="how to install the driver depends on your distribution.",
+        check=CheckCommand("cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libcuda.so.*", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n/usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"),
         title="The CUDA library needs a newer kernel driver (error 36)",
         means="The driver's libraries are newer than its kernel module.",
         text="Install the same version of the kernel driver and the libraries, then reboot",
-        proven_by="cuInit returns error 36",
         # Source: CUDA Driver API reference, CUresult.
         kind_of="libcuda-driver-mismatch",
         needs_reboot=True,
@@ -289,22 +256,12 @@ CAUSES = (
     ),
     Cause(
         "cuda-unknown-error",
-        check=CheckCommand(
-            command='nvidia-smi -L; python -c "import torch; torch.cuda.init()"',
-            prints=(
-                "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\n"
-                "RuntimeError: CUDA unknown error - this may be due to an "
-                "incorrectly set up environment"
-            ),
-        ),
+        check=CheckCommand('nvidia-smi -L; python -c "import torch; torch.cuda.init()"', "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\nRuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"),
         title="CUDA does not start: unknown error ({code})",
         means="Often the kernel module nvidia_uvm is in a bad state after suspend, so CUDA does not "
         "start although `nvidia-smi` works.",
         text="On Linux, reload the module nvidia_uvm and start the program again. If reloading "
         "the module does not help, reboot",
-        proven_by="cuInit returns error 999 (30 in older runtimes)",
-        not_when="If the module nvidia_uvm is not loaded, the cause is uvm-missing. If a "
-        "container lost its GPU, the cause is container-nvml-lost",
         # Source: CUDA Driver API reference, CUresult.
         alike={
             alike.NODES: (
@@ -336,7 +293,6 @@ CAUSES = (
         plain="CUDA does not start, or cannot list its devices",
         means="gpusetup does not know what causes this error code.",
         text="Reboot. If the error remains, reinstall the driver",
-        proven_by="cuInit returns an error that no other finding covers",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -364,9 +320,6 @@ CAUSES = (
         means="NVML can read the GPU, but CUDA could not start it and ignores it.",
         text="Reboot the machine (for a container, reboot its host). Before the reboot, you can "
         "exclude this GPU with CUDA_VISIBLE_DEVICES",
-        proven_by="NVML lists the GPU, CUDA does not list it, and CUDA_VISIBLE_DEVICES is not set",
-        not_when="If doctor also finds gpu-fell-off-bus or mig-misconfigured, that finding is "
-        "the cause",
         # Source: CUDA Driver API reference, cuDeviceGetCount.
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -382,8 +335,6 @@ CAUSES = (
         means="The stub libcuda is only for linking programs on a machine without a driver, and "
         "cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
-        proven_by="cuInit returns error 34, or libcuda was loaded from a folder called `stubs`. "
-        "If only LD_LIBRARY_PATH contains such a folder, the finding is a warning",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
@@ -407,4 +358,4 @@ CAUSES = (
         ),
         examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
     ),
-)
+)  # fmt: skip

@@ -135,8 +135,6 @@ CAUSES = (
         means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
         text="Use a newer release or a fork of the package, or build it in an "
         "environment with torch 1.10 or older",
-        proven_by="The compiler cannot find a THC header",
-        not_when="If a CUDA header is missing, the cause is cuda-toolkit-missing",
         # Source: release notes of torch 1.11, removed headers.
         stage="build",
         look=(alike.TORCHS_CUDA,),
@@ -169,46 +167,25 @@ CAUSES = (
         text='Use torch\'s own attention instead: attn_implementation="sdpa" in transformers, '
         "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. On "
         "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
-        not_when="If FlashAttention supports the GPU but was not built for it, the cause is "
-        "extension-arch-mismatch",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
             r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-            says(
-                (
-                    rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
-                    rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}"
-                ),
-                needs="Ampere",
-                unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
-            ),
+            says(rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}", needs="Ampere", unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol"),
         ),
         examples=("flash attention is not supported on V100",),
     ),
     Cause(
         "extension-abi-mismatch",
         certain_if=proofs.releases_of_torch_differ,
-        check=CheckCommand(
-            command=(
-                'python -c "import torch, flash_attn; print(torch.__version__)"  # '
-                "the extension in your traceback"
-            ),
-            prints=(
-                "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: "
-                "undefined symbol: _ZN3c104cuda9SetDeviceEi"
-            ),
-        ),
+        check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
         plain="A compiled extension was built for a different torch from the installed one",
         means="A compiled extension, for example flash-attn, fits only the torch release and the "
         "CUDA version that it was compiled for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
-        proven_by="A symbol of torch is undefined, or the extension itself reports the mismatch",
-        not_when="torchvision and torchaudio have their own findings, torchvision-mismatch and "
-        "torchaudio-mismatch. If torch's own files are damaged, the cause is mixed-conda-pip",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
@@ -288,88 +265,44 @@ CAUSES = (
         ),
         says=(
             rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
-        """,
-                "torch_extensions",
-            ),
+        """, "torch_extensions"),
             r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
             rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
             r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
             r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-            says(
-                r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?",
-                module="xformers",
-            ),
-            says(
-                rf"""(?x)
+            says(r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?", module="xformers"),
+            says(rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-                "undefined symbol",
-            ),
+        """, "undefined symbol"),
             rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
-            says(
-                rf"""(?x)
+            says(rf"""(?x)
         (?P<copy>/(?:(?!(?:site|dist)-packages|torch_extensions)[^\s'\":]){{2,200}})/
         (?P<module>(?!_|lib(?:torch|c10))[\w-]{{2,60}})
         (?:\.[\w-]{{1,40}}){{0,2}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-                "undefined symbol",
-                unless=r"torch(?:audio|vision)[/\\]",
-            ),
-            says(
-                rf"""(?x)
+        """, "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
+            says(rf"""(?x)
         dlopen\((?:[^()]{{0,200}}/)?
         (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
         (?:\.[\w-]{{1,40}}){{0,3}},\ \w{{1,10}}\):\ Symbol\ not\ found:
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-                "symbol not found",
-                unless=r"torch(?:audio|vision)[/\\]|_torch_sox",
-            ),
-            says(
-                rf"""(?x)
+        """, "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox"),
+            says(rf"""(?x)
         (?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)
         (?:\.[\w-]+)*\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-                "undefined symbol",
-                unless=r"torch(?:audio|vision)[/\\]",
-            ),
+        """, "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
             # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
             # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
-            says(
-                rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})",
-                "undefined symbol",
-                lacks="a part of its build",
-            ),
-            says(
-                r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)",
-                unless=r"\.so|lib(?:torch|c10)",
-            ),
-            says(
-                (
-                    rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}"
-                    rf"|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b"
-                ),
-                *(
-                    " load",
-                    " import",
-                    "breaks",
-                    "broke",
-                    "broken",
-                    "incompatible",
-                    "no longer",
-                    "stop",
-                ),
-                unless=rf"{MAYBE}(?:update|upgrade|fail|break|install|torch)",
-            ),
+            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build"),
+            says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)"),
+            says(rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b", *(" load", " import", "breaks", "broke", "broken", "incompatible", "no longer", "stop"), unless=rf"{MAYBE}(?:update|upgrade|fail|break|install|torch)"),
         ),
         examples=(
             "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
@@ -396,10 +329,6 @@ CAUSES = (
         plain="An extension has no kernel for the GPU, but torch has one",
         means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
-        proven_by="A kernel is missing, although torch's own kernels support the GPU, or the GPU "
-        "is not in the extension's list of architectures",
-        not_when="If torch itself lacks the kernel, the cause is arch-too-new-for-wheel or "
-        "arch-too-old-for-wheel",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="first-kernel",
         commands=lambda context: (
@@ -431,4 +360,4 @@ CAUSES = (
             )
         },
     ),
-)
+)  # fmt: skip

@@ -110,20 +110,12 @@ CAUSES = (
     Cause(
         "bf16-unsupported",
         certain_if=proofs.capability_is_read,
-        check=CheckCommand(
-            command="nvidia-smi --query-gpu=name,compute_cap --format=csv",
-            prints="name, compute_cap\nTesla T4, 7.5",
-        ),
-        no_command=(
-            "the number format is an option of your program or trainer, and each one names it "
-            "differently."
-        ),
+        check=CheckCommand("nvidia-smi --query-gpu=name,compute_cap --format=csv", "name, compute_cap\nTesla T4, 7.5"),
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
         plain="The GPU does not support bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
         "train one",
-        proven_by="The GPU's compute capability is below 8.0",
         # Source: CUDA C++ Programming Guide, compute capabilities.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -141,14 +133,11 @@ CAUSES = (
             r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
             "bf16 mixed precision requires",
             r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
         |bf16\ is\ not\ supported
         \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
-        """,
-                "bf16",
-            ),
+        """, "bf16"),
             r"bf16 is only supported on A100\+ GPUs",
         ),
         examples=(
@@ -164,24 +153,15 @@ CAUSES = (
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
         text='Run without compilation: remove torch.compile, or use backend="eager"',
-        proven_by="The GPU's compute capability is below 7.0",
         stage="first-kernel",
         commands=("export TORCHDYNAMO_DISABLE=1",),
         says=(
             rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
             "gputoooldfortriton",
             r"Unsloth: Your GPU is too old",
-            says(
-                rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b(?:torch[._]compile|inductor)|\b(?:torch[._]compile|inductor)\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
-                "torch_compile",
-                "torch.compile",
-                "inductor",
-                unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
-            ),
+            says(rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b(?:torch[._]compile|inductor)|\b(?:torch[._]compile|inductor)\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}", "torch_compile", "torch.compile", "inductor", unless=r"\b(?:RTX|A100|H100|V100|T4)\b"),
         ),
-        examples=(
-            'my GTX 1070 fails with this:\n  File "x/torch_compile.py", line 66, in torch_compile_loss',
-        ),
+        examples=('my GTX 1070 fails with this:\n  File "x/torch_compile.py", line 66, in torch_compile_loss',),
         not_examples=(
             "on my GTX 1070 torch_compile is off",
             "torch.compile works on an A100",
@@ -194,12 +174,9 @@ CAUSES = (
         means="Before CUDA 13.2, a Jetson's GPU needs the wheels that NVIDIA publishes for its "
         "JetPack.",
         text="Install NVIDIA's wheel for this JetPack",
-        proven_by="The machine is a Jetson, and torch is a CPU build or finds no CUDA",
         # Source: NVIDIA, "Installing PyTorch for Jetson Platform".
         explains=(
-            "torch-cpu-build",
-            "arch-too-old-for-wheel",
-            "arch-too-new-for-wheel",
+            "torch-cpu-build", "arch-too-old-for-wheel", "arch-too-new-for-wheel",
             "no-kernel-image",
         ),
     ),
@@ -209,7 +186,6 @@ CAUSES = (
         means="On macOS, torch uses the Apple GPU as the device mps. There are no CUDA builds "
         "for macOS.",
         text="Use the device mps or cpu: torch's ordinary wheel supports both",
-        proven_by="The system is macOS on arm64",
         refuted_by=(
             Refutation(facts.works_otherwise("another-shell")),
             Refutation(gpu_facts.the_gpu_computes),
@@ -254,9 +230,6 @@ CAUSES = (
         title="This machine has no NVIDIA GPU",
         means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
         text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",
-        proven_by="There is no NVIDIA device on the PCI bus, and no driver lists a GPU",
-        not_when="If a container hides the host's GPU, or if only the driver is missing, the "
-        "machine does have a GPU, and this is not your problem",
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
         impossible=(gpu_is_listed,),
@@ -268,22 +241,11 @@ CAUSES = (
         },
         says=(
             r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
-            says(
-                (
-                    rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}"
-                    rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}"
-                    rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}"
-                    rf"|\b{MY_MACHINE}\b[^.\n]{{0,40}}?\b(?:it|which|that) (?:(?:does not|doesn['\u2019]?t) have (?:an? |any )?|has no ){CARD}"
-                    rf"|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
-                    r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
-                    rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b"
-                ),
-                *(
+            says(rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}|\b{MY_MACHINE}\b[^.\n]{{0,40}}?\b(?:it|which|that) (?:(?:does not|doesn['\u2019]?t) have (?:an? |any )?|has no ){CARD}|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}" r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b" rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b", *(
                     f"{no} {verb}"
                     for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
                     for verb in ("have", "own")
-                ),
-                *(
+                ), *(
                     f"no {kind}"
                     for kind in (
                         "gpu",
@@ -294,18 +256,7 @@ CAUSES = (
                         "cuda ",
                         "real",
                     )
-                ),
-                *(
-                    "without",
-                    "with no",
-                    "integrated",
-                    "onboard",
-                    "cpu-only",
-                    "cpu only",
-                    "only have",
-                ),
-                unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b|\b(?:as (?:if|for|on)|according to|thinks?|behaves|work(?:s|ed) (?:fine )?on|build\b[^.]{0,24} on)\b",
-            ),
+                ), *("without", "with no", "integrated", "onboard", "cpu-only", "cpu only", "only have"), unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b|\b(?:as (?:if|for|on)|according to|thinks?|behaves|work(?:s|ed) (?:fine )?on|build\b[^.]{0,24} on)\b"),
         ),
         examples=(
             "setup: No NVIDIA GPU detected",
@@ -315,16 +266,11 @@ CAUSES = (
     ),
     Cause(
         "amd-gpu",
-        no_command=(
-            "the right build depends on your GPU, which this message does not show. "
-            "`rocminfo | grep -i gfx` prints the GPU's target (gfx…)."
-        ),
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="This is an AMD GPU: torch's ROCm builds can use it, but its CUDA builds cannot",
         means="PyTorch publishes ROCm builds for Linux. AMD publishes more ROCm builds, also for "
         "Windows.",
         text="If ROCm supports the GPU, install torch's ROCm build",
-        proven_by="All GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
         # Source: torch's index, labels rocm*.
         refuted_by=(
             Refutation(
@@ -380,20 +326,11 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
-        check=CheckCommand(
-            command="echo $HSA_OVERRIDE_GFX_VERSION",
-            prints="10.3.0",
-        ),
-        no_command=(
-            "only you know whether a shell profile, a service or your program sets the variable. "
-            "In a shell, `unset HSA_OVERRIDE_GFX_VERSION` removes it until you close the shell."
-        ),
+        check=CheckCommand("echo $HSA_OVERRIDE_GFX_VERSION", "10.3.0"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU. However, the variable is set to "
         "another GPU's target, so the runtime looks for kernels that do not run here.",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
-        proven_by="torch lists the GPU's target, and HSA_OVERRIDE_GFX_VERSION is set",
-        not_when="If torch does not list the target, the cause is amd-gpu",
         # Source: ROCm documentation, environment variables.
         stage="first-kernel",
         by_check=True,
@@ -405,7 +342,6 @@ CAUSES = (
         title="This is an Intel GPU: torch's XPU build can use it, but its CUDA builds cannot",
         means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build, and use the device xpu",
-        proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
         refuted_by=(
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
@@ -467,4 +403,4 @@ CAUSES = (
             ),
         ),
     ),
-)
+)  # fmt: skip

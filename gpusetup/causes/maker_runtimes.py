@@ -59,8 +59,6 @@ CAUSES = (
         means="torch reached the GPU, so its driver and torch's build work. Arc A cards and Iris "
         "Xe graphics have no float64 in hardware.",
         text="Use float32, or move the operation to the CPU",
-        proven_by="SYCL or Intel's compiler refuses float64 (the aspect fp64) on the device",
-        not_when="If torch does not find the device xpu at all, the cause is intel-gpu",
         # Source: SYCL 2020, "Device aspects" (fp64); torch-xpu-ops of torch 2.5; Intel's oneAPI
         # documentation and compute-runtime's FAQ on the emulation of double precision.
         stage="first-kernel",
@@ -105,9 +103,6 @@ CAUSES = (
         "only after `import torch.mps`). Ordinary builds have the module torch.xpu since 2.3. An "
         "older torch does not know the name, whatever GPU the machine has.",
         text="Install a newer torch",
-        proven_by="torch does not know the device's name, or has no module of that name",
-        not_when="If torch knows the device but does not find a GPU, see apple-silicon and "
-        "intel-gpu",
         # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
         stage="import",
         way=apple.newer_torch_for_a_device,
@@ -130,10 +125,6 @@ CAUSES = (
         "update, or if LD_LIBRARY_PATH names another ROCm, one library lacks a function that "
         "another one calls.",
         text="Update all ROCm packages together",
-        proven_by="The loader reports an undefined symbol or a missing symbol version in one of "
-        "ROCm's libraries",
-        not_when="If the undefined symbol is in torch's own libraries and begins with at:: or "
-        "c10::, the cause is torch-builds-mixed. If a library is missing, the cause is amd-gpu",
         # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others).
         stage="import",
         way=rocm.one_release,
@@ -165,9 +156,6 @@ CAUSES = (
         means="torch's libraries fit each other only if they come from one build. Here torch was "
         "compiled in parts, or a second copy of torch is loaded first.",
         text="Use one prebuilt torch in a new environment",
-        proven_by="A function of torch (at::, c10::) is undefined in torch's own ROCm or XPU "
-        "library",
-        not_when="If conda and pip installed torch, the cause is mixed-conda-pip",
         # Source: ld.so(8); PyTorch's cmake/Dependencies.cmake (HIP's flag -fclang-abi-compat=17).
         stage="import",
         way=rocm.one_build,
@@ -189,8 +177,6 @@ CAUSES = (
         "LD_LIBRARY_PATH puts the libraries of the installed oneAPI first, and these fit another "
         "release only.",
         text="Start the program without oneAPI's variables",
-        proven_by="The loader misses a symbol or a symbol version in one of oneAPI's libraries",
-        not_when="If torch is older than 2.6, its wheel needs an installed oneAPI of its release",
         # Source: PyTorch, "Getting Started on Intel GPU"; ld.so(8).
         stage="import",
         way=xpu.without_oneapi,
@@ -213,9 +199,6 @@ CAUSES = (
         means="MIOpen and hiprtc compile some kernels on first use. For that they need the headers "
         "of the system's C++ library. ROCm includes the compiler, but not these headers.",
         text="Install the development files of the C++ library",
-        proven_by="ROCm's compiler cannot find a header of the C++ standard library",
-        not_when="If a header of your program or of a package is missing, install that package's "
-        "development files",
         # Source: clang's documentation of its command line (--gcc-install-dir: the newest GCC
         # installation is taken); MIOpen's hipoc_program.cpp.
         stage="first-kernel",
@@ -244,8 +227,6 @@ CAUSES = (
         "extension that you compile needs ROCm's development packages, in one release that has "
         "every header that the code includes.",
         text="Install ROCm's development packages, or compile with another ROCm",
-        proven_by="A compiler cannot find a header in one of ROCm's folders",
-        not_when="If a header of the C++ library is missing, the cause is rocm-headers-missing",
         # Source: AMD, "ROCm on Linux: meta packages" (rocm-hip-sdk, rocm-dev).
         stage="build",
         way=rocm.development_files,
@@ -270,13 +251,9 @@ CAUSES = (
         means="macOS loads a program only if its system libraries have every function that the "
         "program calls. torch and the GPU are not reached.",
         text="Update macOS, or use a build of the program for this macOS",
-        proven_by="macOS' loader does not find a symbol in its system libraries, or says that the "
-        "file was built for a newer macOS",
-        not_when="If torch runs and only the device mps is missing, see macos-too-old-for-mps",
         # Source: Apple's dyld (the messages "Symbol not found" and "Expected in").
         stage="import",
         way=apple.for_older_macos,
-        no_command="only a macOS update or another build of the program helps.",
         explains=("apple-silicon", "torch-import-failed", "program-failed"),
         says=(
             r"Symbol not found:? \(?(?P<symbol>_\w+)\)?.{0,600}?Expected in: \W{0,3}(?:<\S+> )?/?(?:usr/lib/libSystem|usr/lib/libc\+\+|System/Library)",
@@ -298,8 +275,6 @@ CAUSES = (
         "of Level Zero. The graphics driver includes only Level Zero's loader. torch and the "
         "driver are fine.",
         text="Install Level Zero's development headers",
-        proven_by="A compiler cannot find a header in the folder level_zero",
-        not_when="If torch.xpu finds no GPU, the cause is intel-gpu",
         # Source: intel-xpu-backend-for-triton, third_party/intel/backend/driver.py (ZE_PATH);
         # level-zero's releases.
         stage="first-kernel",

@@ -15,8 +15,6 @@ CAUSES = (
         means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
         "(amdgpu, i915 or xe) creates. ROCm and torch do not include the driver.",
         text="Load the driver",
-        proven_by="The GPU is on the PCI bus, but its maker's driver is not loaded for it",
-        not_when="In a container or in WSL, the host's driver is used",
         # Source: AMD, "Configuring permissions for GPU access"; Linux, drivers/gpu/drm.
         by_check=True,
         explains=("amd-gpu", "intel-gpu", "maker-wrong-build"),
@@ -40,7 +38,6 @@ CAUSES = (
         means="The groups render and video own /dev/kfd and the render nodes. The driver is "
         "running, so reinstalling torch changes nothing.",
         text="Join the groups render and video",
-        proven_by="This user cannot read and write /dev/kfd, or any render node",
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
         by_check=True,
         explains=("amd-gpu", "intel-gpu"),
@@ -64,8 +61,6 @@ CAUSES = (
         means="A container has only the device nodes that you give it when it starts. `--gpus "
         "all` is an NVIDIA option and adds none of these.",
         text="Start the container with the device nodes",
-        proven_by="The machine is a container with the GPU on its PCI bus, but without the "
-        "device nodes",
         # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
         cases=(
             Message(
@@ -90,8 +85,6 @@ CAUSES = (
         means="PyPI has the CUDA build for Linux and the CPU build for Windows. ROCm and XPU "
         "builds come from separate indexes.",
         text="Install the build for this GPU",
-        proven_by="torch was built for another maker's GPUs or for the CPU, and all GPUs are "
-        "AMD's or Intel's",
         # Source: torch's indexes, read for the catalog.
         by_check=True,
         explains=("amd-gpu", "intel-gpu", "torch-cpu-build"),
@@ -107,14 +100,12 @@ CAUSES = (
         means="torch's ROCm builds have no kernels for this GPU, and kernels for other targets "
         "do not run on it.",
         text="Use the CPU build, or another GPU",
-        proven_by="ROCm dropped support for the GPU's target (gfx803 and older)",
         # Source: ROCm's release notes: 4.5 was the last with gfx803.
         by_check=True,
         explains=("amd-gpu",),
         check=CheckCommand(
             command="rocminfo | grep -i gfx", prints="  Name:                    gfx803"
         ),
-        no_command="no current build of torch has kernels for the GPU.",
     ),
     Cause(
         "rocm-arch-missing",
@@ -123,9 +114,6 @@ CAUSES = (
         means="A kernel runs only on the GPU target (gfx…) that it was compiled for. torch sees "
         'the GPU, but the first operation fails with "invalid device function".',
         text="Install a build that has kernels for the GPU",
-        proven_by="PyTorch does not build its ROCm wheels for the GPU's target",
-        not_when="If the target is in torch's own list, HSA_OVERRIDE_GFX_VERSION may be set to "
-        "another one: see rocm-override-wrong",
         # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh.
         by_check=True,
         explains=("amd-gpu",),
@@ -142,8 +130,6 @@ CAUSES = (
         means="This torch does not include ROCm. The machine's ROCm libraries are loaded instead, "
         "and their names contain the major version (libamdhip64.so.7).",
         text="Update ROCm, or install PyTorch's own wheels",
-        proven_by="torch's HIP has a newer major version than /opt/rocm, and torch does not "
-        "include a HIP library",
         # Source: the wheels of PyTorch (torch/lib/libamdhip64.so) and of distributions.
         by_check=True,
         explains=("torch-import-failed", "amd-gpu"),
@@ -158,7 +144,6 @@ CAUSES = (
         "databases in the home folder. SQLite needs a disk that can be written and that locks "
         "files, which network file systems such as Lustre and NFS often do not.",
         text="Put MIOpen's databases on a local disk",
-        not_when="If the home folder's disk is full, free some space first",
         # Source: MIOpen's documentation, "Using the find and performance databases" and "Kernel
         # cache"; MIOpen's sqlite_db.cpp.
         stage="first-kernel",
@@ -185,7 +170,6 @@ CAUSES = (
         means="In WSL, ROCm reaches an AMD GPU through /dev/dxg, with a separate library for "
         "WSL. PyTorch's wheel alone looks for /dev/kfd, which WSL does not have.",
         text="Install ROCm for WSL",
-        proven_by="This is WSL, torch is a ROCm build, and /opt/rocm does not exist",
         # Source: AMD, "Install Radeon software for WSL with ROCm".
         by_check=True,
         explains=("amd-gpu", "wsl-driver"),
@@ -193,7 +177,6 @@ CAUSES = (
             command="ls /opt/rocm/lib/librocdxg.so*",
             prints="ls: cannot access '/opt/rocm/lib/librocdxg.so*': No such file or directory",
         ),
-        no_command="the steps depend on your distribution and GPU. AMD's page lists them.",
     ),
     Cause(
         "python-for-intel-mac",
@@ -203,7 +186,6 @@ CAUSES = (
         means="Rosetta hides the difference. A torch for an x86_64 Python does not support MPS, "
         "and its newest wheel is 2.2.2.",
         text="Use a Python for Apple silicon",
-        proven_by="sysctl reports an Apple processor, but Python runs as x86_64",
         # Source: Apple, "About the Rosetta translation environment"; PyPI's files of torch.
         by_check=True,
         explains=("apple-silicon", "no-nvidia-gpu", "python-no-wheel", "no-wheel-for-platform"),
@@ -220,11 +202,9 @@ CAUSES = (
         means="On a macOS that is too old, torch.backends.mps.is_built() is True, but "
         "is_available() is False.",
         text="Update macOS",
-        proven_by="For MPS, this torch version needs a newer macOS than the installed one",
         # Source: PyTorch's page on the MPS backend; pytorch issues 139425 and 164943.
         by_check=True,
         explains=("apple-silicon",),
         check=CheckCommand(command="sw_vers -productVersion", prints="12.7.6"),
-        no_command="only a macOS update helps, and you start it in System Settings.",
     ),
 )

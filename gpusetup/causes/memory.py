@@ -58,10 +58,6 @@ CAUSES = (
         "machine (a hosted CI job) reports Metal but has no GPU that torch can use.",
         text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On your "
         "own machine, look for a limit on the process's memory, then restart the machine",
-        proven_by="The numbers in an out-of-memory message show that most of the memory is free",
-        not_when="If most of the GPU is used, the cause is out-of-memory",
-        no_command="the limit may be in your program, in the batch system or in the container, "
-        "and only you know which of them you use.",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
         by_check=True,
         cases=(
@@ -79,27 +75,14 @@ CAUSES = (
     Cause(
         "out-of-memory",
         certain_if=proofs.numbers_show_it_is_full,
-        check=CheckCommand(
-            command="nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv",
-            prints=(
-                "name, memory.total [MiB], memory.used [MiB]\n"
-                "NVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"
-            ),
-        ),
+        check=CheckCommand("nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv", "name, memory.total [MiB], memory.used [MiB]\nNVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"),
         refuted_by=(Refutation(gpu_facts.memory_is_not_short, "gpu-gives-no-memory"),),
         title="The GPU's memory is full",
         means="The model, its gradients and optimizer states, the activations and other programs "
         "share the GPU's memory, and together they need more than it has.",
         text=training_memory.STEPS,
-        proven_by="A message says CUDA out of memory, or CUDA returns error 2 after it has started",
-        not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the "
-        "computer's memory ran out, the cause is host-out-of-memory",
         # Source: torch documentation, memory management.
-        explains=(
-            "gpu-check-failed",
-            "cuda-library-error",
-            "torch-internal-error",
-        ),
+        explains=("gpu-check-failed", "cuda-library-error", "torch-internal-error"),
         by_check=True,
         way=training_memory.full_memory,
         cases=(
@@ -173,17 +156,8 @@ CAUSES = (
             )
         },
         says=(
-            says(
-                r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp",
-                how="the report of it",
-            ),
-            (
-                r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
-                r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
-                rf"(?:{SAME_MESSAGE}{{0,90}}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
-                rf"(?:{SAME_MESSAGE}{{0,200}}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?"
-                rf"(?:{SAME_MESSAGE}{{0,200}}?(?P<idle>[\d.]+ ?[KMG]i?B) is reserved by PyTorch but unallocated)?"
-            ),
+            says(r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp", how="the report of it"),
+            r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?" rf"(?:{SAME_MESSAGE}{{0,90}}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?(?:{SAME_MESSAGE}{{0,200}}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?(?:{SAME_MESSAGE}{{0,200}}?(?P<idle>[\d.]+ ?[KMG]i?B) is reserved by PyTorch but unallocated)?",
             r"mps backend out of memory(?: \(MPS allocated: (?P<held>[\d.]+ ?(?:bytes|[KMG]i?B)), other allocations: (?P<beside>[\d.]+ ?(?:bytes|[KMG]i?B)), max allowed: (?P<total>[\d.]+ ?[KMG]i?B)\)(?:\.? ?Tried to allocate (?P<asked>[\d.]+ ?(?:bytes|[KMG]i?B)))?)?",
             "hip error: out of memory",
             "ur_result_error_out_of_device_memory",
@@ -193,11 +167,7 @@ CAUSES = (
             r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
             "cublas_status_alloc_failed",
             "cudaerrormemoryallocation",
-            says(
-                r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
-                engine="SGLang",
-                short="cache",
-            ),
+            says(r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static", engine="SGLang", short="cache"),
             r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
             r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
             r"Allocation on device \d? ?would exceed allowed memory",
@@ -211,51 +181,15 @@ CAUSES = (
             r"Out of memory allocating [\d,]{1,20} bytes",
             r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
             r"unable to allocate CUDA\d{1,2} buffer",
-            says(
-                r"torch\.(?:cuda\.)?OutOfMemoryError",
-                unless=r"memory\. tried to allocate|except torch",
-            ),
+            says(r"torch\.(?:cuda\.)?OutOfMemoryError", unless=r"memory\. tried to allocate|except torch"),
             says(r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson"),
-            says(
-                r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?",
-                engine="vLLM at its start",
-            ),
-            says(
-                r"Failed to allocate memory for requested buffer of size \d{3,15}",
-                unless=r"\['CPUExecutionProvider'\]|ortvalue.{0,20}cpu",
-            ),
-            says(
-                r"failed to allocate (?:a )?buffer for (?:the )?kv cache",
-                unless=r"CPU KV buffer|--no-kv-offload",
-            ),
-            says(
-                (
-                    rf"\b(?:CUDA|GPUs?|VRAM|torch)(?:'s)?(?:[ -]memory)? (?:is |are |was |runs? |ran |goes |went |still |always )?{OOM}|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}"
-                    rf"|{SAYS}[\"'`“]?{OOM}.{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?{SAYS}[\"'`“]?{OOM}|(?<![a-z0-9])out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:]).{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?(?<![a-z0-9])out[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:])"
-                    r"|\b(?:shows?|showed|says?|said|gives?|gave|gets?|got|reports?|throws?) (?:me )?(?:a |an |the )?[\"'`“]out of memory[\"'`”]|(?<![\w.])(?:CUDA ?OutOfMemory(?:Error)?\b|OutOfMemoryError\s{1,60}Traceback \(most recent call last\))"
-                ),
-                *("oom", "out of memory", "out-of-memory", "out of the memory", "outofmemory"),
-                unless=NO_FAILURE,
-            ),
-            says(
-                (
-                    rf"\b(?:insufficient|not enough(?: free| available)?|out[ -]of|exceed(?:s|ed|ing)?)[ -](?:the |my |all |its |available |total )*(?:\S{{1,12}} )??{MEMORY_OF_IT}\b(?! out of)|{MEMORY_OF_IT}(?: limit)? (?:(?:is|was|are|were|gets?|got|has been|becomes?) )?(?:\w{{2,12}} )??(?:exhausted|exceeded|insufficient|not enough|overflow(?:s|ed)?)\b"
-                    rf"|\b(?:CUDA|GPU|VRAM)[ -]memory errors?\b|\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{{1,12}} )?GPU\b|(?:n't|not|n[o']t) (?:\w+ ){{0,3}}?fit (?:\w+ ){{0,3}}?(?:in|into|on|onto|inside) (?:\S{{1,12}} ){{0,4}}?{MEMORY_OF_IT}[^.\n]{{0,80}}?\b(?:error|fail|crash)|\b{MEMORY_OF_IT}\b[^.\n]{{0,80}}?\b(?:increas|grow|climb|ris|fill|accumulat)(?:e|es|ing|s)\b[^.\n]{{0,40}}?\buntil (?:\S{{1,12}} ){{0,4}}?(?:OOM|(?:run(?:s|ning)? )?out[- ]of[- ](?:\w+ )?(?:memory|VRAM))\b"
-                ),
-                *("insufficient", "not enough", "out of ", "exceed", "exhausted", " fit "),
-                *("memory error", "until"),
-                unless=NO_FAILURE.replace("|until", ""),
-            ),
-            says(
-                r"显存(?:不足|不够|溢出|耗尽)|爆显存",
-                "显存",
-                unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存",
-            ),
-            says(
-                r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
-                engine="vLLM",
-                short="cache",
-            ),
+            says(r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?", engine="vLLM at its start"),
+            says(r"Failed to allocate memory for requested buffer of size \d{3,15}", unless=r"\['CPUExecutionProvider'\]|ortvalue.{0,20}cpu"),
+            says(r"failed to allocate (?:a )?buffer for (?:the )?kv cache", unless=r"CPU KV buffer|--no-kv-offload"),
+            says(rf"\b(?:CUDA|GPUs?|VRAM|torch)(?:'s)?(?:[ -]memory)? (?:is |are |was |runs? |ran |goes |went |still |always )?{OOM}|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}|{SAYS}[\"'`“]?{OOM}.{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?{SAYS}[\"'`“]?{OOM}|(?<![a-z0-9])out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:]).{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?(?<![a-z0-9])out[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:])" r"|\b(?:shows?|showed|says?|said|gives?|gave|gets?|got|reports?|throws?) (?:me )?(?:a |an |the )?[\"'`“]out of memory[\"'`”]|(?<![\w.])(?:CUDA ?OutOfMemory(?:Error)?\b|OutOfMemoryError\s{1,60}Traceback \(most recent call last\))", *("oom", "out of memory", "out-of-memory", "out of the memory", "outofmemory"), unless=NO_FAILURE),
+            says(rf"\b(?:insufficient|not enough(?: free| available)?|out[ -]of|exceed(?:s|ed|ing)?)[ -](?:the |my |all |its |available |total )*(?:\S{{1,12}} )??{MEMORY_OF_IT}\b(?! out of)|{MEMORY_OF_IT}(?: limit)? (?:(?:is|was|are|were|gets?|got|has been|becomes?) )?(?:\w{{2,12}} )??(?:exhausted|exceeded|insufficient|not enough|overflow(?:s|ed)?)\b|\b(?:CUDA|GPU|VRAM)[ -]memory errors?\b|\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{{1,12}} )?GPU\b|(?:n't|not|n[o']t) (?:\w+ ){{0,3}}?fit (?:\w+ ){{0,3}}?(?:in|into|on|onto|inside) (?:\S{{1,12}} ){{0,4}}?{MEMORY_OF_IT}[^.\n]{{0,80}}?\b(?:error|fail|crash)|\b{MEMORY_OF_IT}\b[^.\n]{{0,80}}?\b(?:increas|grow|climb|ris|fill|accumulat)(?:e|es|ing|s)\b[^.\n]{{0,40}}?\buntil (?:\S{{1,12}} ){{0,4}}?(?:OOM|(?:run(?:s|ning)? )?out[- ]of[- ](?:\w+ )?(?:memory|VRAM))\b", *("insufficient", "not enough", "out of ", "exceed", "exhausted", " fit "), *("memory error", "until"), unless=NO_FAILURE.replace("|until", "")),
+            says(r"显存(?:不足|不够|溢出|耗尽)|爆显存", "显存", unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存"),
+            says(r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)", engine="vLLM", short="cache"),
             says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
         ),
         examples=(
@@ -285,4 +219,4 @@ CAUSES = (
             "a backend out of memory of words",
         ),
     ),
-)
+)  # fmt: skip

@@ -38,9 +38,6 @@ CAUSES = (
         "argument (since torch 2.0 with a hyphen), but torchrun sets the variable LOCAL_RANK "
         "instead.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
-        proven_by="The script's argument parser rejects --local-rank or --local_rank",
-        not_when="If the launcher only prints a warning that it is deprecated, the finding is "
-        "launcher-deprecated",
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
         stage="distributed",
         explains=("launcher-deprecated",),
@@ -66,15 +63,12 @@ CAUSES = (
         title="torch.distributed.launch is deprecated, so use torchrun instead",
         means="The old launcher still starts the processes, but later releases of torch remove it.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
-        proven_by="torch prints a warning that the launcher is deprecated",
         # Source: torch/distributed/launch.py.
         stage="distributed",
         way=by_torchrun,
         cases=(Message(where=(_something_else_failed,), only=Severity.NOTE, way=by_torchrun),),
         says=(r"The module torch\.distributed\.launch is (?:going to be )?deprecated",),
-        examples=(
-            "FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun.",
-        ),
+        examples=("FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun.",),
     ),
     Cause(
         "nccl-no-socket-interface",
@@ -106,8 +100,6 @@ CAUSES = (
         "access.",
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
-        proven_by="CUDA returns error 217, the program reports missing peer access, or a model "
-        "on several GPUs hangs",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
@@ -141,22 +133,8 @@ CAUSES = (
             r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
             r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
             r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
-            says(
-                (
-                    rf"\b{WORKS}\b[^.\n]{{0,50}}?\b(?:after|with|when|once|if|by|using|setting|only|because)\b[^.\n]{{0,60}}?{SETS}"
-                    rf"|{SETS}[^.\n]{{0,60}}?\b{WORKS}\b"
-                ),
-                unless=r"\b(?:not|n't|never|still|did nothing|without success|no effect|tried|suggest\w*|should|try|neither)\b[^.\n]{0,40}NCCL_P2P|NCCL_P2P_DISABLE[^.\n]{0,60}\b(?:not|n't|never|nothing|no effect|neither|but)\b",
-            ),
-            says(
-                r"\b(?:transfer|cop(?:y|ie)|mov|send|sent)\w{0,5}\b[^.\n]{0,60}?\bGPU ?\d? ?(?:->|to) ?(?:another )?GPU ?\d?\b[^.\n]{0,80}?\b(?:chang|modif|zeros?\b|corrupt|wrong|garbage|differ)",
-                "gpu to gpu",
-                "gpu0 -> gpu1",
-                "gpu 0 to gpu 1",
-                "gpu0 to gpu1",
-                "to another gpu",
-                unless=r"\bif\b|\bhow (?:can|do|to)\b",
-            ),
+            says(rf"\b{WORKS}\b[^.\n]{{0,50}}?\b(?:after|with|when|once|if|by|using|setting|only|because)\b[^.\n]{{0,60}}?{SETS}|{SETS}[^.\n]{{0,60}}?\b{WORKS}\b", unless=r"\b(?:not|n't|never|still|did nothing|without success|no effect|tried|suggest\w*|should|try|neither)\b[^.\n]{0,40}NCCL_P2P|NCCL_P2P_DISABLE[^.\n]{0,60}\b(?:not|n't|never|nothing|no effect|neither|but)\b"),
+            says(r"\b(?:transfer|cop(?:y|ie)|mov|send|sent)\w{0,5}\b[^.\n]{0,60}?\bGPU ?\d? ?(?:->|to) ?(?:another )?GPU ?\d?\b[^.\n]{0,80}?\b(?:chang|modif|zeros?\b|corrupt|wrong|garbage|differ)", "gpu to gpu", "gpu0 -> gpu1", "gpu 0 to gpu 1", "gpu0 to gpu1", "to another gpu", unless=r"\bif\b|\bhow (?:can|do|to)\b"),
         ),
         examples=(
             "NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB.",
@@ -173,9 +151,6 @@ CAUSES = (
     ),
     Cause(
         "nccl-unavailable-windows",
-        no_command=(
-            "the backend is an argument in your own program, or an option of your trainer."
-        ),
         title="This build of torch has no NCCL",
         means="NCCL runs on Linux only, so torch's wheels for Windows do not include NCCL. CPU "
         "builds do not include NCCL either.",
@@ -201,9 +176,7 @@ CAUSES = (
         stage="distributed",
         commands=("export USE_LIBUV=0",),
         says=(r"use_libuv was requested but PyTorch was buil[dt] without libuv",),
-        examples=(
-            "RuntimeError: use_libuv was requested but PyTorch was build without libuv support",
-        ),
+        examples=("RuntimeError: use_libuv was requested but PyTorch was build without libuv support",),
     ),
     Cause(
         "nccl-duplicate-gpu",
@@ -215,7 +188,6 @@ CAUSES = (
         text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
         "Before NCCL starts, select the device: "
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
-        not_when="If a rank names a GPU that does not exist, the cause is invalid-device-ordinal",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("nvidia-smi -L",),
@@ -230,7 +202,6 @@ CAUSES = (
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
         "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
         "memory, but is slower",
-        not_when="If a DataLoader worker ends with a bus error, the cause is shm-too-small",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
@@ -251,14 +222,8 @@ CAUSES = (
             ),
         ),
         says=(
-            says(
-                r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device",
-                why="space",
-            ),
-            says(
-                r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied",
-                why="permission",
-            ),
+            says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space"),
+            says(r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied", why="permission"),
             r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
             r"Error while attaching to shared memory segment (?P<path>\S+)",
             r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
@@ -276,8 +241,6 @@ CAUSES = (
         means="One rank (process) waits for another that died, hangs or does other work. If a "
         "rank has a different error, that error shows why.",
         text="Look for the first error in every rank's log, and turn on NCCL's own log",
-        not_when="If doctor also finds a more specific cause related to NCCL or memory, that "
-        "finding is the real cause",
         # Source: torch documentation, distributed.
         symptom=True,
         stage="distributed",
@@ -315,10 +278,7 @@ CAUSES = (
             r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
             r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
             r"rendezvous\.api\.RendezvousTimeoutError",
-            says(
-                r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation",
-                unless="Capture cuda graph failed",
-            ),
+            says(r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation", unless="Capture cuda graph failed"),
         ),
         examples=(
             "MISMATCH\n  Rank 5 -- GPU 5 managed by process 2211 on node 10.0.0.7",
@@ -338,7 +298,6 @@ CAUSES = (
         "prints show the reason.",
         text="Run the program again with NCCL's own log turned on, and read the first line with "
         "WARN",
-        not_when="If doctor also finds a more specific NCCL cause, that finding is the real cause",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         stage="distributed",
@@ -351,22 +310,13 @@ CAUSES = (
             )
         },
         says=(
-            says(
-                r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))",
-                unless=r"Cannot allocate memory",
-            ),
-            says(
-                r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)",
-                unless=r"Cannot allocate memory",
-            ),
+            says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory"),
+            says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory"),
             r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
             r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
             r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
             r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
-            says(
-                r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
-                "ncclgroupend",
-            ),
+            says(r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b", "ncclgroupend"),
             r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
             r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b",
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
@@ -386,4 +336,4 @@ CAUSES = (
             "a call to ibv_modify_qp",
         ),
     ),
-)
+)  # fmt: skip

@@ -113,17 +113,10 @@ class Cause(Message, kw_only=False):
     prints about it."""
 
     id: str
-    proven_by: str = ""
-    """What in a snapshot proves the cause; "" if a program's message proves it."""
     severity: Severity = Severity.ERROR
     """The highest severity that the finding can have."""
-    not_when: str = ""
-    """A situation that looks similar but is a different finding or not a problem."""
     check: CheckCommand | None = None
     """How to check for the cause without gpusetup; None if only `gpusetup doctor` shows it."""
-    no_command: str = ""
-    """Why no command fixes it. The finding's page prints this after "There is no command to paste
-    here, because"."""
     explains: Words = ()
     """The findings that are consequences of this cause if both are found, in addition to those of
     its layer."""

@@ -137,7 +137,6 @@ CAUSES = (
         means="An installation with gpusetup was interrupted, so the environment is incomplete.",
         text="Run `gpusetup install`. The command first restores the previous environment or "
         "completes the new one",
-        proven_by="The installation's journal, which gpusetup deletes at the end, is still there",
         commands=_recover,
     ),
     Cause(
@@ -145,15 +144,10 @@ CAUSES = (
         certain_if=proofs.no_torch_is_listed,
         means="The Python that runs the program has no torch. Often the reason is that torch was "
         "installed into another environment.",
-        check=CheckCommand(
-            command='python -c "import sys, torch; print(sys.executable)"',
-            prints="ModuleNotFoundError: No module named 'torch'",
-        ),
+        check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
         plain="torch is not installed",
         text="Install torch",
-        proven_by="There is no torch in this Python's folders",
-        not_when="If torch is in another Python, name that Python with `--python`",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="import",
         by_check=True,
@@ -175,25 +169,20 @@ CAUSES = (
             r"Package\(s\) not found: torch\b",
         ),
         examples=("WARNING: Package(s) not found: torch",),
-        not_examples=(
-            "[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",
-        ),
+        not_examples=("[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",),
     ),
     Cause(
         "torch-half-installed",
         title="torch is only partly installed",
         means="torch's installation was interrupted, or another installation overwrote part of it.",
         text="Reinstall it",
-        proven_by="Libraries from torch's list of files (RECORD) are missing",
         stage="import",
         way=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
         ),
-        examples=(
-            "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
-        ),
+        examples=("File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",),
     ),
     Cause(
         "two-torch-installs",
@@ -202,12 +191,7 @@ CAUSES = (
         means="The files of the two packages are mixed, or Python uses the package that comes "
         "first on its path.",
         text="Remove all of them, then install torch once",
-        proven_by="Two installed packages are named torch and have different versions",
-        not_when="If conda installed one of the two packages, the cause is mixed-conda-pip",
-        explains=(
-            "torch-half-installed",
-            "mixed-conda-pip",
-        ),
+        explains=("torch-half-installed", "mixed-conda-pip"),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
     ),
@@ -217,7 +201,6 @@ CAUSES = (
         means="Neither installer knows about the other's files, so Python may load files from "
         "both.",
         text="Remove both, then install torch once",
-        proven_by="conda's pytorch and pip's torch have different versions",
         # Source: conda documentation, using pip.
         explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
@@ -228,19 +211,14 @@ CAUSES = (
                 "torch-half-installed",
             )
         },
-        says=(
-            rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
-        ),
-        examples=(
-            "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",
-        ),
+        says=(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",),
+        examples=("ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",),
     ),
     Cause(
         "torch-import-failed",
         title="torch cannot be imported",
         means="doctor tried to import torch, but the import failed.",
         text="Reinstall torch. ",
-        proven_by="`import torch` ends with an error",
         symptom=True,
         way=paste.install_torch,
         cases=(
@@ -260,16 +238,10 @@ CAUSES = (
         plain="Python imports a torch from outside the environment",
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
-        proven_by="Python would import torch from a folder outside the environment",
         # Source: Python documentation, site.
         explains=(
-            "torch-half-installed",
-            "two-torch-installs",
-            "torch-cpu-build",
-            "rocm-wheel-on-nvidia",
-            "xpu-wheel-on-nvidia",
-            "arch-too-new-for-wheel",
-            "arch-too-old-for-wheel",
+            "torch-half-installed", "two-torch-installs", "torch-cpu-build", "rocm-wheel-on-nvidia",
+            "xpu-wheel-on-nvidia", "arch-too-new-for-wheel", "arch-too-old-for-wheel",
             "driver-too-old",
         ),
         before_torch=(Severity.ERROR, Severity.WARNING),
@@ -283,19 +255,11 @@ CAUSES = (
             ),
         ),
         says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
-        examples=(
-            "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
-        ),
+        examples=("/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",),
     ),
     Cause(
         "torch-sees-no-gpu",
-        check=CheckCommand(
-            command=(
-                'python -c "import torch; print(torch.__version__, '
-                'torch.version.cuda, torch.cuda.is_available())"'
-            ),
-            prints="2.9.1+cu128 12.8 False",
-        ),
+        check=CheckCommand('python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"', "2.9.1+cu128 12.8 False"),
         title="torch.cuda.is_available() is False",
         means="PyTorch asked CUDA for a GPU and got none. Usually another finding is the cause, "
         "for example a CPU build, an old driver, or a container without a GPU.",
@@ -303,7 +267,6 @@ CAUSES = (
         "(`torch.version.cuda` is `None`), run `gpusetup install`. If the driver is missing or too "
         "old, install or update it. If torch says `No CUDA GPUs are available`, either "
         "CUDA_VISIBLE_DEVICES hides the GPU or, in a container, the container was given none",
-        proven_by="torch.cuda.is_available() returns False",
         symptom=True,
         stage="start",
         by_check=True,
@@ -379,7 +342,6 @@ CAUSES = (
         plain="torch computes wrong results on the GPU, or none at all",
         means="The GPU computed a wrong result, or an operation of torch failed on it.",
         text="Run `gpusetup verify` and read the result of each check",
-        proven_by="A check of `gpusetup verify` failed or crashed on this machine",
         symptom=True,
         look=("gpusetup verify -v",),
     ),
@@ -390,9 +352,6 @@ CAUSES = (
         means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
         "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
         text="Set the build that you want in the tool's options, or update the tool",
-        proven_by="The tool reports that it found no CUDA version, and nvidia-smi prints `CUDA "
-        "UMD Version`",
-        not_when="If the driver itself is at fault, the cause is driver-missing or driver-too-old",
         # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),
         says=(
@@ -406,4 +365,4 @@ CAUSES = (
         ),
         not_examples=("CUDA UMD Version: 13.1",),
     ),
-)
+)  # fmt: skip

@@ -73,8 +73,6 @@ CAUSES = (
         means="The GPU and the driver work with one release of torch, so neither of them is the "
         "cause.",
         text="Keep the driver, and report the release that fails to PyTorch. ",
-        proven_by="A text shows two releases of torch on one machine, and only one of them works",
-        not_when="If both releases of torch fail, check the GPU and its driver",
         # Source: pytorch/pytorch, issues of regressed nightlies.
         events=("release-regressed",),
         explains=("torch-sees-no-gpu", "gpu-check-failed", "torch-import-failed"),
@@ -83,10 +81,7 @@ CAUSES = (
     Cause(
         "torch-cpu-build",
         certain_if=proofs.cpu_build_beside_a_gpu,
-        check=CheckCommand(
-            command=alike.TORCHS_CUDA,
-            prints="2.5.1+cpu None",
-        ),
+        check=CheckCommand(alike.TORCHS_CUDA, "2.5.1+cpu None"),
         title="{who} is a CPU build and cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
         means="On Windows, `pip install torch` installs a CPU build, because the default index has "
@@ -108,10 +103,6 @@ CAUSES = (
             ),
         ),
         text="Replace the CPU build with a CUDA build. ",
-        proven_by="torch has no CUDA version (`torch.version.cuda` is None), although the "
-        "machine has an NVIDIA GPU",
-        not_when="If doctor also finds cuda-visible-devices-hidden or driver-missing, fix that "
-        "problem first",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,
@@ -124,8 +115,6 @@ CAUSES = (
         plain="torch is a ROCm build on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs.",
         text="Replace the ROCm build. ",
-        proven_by="torch's version ends in +rocm…, although there is an NVIDIA GPU",
-        not_when="If there is no NVIDIA GPU, the cause is amd-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,
     ),
@@ -136,9 +125,7 @@ CAUSES = (
         plain="torch is an XPU build on a machine with an NVIDIA GPU",
         means="XPU builds are for Intel's GPUs.",
         text="Replace the XPU build. ",
-        proven_by="torch's version ends in +xpu, although there is an NVIDIA GPU",
-        not_when="If there is no NVIDIA GPU, the cause is intel-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,
     ),
-)
+)  # fmt: skip

@@ -72,18 +72,12 @@ FASTER = (
 CAUSES = (
     Cause(
         "gpu-works-little",
-        no_command=(
-            "you first need to know what the GPU waits for. To see what it waits for, run "
-            "`gpusetup monitor` next to your training."
-        ),
         severity=Severity.NOTE,
         title="{who} is busy only part of the time: {picture}",
         plain="A GPU with a running program is busy less than half of the time",
         means="A single reading does not show why: the data may arrive too slowly, or the batch "
         "or the model is too small to fill the GPU.",
         text="Let gpusetup watch the training for a minute to find the cause",
-        proven_by="nvidia-smi shows a program that computes and a utilisation below 50 %",
-        not_when="If no program computes, the GPU is idle, which is normal",
         # Source: the limits in readings/gpu_use.py.
         by_check=True,
         stage="running",
@@ -91,15 +85,11 @@ CAUSES = (
     ),
     Cause(
         "loss-diverges",
-        no_command="the learning rate and the clipping are settings of your training.",
         severity=Severity.NOTE,
         title="The loss diverges: it becomes NaN or infinite, or explodes",
         means="The training's steps are too large for the model, or a value is too large for the "
         "number format. Your GPU, driver and torch are not the cause.",
         text=STABLE,
-        proven_by="A log or a description shows that the loss is NaN or infinite, or explodes",
-        not_when="If a GPU computes wrongly (the kernel log shows an Xid or an ECC error), the "
-        "GPU is the cause",
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
         stage="running",
@@ -139,16 +129,8 @@ CAUSES = (
             ),
         ),
         says=(
-            says(
-                rf"(?P<half>{HALF_PRECISION}).{{0,300}}?(?:{DIVERGES})",
-                *DIVERGES_LETTERS,
-                unless=NOT_HAD,
-            ),
-            says(
-                rf"(?:{DIVERGES}).{{0,300}}?(?P<half>{HALF_PRECISION})",
-                *DIVERGES_LETTERS,
-                unless=NOT_HAD,
-            ),
+            says(rf"(?P<half>{HALF_PRECISION}).{{0,300}}?(?:{DIVERGES})", *DIVERGES_LETTERS, unless=NOT_HAD),
+            says(rf"(?:{DIVERGES}).{{0,300}}?(?P<half>{HALF_PRECISION})", *DIVERGES_LETTERS, unless=NOT_HAD),
             says(DIVERGES, *DIVERGES_LETTERS, unless=NOT_HAD),
         ),
         examples=(
@@ -185,9 +167,6 @@ CAUSES = (
         "are decoded again in each epoch), or if the model or the batch is too small to fill the "
         "GPU.",
         text=FASTER,
-        proven_by="The text says that mixed precision did not make the training faster",
-        not_when="If the training fails or computes NaN, the cause is loss-diverges or another "
-        "error",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         stage="running",
         commands=("gpusetup monitor -- python train.py",),
@@ -219,4 +198,4 @@ CAUSES = (
             "mixed precision did not change the memory",
         ),
     ),
-)
+)  # fmt: skip

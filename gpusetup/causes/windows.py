@@ -149,9 +149,6 @@ CAUSES = (
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
         "keep the installed torch. If the new runtime does not help, reinstall the same release "
         "of torch. Only torch 2.4.0 must be replaced with a newer release (2.4.1)",
-        proven_by="Windows returns error 126, 127, 182, 193 or 1114",
-        not_when="With error 1455, the cause is windows-pagefile-too-small. If an extension's "
-        "DLL is missing, the cause is extension-abi-mismatch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
@@ -234,18 +231,9 @@ CAUSES = (
             rf"{STARTED}\W{{0,4}}-1073741515\b",
             rf"{STARTED}\W{{0,4}}3221225781\b",
             r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
-            says(
-                r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
-                unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
-            ),
-            says(
-                r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies",
-                unless=r"WinError|1455",
-            ),
-            says(
-                r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))",
-                unless=r"while importing \w{2,40}_plugin",
-            ),
+            says(r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?", unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt"),
+            says(r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies", unless=r"WinError|1455"),
+            says(r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))", unless=r"while importing \w{2,40}_plugin"),
             says(r"Visual C\+\+ Redistributable is not installed", dll="vcruntime140_1.dll"),
             says(r"\b0xc0000135\b", unless=r"\b(?:codes? (?:like|such as)|e\.g\.)"),
         ),
@@ -274,14 +262,9 @@ CAUSES = (
         "worker is a process.",
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
         "Windows. As an alternative, use fewer workers",
-        proven_by="Windows returns error 1455",
-        not_when="With an error other than 1455, the cause is windows-dll-missing",
         # Source: Microsoft, System Error Codes.
         stage="import",
-        explains=(
-            "windows-dll-missing",
-            "dataloader-worker-killed",
-        ),
+        explains=("windows-dll-missing", "dataloader-worker-killed"),
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
         says=(
@@ -297,8 +280,6 @@ CAUSES = (
         "often have long paths.",
         text="Allow long paths in Windows (as administrator, then restart the program). As an "
         "alternative, move the caches and the environment to a folder with a short path",
-        proven_by="Windows returns error 206, ninja reports a path that is too long, or a file "
-        "in a cache is not found",
         # Source: Microsoft, Maximum Path Length Limitation.
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
@@ -319,20 +300,11 @@ CAUSES = (
             "torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'",
             "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'",
         ),
-        not_examples=(
-            "InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",
-        ),
+        not_examples=("InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",),
     ),
     Cause(
         "wsl-driver",
-        check=CheckCommand(
-            command="ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL",
-            prints=(
-                "ls: cannot access '/dev/dxg': No such file or directory\n"
-                "ls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or"
-                " directory"
-            ),
-        ),
+        check=CheckCommand("ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL", "ls: cannot access '/dev/dxg': No such file or directory\nls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or directory"),
         refuted_by=(
             Refutation(facts.wsl_reaches_the_driver),
             Refutation(facts.has_no_nvidia_gpu, "no-nvidia-gpu"),
@@ -340,7 +312,6 @@ CAUSES = (
         title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
-        proven_by="WSL sees no GPU, and /dev/dxg or libcuda is missing in WSL",
         # Source: NVIDIA, "CUDA on WSL User Guide".
         by_check=True,
         way=lambda context, _: driver_of_windows(
@@ -372,10 +343,7 @@ CAUSES = (
         says=(
             says("gpu access blocked", why="blocked"),
             says("wsl environment detected but no adapters", why="adapters"),
-            says(
-                r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
-                why="crash",
-            ),
+            says(r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi", why="crash"),
             says(r"Driver Version: 0(?![\d.])", why="version-zero"),
         ),
         examples=(
@@ -391,11 +359,10 @@ CAUSES = (
         means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
         "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
-        proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
         # Source: NVIDIA, "CUDA on WSL User Guide".
         kind_of="wsl-driver",
         explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
         needs_root=True,
     ),
-)
+)  # fmt: skip
