@@ -23,7 +23,7 @@ from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
-from gpusetup.install.choose_task import wish_of
+from gpusetup.install.task import wish_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
@@ -83,7 +83,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         return _show_edit(question, ask, wish, host, root)
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
-    from gpusetup.commands.install_flow import described_reply
+    from gpusetup.commands.install_flow import show_described
 
     of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
     words = of_kind.get(ask.kind)
@@ -93,7 +93,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         "installed first, then the project"
     )
     with_file = question.replaced(requirements=(*question.requirements, ask.path))
-    return described_reply(with_file, machine, out, last_step=last_step, note=note)
+    return show_described(with_file, machine, out, last_step=last_step, note=note)
 
 
 def _project_here(out: Console) -> Ask:

@@ -24,9 +24,8 @@ from installing import (
 )
 
 from gpusetup import cli
-from gpusetup.install import job
+from gpusetup.install import job, planning
 from gpusetup.install.switching import unpack
-from gpusetup.install.target import notes
 from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output
 
@@ -141,9 +140,9 @@ def test_on_an_overlay_the_plan_says_what_a_copy_costs(
     assert install("--python", str(venv), *WANTED).exit == 0
     other = "cu124" if TORCH == "2.5.1" else "cu128"
     world.add_torch(other)
-    monkeypatch.setattr(notes, "filesystem_of", lambda folder: "overlay")
-    monkeypatch.setattr(notes, "WORTH_SAYING_BYTES", 1)
-    monkeypatch.setattr(notes, "in_image_build", lambda: in_build)
+    monkeypatch.setattr(planning, "filesystem_of", lambda folder: "overlay")
+    monkeypatch.setattr(planning, "WORTH_SAYING_BYTES", 1)
+    monkeypatch.setattr(planning, "in_image_build", lambda: in_build)
     words = ("--torch", TORCH, "--backend", other, "--dry-run")
     said = install("--python", str(venv), *words)
     assert said.exit == 0, said.err
