@@ -195,7 +195,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = replace(plan_answer(job, plan, task), notes=asked)
-    notes = (*plan.notes, *notes_of_target(target, plan.before), *asked)
+    notes = (*plan.notes, *notes_of_target(target), *asked)
     screen = _plan_screen(planned, plan, task, notes)
     return carry_out(question, out, planned, screen, carry_out_plan)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -21,9 +21,8 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
 from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.job import InstallJob, Plan, device_to_prove, in_image_build
+from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
-from gpusetup.install.switching.mounts import filesystem_of
 from gpusetup.install.switching.unpack import stage_of
 from gpusetup.install.target.find import Target, check_importable
 from gpusetup.install.target.layout import files_listed, files_of_all
@@ -56,8 +55,6 @@ UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
 2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
 libraries."""
 SPARE_BYTES = 50 << 20
-WORTH_SAYING_BYTES = 100 << 20
-"""The size from which a copy is worth a note; a smaller one goes unnoticed."""
 
 
 class LacksWheel(Blocked):
@@ -396,26 +393,15 @@ def require_space(folder: str, needed_bytes: int) -> None:
 # --- notes about the environment ------------------------------------------------------------------
 
 
-def notes_of_target(target: Target, leaving: Iterable[str]) -> Iterator[str]:
-    """Yields the notes about an environment; `leaving` names the packages that will be replaced."""
-    prefix = Path(target.venv or target.layout.prefix)
-    if is_uv_project(prefix.parent):
-        yield (
-            f"{prefix.parent} is a uv project: the next `uv sync` there removes what its lock does "
-            "not name. `gpusetup install --project` prints the lines that keep this torch"
-        )
-    # A file in a lower layer of a container cannot be renamed, so the system first copies it into
-    # the top layer (https://docs.kernel.org/filesystems/overlayfs.html, "Non-directories").
-    if target.venv is not None or filesystem_of(target.layout.prefix) != "overlay":
-        return
-    files = filter(os.path.isfile, files_of_all(leaving, target.layout)[1])
-    size_bytes = sum(os.lstat(path).st_size for path in files)
-    if size_bytes >= WORTH_SAYING_BYTES:
-        until = "until this ends" if in_image_build() else "as long as `--undo` can restore them"
-        yield (
-            "this environment lies in an image's layers: the previous packages are copied into the "
-            f"top layer, up to {size_text(size_bytes)}, and stay there {until}"
-        )
+def notes_of_target(target: Target) -> tuple[str, ...]:
+    """A note about an environment that the next `uv sync` would reset; empty for any other."""
+    folder = Path(target.venv or target.layout.prefix).parent
+    if not is_uv_project(folder):
+        return ()
+    return (
+        f"{folder} is a uv project: the next `uv sync` there removes what its lock does not name. "
+        "`gpusetup install --project` prints the lines that keep this torch",
+    )
 
 
 def is_uv_project(folder: Path) -> bool:
