@@ -31,7 +31,7 @@ from gpusetup.install.job import (
     torch_stays,
 )
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
-from gpusetup.install.recovery import recover_unfinished, target_folder, undone_after_recovery
+from gpusetup.install.recovery import recover_unfinished, target_folder
 from gpusetup.install.switching import change
 from gpusetup.install.switching import undo as undoing
 from gpusetup.install.switching.journal import STORE, UNDO, Journal, read_journal
@@ -153,19 +153,11 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         return replace(choose_task(question, within, host), wish=wish, why=why)
 
     if question.download:
-        # Everything that a new environment needs, into a folder.
         folder = os.path.realpath(question.download)
+        # Everything that a new environment needs goes into the folder.
         task, plan = plan_newest(job, replace(target, venv=folder), task, older)
         plan = replace(plan, target=folder, venv=None, steps=(), before={})
-        planned = replace(plan_answer(job, plan, task), notes=asked)
-        screen = _plan_screen(planned, plan, task, (*plan.notes, *asked))
-        return carry_out(
-            question,
-            out,
-            planned,
-            screen,
-            lambda: (planned, f"{fetch_into_folder(job, plan)}\n", True),
-        )
+        return _download(question, out, job, plan, task, asked)
     verdict: dict[str, Any] | None = None
     if task.is_done and not _is_unfinished(machine):
         if not (question.no_verify or question.dry_run):
@@ -198,6 +190,24 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     notes = (*plan.notes, *notes_of_target(target), *asked)
     screen = _plan_screen(planned, plan, task, notes)
     return carry_out(question, out, planned, screen, carry_out_plan)
+
+
+def _download(
+    question: InstallQuestion,
+    out: Console,
+    job: InstallJob,
+    plan: Plan,
+    task: Task,
+    asked: tuple[str, ...],
+) -> Reply:
+    """Download all wheels of a plan into its folder, without installing them."""
+    planned = replace(plan_answer(job, plan, task), notes=asked)
+
+    def fetch() -> Done:
+        return planned, f"{fetch_into_folder(job, plan)}\n", True
+
+    screen = _plan_screen(planned, plan, task, (*plan.notes, *asked))
+    return carry_out(question, out, planned, screen, fetch)
 
 
 def _is_unfinished(machine: Snapshot) -> bool:
@@ -352,7 +362,11 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
     # with a plan.
     unfinished = read_journal(store)
     if unfinished is not None:
-        return reply(*_planned_undo(folder, undone_after_recovery(store, unfinished)))
+        # A change that was about to be kept is completed first. If that change did not replace
+        # torch, `--undo` then reverts the last change that did.
+        if unfinished.phase == "keeping" and "torch" not in unfinished.after:
+            unfinished = (change.keeps_torch(store) and read_journal(store, UNDO)) or unfinished
+        return reply(*_planned_undo(folder, unfinished))
     layout = layout_of_folder(folder)
     check_target(layout)
     journal = undoing.undo_known(store, layout).journal

@@ -394,23 +394,18 @@ def require_space(folder: str, needed_bytes: int) -> None:
 
 
 def notes_of_target(target: Target) -> tuple[str, ...]:
-    """A note about an environment that the next `uv sync` would reset; empty for any other."""
+    """A note on the environment of a uv project, which `uv sync` resets to its lock; empty for any
+    other."""
     folder = Path(target.venv or target.layout.prefix).parent
-    if not is_uv_project(folder):
+    try:
+        document = read_toml(str(folder / "pyproject.toml"))
+    except BadInput:
+        # uv does not sync the environment without a readable project file either.
+        document = {}
+    is_of_uv = "project" in document and "uv" in table(document, "tool")
+    if not is_of_uv and not (folder / "uv.lock").is_file():
         return ()
     return (
         f"{folder} is a uv project: the next `uv sync` there removes what its lock does not name. "
         "`gpusetup install --project` prints the lines that keep this torch",
     )
-
-
-def is_uv_project(folder: Path) -> bool:
-    """Whether a folder contains a uv project, whose environment `uv sync` resets to its lock."""
-    if (folder / "uv.lock").is_file():
-        return True
-    try:
-        document = read_toml(str(folder / "pyproject.toml"))
-    except BadInput:
-        # uv does not sync the environment without a readable project file either.
-        return False
-    return "project" in document and "uv" in table(document, "tool")

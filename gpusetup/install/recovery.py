@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
-from gpusetup.install.switching.change import drop_leftovers, keeps_torch, recover
-from gpusetup.install.switching.journal import STAGING, STORE, UNDO, Journal, read_journal
+from gpusetup.install.switching.change import drop_leftovers, recover
+from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.find import require_possible_folder
 from gpusetup.probe.own_files import how_to_end, interruption
@@ -71,14 +71,3 @@ def recover_unfinished(
         state = "new" if ended.phase == "keeping" else "previous"
         talk(f"{folder} is in its {state} state again.")
     return ended
-
-
-def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
-    """The journal that `--undo` uses if a change is unfinished: the journal of that change, or of
-    the last finished change of torch."""
-    # A change that was about to be kept is completed first. If that change did not replace torch,
-    # `--undo` then reverts the last change that did.
-    is_completed = unfinished.phase == "keeping"
-    if is_completed and "torch" not in unfinished.after and keeps_torch(store):
-        return read_journal(store, UNDO) or unfinished
-    return unfinished
