@@ -160,7 +160,8 @@ def dataloader(device: str) -> Outcome:
             shuffle=shuffle,
             num_workers=WORKERS,
             pin_memory=device.startswith("cuda"),
-            timeout=120,
+            # A worker starts in seconds, even on a busy machine.
+            timeout=45,
             # Each loader gets a new generator with the same seed.
             generator=source(torch, 123),
         )
