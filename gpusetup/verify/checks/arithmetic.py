@@ -62,17 +62,22 @@ def batched_products(device: str) -> Iterator[Part]:
 
 
 def biased_products(device: str) -> Iterator[Part]:
-    for rows, inner, columns in ((5, 257, 65), (129, 65, 33), (3, 1025, 7)):
-        a = whole_numbers(rows * inner, 9, f"biased {inner}")
-        b = whole_numbers(inner * columns, 9, f"weight {inner}")
-        bias = whole_numbers(columns, 99, f"bias {inner}")
-        known = product(a, b, rows, inner, columns)
-        left, right = tensor(a, device, rows, inner), tensor(b, device, inner, columns)
-        # The same shapes again with another bias: a kernel may keep the one before.
-        for turn in (1, 2, 3):
-            found = torch.addmm(tensor(bias, device) * turn, left, right)
-            with_bias = [number + turn * bias[n % columns] for n, number in enumerate(known)]
-            yield exactly(f"{rows} x {inner} x {columns} with bias {turn}", found, with_bias)
+    for name in formats(device):
+        # So small that 16 bits hold every sum of products.
+        most = 9 if name == "float32" else 1
+        for rows, inner, columns in ((5, 257, 65), (129, 65, 33), (3, 1025, 7)):
+            a = whole_numbers(rows * inner, most, f"biased {inner}")
+            b = whole_numbers(inner * columns, most, f"weight {inner}")
+            bias = whole_numbers(columns, 9, f"bias {inner}")
+            known = product(a, b, rows, inner, columns)
+            left = tensor(a, device, rows, inner, name=name)
+            right = tensor(b, device, inner, columns, name=name)
+            # The same shapes again with another bias: a kernel may keep the one before.
+            for turn in (1, 2, 3):
+                found = torch.addmm(tensor(bias, device, name=name) * turn, left, right)
+                right_sums = [n + turn * bias[place % columns] for place, n in enumerate(known)]
+                label = f"{rows} x {inner} x {columns} of {name} with bias {turn}"
+                yield exactly(label, found, right_sums)
 
 
 batches = answered("products of whole numbers", batched_products, biased_products)
