@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Tuple
 import torch
 from torch import nn
 
+from ..judging.precision import UNIT_ROUNDOFF, read_precision
 from ..values import asked
 from .group import GroupState, ProcessGroup, check
 from .numbers import signature
@@ -64,6 +65,9 @@ def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> s
     shared_model = share(model, group)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (model, alone)]
     bits = [signature_of_all(model.state_dict())]
+    # The user may have permitted coarser products.
+    roundoff = UNIT_ROUNDOFF[read_precision(torch, group.device).name]
+    differs = partial(apart, limit=max(LIMIT, 32 * roundoff))
     for number in range(STEPS * PASSES):
         exchanges = (number + 1) % PASSES == 0
         examples = [examples_of(1000 * number + rank) for rank in range(group.world)]
@@ -78,7 +82,7 @@ def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> s
             (loss_of(alone, *examples_of_rank) / group.world).backward()
         if not exchanges:
             continue
-        problem = apart(gradients(model), gradients(alone))
+        problem = differs(gradients(model), gradients(alone))
         if problem:
             return f"the gradient of {problem} in pass {number + 1}"
         bits.append(signature_of_all(gradients(model)))
@@ -90,7 +94,7 @@ def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> s
     # summed.
     if is_ddp:
         GroupState.held["steps"] = bits
-    return apart(model.state_dict(), alone.state_dict())
+    return differs(model.state_dict(), alone.state_dict())
 
 
 ddp_step = check("ddp_step", lambda group: {"steps": partial(trained, group, ddp)})
@@ -124,13 +128,13 @@ def signature_of_all(values: Dict[str, Any]) -> int:
     return sum(signature(whole(value)) for value in values.values())
 
 
-def apart(values: Dict[str, Any], exact_values: Dict[str, Any]) -> str:
-    """A description of the first tensor that differs by more than LIMIT; empty if none does."""
+def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) -> str:
+    """A description of the first tensor that differs by more than the limit; empty if none does."""
     for name, exact in exact_values.items():
         # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
         difference = whole(values[name]).cpu().double() - exact
         error = float(difference.abs().max() / max(1.0, exact.abs().max()))
         # Written this way, the comparison counts NaN as wrong too.
-        if not error <= LIMIT:
-            return f"{name} is off by {error:.2g} (limit {LIMIT:g})"
+        if not error <= limit:
+            return f"{name} is off by {error:.2g} (limit {limit:g})"
     return ""
