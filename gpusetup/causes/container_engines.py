@@ -14,7 +14,6 @@ from gpusetup.evidence.places import (
 )
 from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.fixes.lenders import is_lent
-from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
@@ -199,8 +198,6 @@ CAUSES = (
             r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
             r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
             r"nvidia-docker: (?:command )?not found",
-            says(r"\b(?:docker|container)s?\b[^.\n]{0,20}? (?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{0,900}?\bRuntimes: (?:(?!nvidia)[\w.-]{2,40} ){1,6}Default Runtime: (?!nvidia)\w", runtime="nvidia", unless="nvidia.com/gpu=|cdi: "),
-            says(r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)", runtime="nvidia", unless=IF_ONLY),
             says("did you configure the nvidia container toolkit", runtime="nvidia"),
             says("could not load nvml library", runtime="nvidia"),
             says(r"invalid device discovery strategy", runtime="nvidia"),
@@ -213,13 +210,7 @@ CAUSES = (
             "bash: nvidia-docker: command not found",
             "Error: unknown runtime specified nvidia",
             "slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide",
-            "docker can not use the GPU\n$ docker info | grep -i runtime\n Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
-            "Docker not using Nvidia Runtime by Default",
             "docker: could not select device driver",
-        ),
-        not_examples=(
-            "docker can not use the GPU\n Runtimes: io.containerd.runc.v2 nvidia runc\n Default Runtime: nvidia",
-            "Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
         ),
     ),
     Cause(

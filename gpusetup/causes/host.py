@@ -9,7 +9,6 @@ from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste
-from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Disk
@@ -248,7 +247,6 @@ CAUSES = (
             says(r"llama runner process has terminated: signal: killed", who="the system"),
             says(r"model requires more system memory \([\d.]{1,8} GiB\) than is available", who="ollama"),
             says(r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available", who="ollama"),
-            says(r"\bcrashed after using (?:up )?all (?:of )?(?:the |its |your )?available RAM\b|\b(?:(?:in|un)sufficient|not enough(?: free| available)?|(?:ran|runs?|running|goes|went) out of(?: my| the| all)?) (?:(?:system |CPU |host |physical |main |computer |PC )?RAM|(?:system|host|CPU) memory)\b", *("ram", "system memory", "host memory", "cpu memory"), unless=rf"\b(?:GPU|video|graphics) RAM|{MAYBE}(?:insufficient|not enough|run|runs|running)"),
         ),
         examples=(
             "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12",
@@ -266,12 +264,10 @@ CAUSES = (
             "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9).",
             "Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)",
             "Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled",
-            "it is likely that you have unsufficient RAM and / or Reserved RAM allocation should be reduced",
         ),
         not_examples=(
             "except MemoryError:",
             "exits with return code = 1",
-            "this model requires more system memory than mine",
         ),
     ),
     Cause(

@@ -215,7 +215,6 @@ CAUSES = (
         says=(
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
             says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF),
-            says(r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build", unless=r"torch|Error: Not"),
             says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not"),
             says(r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"),
             says("cudaexecutionprovider not available", program="onnxruntime"),
@@ -228,7 +227,6 @@ CAUSES = (
         examples=(
             "tf.test.is_built_with_cuda() is False",
             "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
-            "CUDA execution provider is not enabled in this build.",
             ">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
             'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
         ),

@@ -7,7 +7,6 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import drivers, paste
-from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
@@ -196,7 +195,7 @@ CAUSES = (
             r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
             "cudaerrorunsupportedptxversion",
             r"Unsupported \.version \d+\.\d+; current version is",
-            says(r"\bPTX mismatch\b", unless=rf"{MAYBE}PTX|\b(?:no|without) PTX"),
+            says(r"\bPTX mismatch\b", unless=r"\b(?:if|may|might|avoid|no|without) (?:\S{1,12} ){0,2}PTX"),
         ),
         examples=(
             "Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)",
