@@ -90,15 +90,6 @@ CAUSES = (
         means="torch.compile uses Triton's internals, which change with every release: each torch "
         "works with one release of triton only.",
         text="Keep torch, and install the triton release that it requires (`pip check` names it)",
-        cases=(
-            Message(
-                where=(ON_WINDOWS,),
-                text="Keep torch, and install the triton-windows release that matches it. For "
-                "torch before 2.4 there is no triton-windows release, so use a newer torch, or "
-                "do not use torch.compile",
-                commands=_triton_windows,
-            ),
-        ),
         # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
         stage="first-kernel",
         look=("pip check",),
@@ -141,20 +132,6 @@ CAUSES = (
                 text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
                 "libcuda.so.1, or create a link called libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
-            ),
-            Message(
-                having={"lacks": "^(?:cuda.h|ptxas)$"},
-                title="Triton cannot build its helper program: it cannot find {lacks}",
-                text="Reinstall Triton (its wheel includes that file), or set CUDA_HOME to the "
-                "folder of a CUDA toolkit",
-                look=("pip check",),
-            ),
-            Message(
-                having={"lacks": "python.h"},
-                title="Triton cannot build its helper program: the compiler cannot find Python.h",
-                text="Install the headers of this Python (python3-dev, python3-devel). For an "
-                "embedded Python on Windows, copy the folders include and libs from a full "
-                "Python of the same version next to python.exe",
             ),
         ),
         says=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     in_an_image_build,
@@ -18,19 +18,8 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
 
-INSIDE = r"\b(?:docker |the |running |my )*(?:containers?|pods?)\b"
-
-LOSES = (
-    r"\b(?:los(?:es?|t|ing) (?:access to |its |the |their |connection to )*(?:NVIDIA )?(?:GPUs?|drivers?|nvidia-smi|cuda)"
-    r"|(?:cannot|can not|can't|could not|couldn't|unable to) (?:access|see|use|find) (?:the |its |any )?GPUs?"
-    r"|(?:GPUs?|nvidia-smi|drivers?|cuda) (?:\S{1,12} ){0,4}?(?:breaks?|broke|disappear(?:s|ed)|vanish(?:es|ed)|stop(?:s|ped)? (?:working|responding)|is lost|gets lost|becomes? (?:un\w+|inaccessible)|no longer (?:work|found|visible|available|detected)\w*))\b"
-)
-
 LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{1,3} ?|one |two )*(?:while|time|minutes?|hours?|days?|weeks?|h)\b|(?:one|a|the next) day (?:after|later)|randomly|sporadically|daemon-reload|over time|eventually)"
 
-NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
-"""Words that show that the container did not simply lose its GPU while it was running, because
-another event was the reason."""
 
 DOCKER = Fix(
     text="Add `--gpus all` to your `docker run` (the command below tests the setting with a plain "
@@ -73,15 +62,6 @@ def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
     return START_WITH_GPU.get(kind) or Fix(text="On the host, start the container with GPUs")
 
 
-def _was_there_before(context: RuleContext) -> bool:
-    """Whether the container had a GPU when it started. In a text, the author must say so; on a
-    probed machine, NVML's error proves it."""
-    if not is_report(context):
-        return True
-    losses = events(context, "container-nvml-lost")
-    return any(event.values.get("said") for event in losses)
-
-
 CAUSES = (
     Cause(
         "cuda-visible-devices-hidden",
@@ -109,11 +89,6 @@ CAUSES = (
                 "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
             ),
-            Message(
-                where=(lambda context: bool(events(context, "gpus-not-given")),),
-                title="The scheduler gave this task no GPU, so it hides all GPUs from it",
-                text="Request a GPU when you create the task or the actor: `num_gpus=1`",
-            ),
         ),
         alike={
             alike.LIST_GPUS: (
@@ -136,12 +111,6 @@ CAUSES = (
         '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
         "system create-dev-char-symlinks --create-all` on the host",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        cases=(
-            Message(
-                where=(_was_there_before,),
-                title="This container lost its GPU while it ran",
-            ),
-        ),
         stage="running",
         impossible=(on_windows_without_container,),
         by_check=True,
@@ -248,16 +217,6 @@ CAUSES = (
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
-        ),
-        cases=(
-            Message(
-                having={"pod": ""},
-                title="NVIDIA's device plugin keeps stopping, so its node offers no GPU",
-                text="The log of the plugin's last run shows why it stopped: often the node's "
-                "runtime does not give it the GPU, or the driver does not respond. Then run "
-                "`nvidia-smi` on the node",
-                look=("kubectl logs -n {namespace} {pod} --previous",),
-            ),
         ),
         says=(
             r"(?P<namespace>[a-z0-9-]{2,40}) +(?P<pod>nvidia-device-plugin[a-z0-9-]{0,60}) +\d+/\d+ +(?:CrashLoopBackOff|Error)",

@@ -160,15 +160,6 @@ CAUSES = (
                 commands=_of_a_jetson,
             ),
             Message(
-                having={"library": "^-lcuda$"},
-                title="The linker cannot find libcuda.so, which the build links against",
-                text="Let the linker find libcuda.so. For a build, the stub in the toolkit's "
-                "stubs folder is enough; a link to the driver's libcuda.so.1 works too. At run "
-                "time the program loads the driver's own library: `export "
-                "LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
-                look=("ldconfig -p | grep libcuda.so",),
-            ),
-            Message(
                 having={"module": "^ctranslate2$"},
                 text="CTranslate2 (used by faster-whisper) does not include cuDNN. CTranslate2 "
                 "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older releases need "
@@ -204,14 +195,6 @@ CAUSES = (
                 commands=lambda context: (
                     () if lender_of(context) else folders_first(context, "nvidia/*/lib")
                 ),
-            ),
-            Message(
-                where=(_is_anothers, lambda context: bool(failing_package(context))),
-                title="{library} is missing: {owner} needs it and cannot load",
-                text="Another package, not torch, needs this library, because that package was "
-                "built for another CUDA version (the traceback names its file). Install the "
-                "package's build for torch's CUDA version, or rebuild the package here",
-                look=(alike.TORCHS_CUDA,),
             ),
             Message(
                 where=(_is_anothers,),

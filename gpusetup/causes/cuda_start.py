@@ -7,10 +7,10 @@ from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, events, in_container, on
+from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
@@ -298,14 +298,6 @@ CAUSES = (
                 "gpu-init-failed",
             )
         },
-        cases=(
-            Message(
-                having={"code": ""},
-                title="CUDA does not start: cuInit returns {code}",
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        ),
     ),
     Cause(
         "cuda-misses-gpu",
@@ -332,19 +324,6 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
-        cases=(
-            # The stub is in the folder, but no program has loaded it.
-            Message(
-                where=(
-                    lambda context: all(
-                        "folder" in event.values for event in events(context, "libcuda-stub")
-                    ),
-                    lambda context: context.snapshot.cuda_api.init_code != 34,
-                ),
-                commands=_without_stubs,
-                only=Severity.WARNING,
-            ),
-        ),
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",

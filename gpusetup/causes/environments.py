@@ -186,7 +186,6 @@ CAUSES = (
                 text="Uninstall the package",
                 commands=("pip uninstall -y {package}",),
             ),
-            Message(where=(_does_no_harm,), only=Severity.WARNING),
         ),
         alike={
             'python -c "import torch; print(torch.__file__, torch.__path__)"': (

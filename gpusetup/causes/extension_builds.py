@@ -28,8 +28,6 @@ BESIDE = (
 
 WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
 
-BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps?|tells?|says?|gives?|gave|shows?|the|this|an?|me|error|following|fails?|failed|with|still|returns?|reports?|raises?|throws?|see|saw|saying|that|command|message))"
-"""Words that a person writes between a quoted command and its output."""
 
 COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
 """The name of a C++ compiler in a build's output."""

@@ -11,7 +11,6 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, has_nvidia
-from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste, rocm
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, TORCH_LIBRARY, TORCH_SYMBOL
@@ -26,13 +25,6 @@ BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_e
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 """The top-level names of torch's own modules; "" if no module is named."""
 
-HOPPER = 9
-"""The major compute capability of the GPUs for which FlashAttention-3 is written."""
-
-OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
-
-FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
-
 
 def _is_no_companions(context: RuleContext) -> bool:
     """Whether the extension is certainly not torchvision or torchaudio, which may load the same
@@ -45,11 +37,6 @@ def _is_no_companions(context: RuleContext) -> bool:
         if names_a_module or "c10_cuda" in mismatch.values["library"]:
             return True
     return False
-
-
-BREAKS = r"(?:fails? to (?:load|import)|failed to (?:load|import)|(?:can ?not|can't|could not|couldn't|won't|does not|doesn't|no longer) (?:be )?(?:load|import)(?:ed|s)?\b|breaks\b|broke\b|(?:stops?|stopped) (?:working|loading)|is (?:now )?incompatible|no longer (?:works?|loads?))"
-
-NEW_TORCH = r"(?:(?:un)?install|replac|updat|upgrad|downgrad|overwr[io]t|chang)\w{0,6}[^.\n]{0,40}?\b(?:py)?torch\b"
 
 
 def capabilities(context: RuleContext) -> list[Capability]:
@@ -87,19 +74,6 @@ def only_python_differs(context: RuleContext) -> bool:
         if same_torch and python and _minor(built_python) != _minor(python):
             return True
     return False
-
-
-OF_HOPPER = r"[/\\]hopper[/\\]|\bfa3[FB]@|capability == \(9, 0\)|flash_fwd_launch_template"
-"""Words that only FlashAttention-3 prints."""
-
-
-def chose_kernels_of_hopper(context: RuleContext) -> bool:
-    """Whether a kernel of FlashAttention-3 failed on a GPU that is not a Hopper GPU."""
-    for gpu in gpus(context):
-        if gpu.compute_capability and gpu.compute_capability.major == HOPPER:
-            return False
-    messages = kernel_messages(context)
-    return any(re.search(OF_HOPPER, message.text or "") for message in messages)
 
 
 def _minor(version: str) -> str:
@@ -214,15 +188,6 @@ CAUSES = (
             ),
             Message(
                 where=(is_built_for_rocm,),
-                having={"lacks": ""},
-                way=rocm.extension_for_rocm,
-                title="{module}'s compiled library lacks a part: it was built for another ROCm or "
-                "is incomplete",
-                means="The undefined symbol belongs to the package's own kernels or to ROCm's "
-                "runtime, and not to torch. So torch, the driver and ROCm are fine.",
-            ),
-            Message(
-                where=(is_built_for_rocm,),
                 way=rocm.extension_for_rocm,
                 means="A compiled extension fits only the torch and the ROCm that it was compiled "
                 "for. torch, the driver and ROCm itself are fine.",
@@ -328,24 +293,6 @@ CAUSES = (
         commands=lambda context: (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
-        ),
-        cases=(
-            Message(
-                where=(chose_kernels_of_hopper,),
-                title="xformers chose FlashAttention-3, whose kernels are for Hopper (9.0) only",
-                means="FlashAttention-3 has kernels for compute capability 9.0. On any other "
-                "GPU, xformers must use FlashAttention-2 or its own kernels.",
-                text="Use torch's own attention instead of xformers (ComfyUI: "
-                "`--use-pytorch-cross-attention`; diffusers: no "
-                "`enable_xformers_memory_efficient_attention`), or a release of xformers that "
-                "checks the GPU first. Keep torch and the driver",
-                commands=lambda _: (),
-            ),
-            Message(
-                where=(is_beside_torch,),
-                text="Install the program's newest release, or build the program with kernels for "
-                "this GPU",
-            ),
         ),
         alike={
             alike.TORCHS_KERNELS: (

@@ -98,13 +98,7 @@ def _mps_is_not_available(context: RuleContext) -> bool:
     return any(event.values.get("why") == "metal" for event in events(context, "mps-lacks"))
 
 
-BEFORE_VOLTA = (
-    r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
-)
-"""The names of GPUs below compute capability 7.0."""
-
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
-MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM|VPS|droplet|box|instance|system|Mac)"
 
 CAUSES = (
     Cause(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import CUDA_LIBRARY, FFMPEG, TORCH_LIBRARY
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
@@ -29,18 +28,6 @@ def _without_others(context: RuleContext) -> Lines:
             folders[folder] = None
     pattern = paste.folder_pattern(*folders) if folders else ANOTHER_CUDA
     return paste.without_folders(context, pattern)
-
-
-def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
-    """Install the exact versions that torch requires of the wheels that `pip check` reports."""
-    wheels_and_versions = []
-    for replaced in events(context, "wheel-replaced"):
-        wheel, version = replaced.values.get("wheel"), replaced.values.get("required")
-        wheels_and_versions.append((wheel, version))
-    requirements = exactly(wheels_and_versions)
-    if not requirements:
-        return Fix(text=text)
-    return Fix(text=text, commands=(paste.pip(context, "install", *requirements),))
 
 
 def _does_no_harm(context: RuleContext) -> bool:
@@ -127,24 +114,6 @@ CAUSES = (
         cases=(
             Message(where=(_does_no_harm,), commands=_without_others, only=Severity.WARNING),
             Message(
-                having={"ranks": ""},
-                title="The ranks loaded different versions of NCCL: {ranks}",
-                means="Each torch wheel includes its own NCCL, and all ranks must use the same "
-                "version.",
-                text="Install the same torch on every node (`python -m torch.utils.collect_env` "
-                "shows NCCL). If it already is the same, LD_LIBRARY_PATH or LD_PRELOAD loads "
-                "another NCCL on one of the nodes",
-            ),
-            Message(
-                where=(lambda context: bool(events(context, "wheel-replaced")),),
-                title="A CUDA wheel has a different version from the one that torch requires",
-                means="Another package replaced a library that torch's wheel was built with.",
-                text="Reinstall the version that torch requires. Move the package that needs the "
-                "other version to a separate environment, because otherwise it replaces this one "
-                "again (`pip check` names the package)",
-                way=_wheel_that_torch_requires,
-            ),
-            Message(
                 having={"loaded": "", "compiled": ""},
                 title="The program needs a library in version {compiled} or newer, but version "
                 "{loaded} is loaded",
@@ -156,14 +125,6 @@ CAUSES = (
                 "torch in the same environment requires its own version, use a separate "
                 "environment for each. If LD_LIBRARY_PATH contains a folder of another CUDA "
                 "version, remove that folder",
-            ),
-            Message(
-                having={"by_program": ""},
-                title="The first {library} on the path is too old for JAX or TensorFlow",
-                plain="A CUDA library is too old for JAX or TensorFlow",
-                text="Upgrade the library (`pip install --upgrade 'jax[cuda12]'`), and remove "
-                "other folders from LD_LIBRARY_PATH. If torch in the same environment requires "
-                "its own version, use a separate environment for each",
             ),
             Message(
                 having={"library": r"stdc\+\+"},

@@ -26,24 +26,7 @@ WITHOUT_CUDA = (
 """The steps for GPUs from other makers and for Macs, which leave out everything that needs CUDA."""
 
 A_GPU = r"(?:\b|(?<=\d[x×]))(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
-MEMORY_OF_IT = (
-    r"(?:(?:GPUs?|graphics?(?: card)?|video(?: card)?|CUDA|device)(?:'s)? (?:memory|RAM)|VRAM)"
-)
 OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
-SAYS = (
-    r"(?:\b(?:after|get|gets|getting|got|gives?|giving|gave|hits?|hitting|r[au]n(?:s|ning)?(?: \w+)?(?: into)?|throws?|threw|rais(?:es|ed)|caus(?:es|ed|ing)|lead(?:s|ing)? to|led to"
-    r"|result(?:s|ed|ing)? in|encounter(?:s|ed|ing)?|fac(?:es|ed|ing)|shows?|showed|says?|goes|went|still|always|immediately|eventually|quickly|crash(?:es|ed|ing)?|fail(?:s|ed|ing)?|with|due to|from|because of"
-    r"|is|are|was|were|the|have|has|had|having|following|report(?:s|ed)|but|it|then|model|inference|run|job|script|this|that|which) (?:\S{1,24} ){0,3}?)"
-)
-NO_FAILURE = (
-    r"oom.?kill|\bkill(?:ed|er|s)\b|sigkill|(?<!gb of )(?<!gig of )(?<!\dgb )(?<!\d gb )(?<!gigs of )\b(?:system|host|cpu|main|physical|node|pinned|java|heap|disk)(?:'s)? (?:ram|memory|oom)\b"
-    r"|\bcpu out of memory|(?:code|status) ?:? ?-?(?:9|137)\b|bad_alloc|paging file|page file|defaultcpuallocator|\bswap\b|tried to allocate|\bexcept\b|\billegal|\bECC\b|correctable|corrupt|KeyError|\bworks (?:with|for|when)\b"
-    r"|\b(?:avoid|prevent|without|never|no|no more|no longer|not|before|until|unless|if|when|whenever|in case|whether|handle|handles|recover|recovers|risk of|potential|possible|may|might|could|would|won't|don't|fix(?:es|ed)?|reduce|estimate|likely)(?:ing|s)? (?:\S{1,20} ){0,4}?(?:\bOOM|out[- ]of[- ](?:\w+ )?(?:memory|VRAM))"
-    r"|\b(?:if|when|whenever|unless|avoids?|avoiding|in case|without|prevents?|preventing|whether|how to handle|could|may|might|would) (?:\S{1,16} ){0,6}?(?:exceed|exhaust|memory error|insufficient|not enough)|(?:\bnot|n't) (?:exceed|overflow)"
-    r"|\b(?:is|was|could|can|might|may) (?:it|this|that) (?:be )?(?:because|due|caused|related|a matter)\b"
-)
-"""Words that show that the message is about the computer's memory, or that a person only talks
-about such a failure."""
 
 SAME_MESSAGE = r"(?:(?!out of memory).)"
 """A character that does not begin another "out of memory", because a title may quote the message
@@ -60,17 +43,6 @@ CAUSES = (
         "own machine, look for a limit on the process's memory, then restart the machine",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
         by_check=True,
-        cases=(
-            Message(
-                where=(lambda context: context.os.family != "macos",),
-                means="The numbers in the message show that there is enough GPU memory. Instead, "
-                "the process reached a limit (`torch.cuda.set_per_process_memory_fraction`, "
-                "`ulimit -v`, a MIG slice or vGPU profile), or the computer's own memory is full.",
-                text="Look for such a limit in the program, the batch system and the container, "
-                "and watch the computer's free memory while the program runs",
-                look=("nvidia-smi",),
-            ),
-        ),
     ),
     Cause(
         "out-of-memory",

@@ -11,7 +11,6 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 WORKS = r"(?:works?|worked|working|complet(?:es|ed)|succeed(?:s|ed)|pass(?:es|ed)|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
-SETS = r"(?:export |set(?:ting|s)? |with |env |using |add(?:ing|ed)? )?[`'\"]{0,3}(?:export )?NCCL_P2P_DISABLE[`'\"]?(?: ?= ?| to )[`'\"]?(?:1|true)"
 
 RANK_FROM_ENVIRONMENT = (
     "In the script, read the rank from the environment instead of an argument: "
@@ -110,20 +109,6 @@ CAUSES = (
                 "nccl-shm-error",
             )
         },
-        cases=(
-            Message(
-                # Source: NCCL documentation, troubleshooting, "PCI Access Control Services (ACS)".
-                having={"why": "acs"},
-                title="ACS is on in the PCIe bridges, so transfers between these GPUs can hang",
-                means="With ACS (access control services) a PCIe bridge sends the traffic between "
-                "two GPUs through the processor's root complex. NCCL then hangs, or gets slow.",
-                text="Switch ACS off in the firmware's settings (it may be part of IOMMU, VT-d or "
-                "AMD-Vi; a host that passes GPUs to virtual machines needs it). Before you do so, "
-                "or if you cannot, make NCCL use host memory instead",
-                commands=("export NCCL_P2P_DISABLE=1",),
-                look=("sudo lspci -vvv | grep -E 'PCI bridge|ACSCtl'",),
-            ),
-        ),
         says=(
             "peer access is not supported",
             # A line of `lspci -vvv` that shows that a bridge redirects requests between two cards
@@ -199,14 +184,6 @@ CAUSES = (
         stage="distributed",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         cases=(
-            Message(
-                having={"why": "space"},
-                text="/dev/shm is full. Enlarge it (docker: --shm-size=8g or --ipc=host; "
-                "Kubernetes: an emptyDir with medium Memory on /dev/shm), and delete the files "
-                "that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared memory, but is "
-                "slower",
-                look=("df -h /dev/shm", "ls -l /dev/shm"),
-            ),
             Message(
                 having={"why": "permission"},
                 text="/dev/shm is not writable for this user",

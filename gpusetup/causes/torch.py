@@ -247,13 +247,6 @@ CAUSES = (
         before_torch=(Severity.ERROR, Severity.WARNING),
         where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
         commands=("export PYTHONNOUSERSITE=1",),
-        cases=(
-            Message(
-                where=(lambda context: bool(context.snapshot.environment.get("PYTHONPATH")),),
-                having={"place": "."},
-                commands=("unset PYTHONPATH",),
-            ),
-        ),
         says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
         examples=("/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",),
     ),

@@ -4,7 +4,7 @@ not make it faster."""
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence.context import RuleContext, gpus, on
+from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.messages.row import says
 from gpusetup.messages.training import (
     DIVERGES,
@@ -94,15 +94,6 @@ CAUSES = (
         failure=6,
         stage="running",
         cases=(
-            Message(
-                where=(lambda context: on(context, "macos"),),
-                means="The training's steps are too large for the model, a value is too large for "
-                'the number format, or the device "mps" computes an operation wrongly.',
-                text="First train the same few batches with the device cpu. If the loss is fine "
-                "there, mps computes wrongly: update torch and macOS, turn mixed precision off "
-                "(often amp=False), and use the CPU until then. If it diverges there too: "
-                f"{STABLE[0].lower()}{STABLE[1:]}",
-            ),
             Message(
                 having={"half": ""},
                 where=(_is_gtx_16,),
