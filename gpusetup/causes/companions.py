@@ -35,8 +35,7 @@ def _triton_windows(context: RuleContext) -> Lines:
     newest_first = releases_for(triton, torch)
     if not newest_first:
         return ()
-    requirement = f"triton-windows{newest_first[0]}"
-    return (paste.pip(context, "install", requirement),)
+    return (paste.pip(context, "install", f"triton-windows{newest_first[0]}"),)
 
 
 def conda_install(context: RuleContext, *words: str) -> Line:
@@ -51,8 +50,7 @@ def conda_install(context: RuleContext, *words: str) -> Line:
 def _older_numpy(context: RuleContext) -> Lines:
     """The command that installs NumPy 1, with conda if conda installed torch or manages Python."""
     machine = context.snapshot
-    installer_of_torch = machine.torch.installer or machine.python.manager
-    if "conda" in (context.installer, installer_of_torch):
+    if "conda" in (context.installer, machine.torch.installer or machine.python.manager):
         return (conda_install(context, "numpy<2"),)
     return (paste.pip(context, "install", "numpy<2"),)
 

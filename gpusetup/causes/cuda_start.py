@@ -42,11 +42,10 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
         text += " (`nvidia-smi` shows the version)"
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
-    branch = version.partition(".")[0]
     return Fix(
         text=text,
         commands=(
-            *((filled(row, branch=branch, version=version),) if row else ()),
+            *((filled(row, branch=version.partition(".")[0], version=version),) if row else ()),
             *paste.posix(
                 context,
                 "sudo systemctl enable nvidia-fabricmanager",
@@ -68,19 +67,13 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def _without_stubs(context: RuleContext) -> Lines:
-    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
-    return paste.without_folders(context, "/stubs")
-
-
 def _is_of_another_driver(path: str, version: str | None) -> bool:
     """Whether a libcuda file's name contains the version of a driver that is not the loaded one."""
     if not version or ".so." not in path:
         return False
     # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
     # driver version.
-    names_a_driver = path[-1:].isdigit() and path.count(".") > 2
-    return names_a_driver and not path.endswith(version)
+    return (path[-1:].isdigit() and path.count(".") > 2) and not path.endswith(version)
 
 
 def drivers_own(context: RuleContext) -> Lines:
@@ -104,9 +97,8 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
         return ()
     if folder in library_path:
         return paste.without_folders(context, paste.escaped_for_grep(folder))
-    line = rf"\#{folder.rstrip('/')}/*$#d"
     return (
-        filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=line),
+        filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=rf"\#{folder.rstrip('/')}/*$#d"),
         *lines("sudo ldconfig"),
     )
 
@@ -323,7 +315,7 @@ CAUSES = (
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
-        commands=_without_stubs,
+        commands=lambda context: paste.without_folders(context, "/stubs"),
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",

@@ -20,15 +20,13 @@ def serves_every_torch(context: RuleContext) -> bool:
     cudas_of_builds = [parsed(build.cuda or "0") for build in context.catalog.builds]
     cuda_of_driver = parsed(context.driver.cuda or "0")
     # A driver also supports later minor versions of its major CUDA version.
-    newest_major = max(cuda.major for cuda in cudas_of_builds)
-    return cuda_of_driver.major >= newest_major
+    return cuda_of_driver.major >= max(cuda.major for cuda in cudas_of_builds)
 
 
 def _switch_on(context: RuleContext) -> Lines:
     """The command that switches a laptop's NVIDIA GPU on again, with the tool that switched
     it off."""
-    switched_off = events(context, "hybrid-gpu-off")[0]
-    tool = switched_off.values.get("tool", "")
+    tool = events(context, "hybrid-gpu-off")[0].values.get("tool", "")
     if tool not in HYBRID_ON:
         return ()
     return lines(HYBRID_ON[tool], "sudo reboot")

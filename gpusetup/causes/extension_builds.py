@@ -7,18 +7,12 @@ from gpusetup.causes import alike
 from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART, IN_A_BUILD
 from gpusetup.messages.row import says
 
 WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
-
-
-def _has_torch(context: RuleContext) -> bool:
-    """Whether the text or the machine shows which torch is installed."""
-    return bool(context.torch.version)
 
 
 BESIDE = (
@@ -108,7 +102,7 @@ CAUSES = (
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
             Message(
-                where=(_has_torch,),
+                where=(lambda context: bool(context.torch.version),),
                 text="torch is installed, so build the package in this environment: `pip install "
                 "--no-build-isolation PACKAGE` (for the sources in this folder, use `-e .`)",
                 commands=BESIDE,

@@ -47,9 +47,7 @@ def capabilities(context: RuleContext) -> list[Capability]:
 def kernel_messages(context: RuleContext) -> Events:
     """Events that say that a kernel for the GPU is missing, in words or as error numbers of the two
     CUDA APIs."""
-    in_words = events(context, "no-kernel-image")
-    in_numbers = cuda_errors(context, 8, 48, 98, 209)
-    return (*in_words, *in_numbers)
+    return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
 
 
 def extension_of(messages: Events) -> str | None:

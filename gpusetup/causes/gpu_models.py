@@ -27,15 +27,13 @@ def _is_new(context: RuleContext) -> bool:
 
 def _rocm_works(context: RuleContext) -> bool:
     """Whether torch's ROCm build can use the GPU, so the fault lies elsewhere."""
-    is_rocm = (context.torch.backend or "").startswith("rocm")
-    if not is_rocm or not context.torch.cuda_available:
+    if not (context.torch.backend or "").startswith("rocm") or not context.torch.cuda_available:
         return False
     if events(context, "hip-kernel-missing"):
         return False
     for event in events(context, "foreign-gpu"):
         target = gfx_of(event.values.get("name", ""))
-        has_kernels = target in BUILT_FOR
-        if target is not None and not has_kernels:
+        if target is not None and target not in BUILT_FOR:
             return False
     return True
 

@@ -35,8 +35,7 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     """The disks that have too little space for an install."""
     short = []
     for disk in context.snapshot.disks:
-        is_read = disk.free_bytes is not None
-        if is_read and (disk.free_bytes or 0) < needed(disk):
+        if (disk.free_bytes is not None) and (disk.free_bytes or 0) < needed(disk):
             short.append(disk)
     return tuple(short)
 

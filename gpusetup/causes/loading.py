@@ -23,8 +23,7 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
     for path in listed_files(context):
         folder = re.sub(r"[/\\][^/\\]+$", "", path)
         if is_a_path(folder):
-            put_first = paste.prepending(context, variable, folder)
-            return Fix(text=text, commands=(put_first,))
+            return Fix(text=text, commands=(paste.prepending(context, variable, folder),))
     return Fix(text=text)
 
 

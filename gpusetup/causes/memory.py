@@ -13,8 +13,7 @@ def _on_a_jetson(context: RuleContext) -> bool:
     """Whether the machine is a Jetson, or the message comes from the allocator for Jetsons."""
     if context.os.jetson:
         return True
-    engines = [event.values.get("engine") for event in events(context, "out-of-memory")]
-    return "Jetson" in engines
+    return "Jetson" in [event.values.get("engine") for event in events(context, "out-of-memory")]
 
 
 WITHOUT_CUDA = (

@@ -22,8 +22,7 @@ LOCAL_RANK = r"--local[-_]rank(?![\w-])"
 
 def _something_else_failed(context: RuleContext) -> bool:
     """Whether the text shows another failure, so that the launcher's notice is not the problem."""
-    kinds = [event.kind for event in context.snapshot.events]
-    if "program-failed" in kinds:
+    if "program-failed" in [event.kind for event in context.snapshot.events]:
         return True
     return not says_nothing_else(context, "launcher-deprecated")
 

@@ -43,8 +43,7 @@ def is_all(context: RuleContext) -> bool:
 def _has_a_gpu(context: RuleContext) -> bool:
     """Whether a program without torch looks for a GPU on a machine that may have an NVIDIA GPU."""
     looks_for_one = events(context, "program-sees-no-gpu") or is_beside_torch(context)
-    may_have_one = has_nvidia(context) is not False
-    return bool(looks_for_one) and may_have_one
+    return bool(looks_for_one) and (has_nvidia(context) is not False)
 
 
 def _holds_no_memory(context: RuleContext) -> bool:

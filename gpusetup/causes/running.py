@@ -45,8 +45,7 @@ WORKERS = (
 
 def workers_are_shown(context: RuleContext) -> bool:
     """Whether the text shows worker processes near the message of pickle."""
-    messages = events(context, "worker-cannot-pickle")
-    return any("workers" in message.values for message in messages)
+    return any("workers" in message.values for message in events(context, "worker-cannot-pickle"))
 
 
 def starts_new_workers(context: RuleContext) -> bool:

@@ -74,8 +74,7 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
             pip_versions.add(package.version)
     # pip removes one copy at a time. Run it once even if no copy is listed, because files may be
     # left over.
-    times = max(1, len(pip_versions))
-    remove_commands += [remove_with_pip] * times
+    remove_commands += [remove_with_pip] * max(1, len(pip_versions))
 
     install_torch = paste.install_torch(context)
     install_commands = install_torch.commands

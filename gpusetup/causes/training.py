@@ -27,19 +27,13 @@ Guide, Compute Capabilities)."""
 def _has_no_tensor_cores(gpu: Gpu) -> bool:
     """Whether a GPU has no tensor cores: those before Volta, and the GTX 16 series of Turing."""
     capability = gpu.compute_capability
-    is_older = capability is not None and capability < FIRST_WITH_TENSOR_CORES
-    return is_older or "GTX 16" in gpu.name
+    return (capability is not None and capability < FIRST_WITH_TENSOR_CORES) or "GTX 16" in gpu.name
 
 
 def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
     """Whether the GPUs are known and none of them has tensor cores."""
     listed_gpus = gpus(context)
     return bool(listed_gpus) and all(_has_no_tensor_cores(gpu) for gpu in listed_gpus)
-
-
-def _is_gtx_16(context: RuleContext) -> bool:
-    """Whether one of the GPUs belongs to the GTX 16 series."""
-    return any("GTX 16" in gpu.name for gpu in gpus(context))
 
 
 FIRST_WITH_BFLOAT16 = Capability(8, 0)
@@ -96,7 +90,7 @@ CAUSES = (
         cases=(
             Message(
                 having={"half": ""},
-                where=(_is_gtx_16,),
+                where=(lambda context: any("GTX 16" in gpu.name for gpu in gpus(context)),),
                 means="Cards of the GTX 16 series often produce NaN in float16.",
                 text="Turn mixed precision off on this card (train in float32). If the loss "
                 f"still diverges: {STABLE}",

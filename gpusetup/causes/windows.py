@@ -77,11 +77,6 @@ def _removal(context: RuleContext) -> Lines:
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
-def _has_a_linux_driver(context: RuleContext) -> bool:
-    """Whether a text shows that a Linux driver was installed inside WSL."""
-    return bool(events(context, "linux-driver-installed"))
-
-
 def _runtime_was_tried(context: RuleContext) -> bool:
     """Whether the text says that the Visual C++ runtime was installed but did not help."""
     tried = events(context, "remedy-tried")
@@ -282,7 +277,7 @@ CAUSES = (
         ),
         cases=(
             Message(
-                where=(_has_a_linux_driver,),
+                where=(lambda context: bool(events(context, "linux-driver-installed")),),
                 title="A Linux driver was installed inside WSL and hides the Windows driver",
                 means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda there can "
                 "reach the driver on Windows.",

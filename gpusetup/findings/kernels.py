@@ -58,8 +58,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     # right one.
     if missing and not missing_and_declared:
         return
-    is_wrong = sees_no_gpu and may_be_installed
-    if not (is_wrong or missing_and_declared or _is_for_others(context)):
+    if not ((sees_no_gpu and may_be_installed) or missing_and_declared or _is_for_others(context)):
         return
     fix = jetson_fix(context)
     # Up to JetPack 4, the container gets CUDA's libraries from its host.
@@ -154,8 +153,7 @@ def _unserved(
     who = _program_beside_torch(context) or _torch_that_lacks(context)
     cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)
-    evidence = (*messages, *_seen(context))
-    return finding(context, cause, evidence, who=who or "torch", gpu=name)
+    return finding(context, cause, (*messages, *_seen(context)), who=who or "torch", gpu=name)
 
 
 def _program_beside_torch(context: RuleContext) -> str:
@@ -186,8 +184,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
     """The compute capabilities of torch's kernels, as far as the kernels' names show them."""
-    names = readable(tuple(kernels))
-    return [Capability.parse(name) for name in names]
+    return [Capability.parse(name) for name in readable(tuple(kernels))]
 
 
 def _said_older(context: RuleContext, message: Event) -> bool:

@@ -139,8 +139,7 @@ def nvml_said(context: RuleContext) -> Events:
     driver = context.driver
     if not driver.nvml_code:
         return ()
-    text = driver.nvml_message or f"error {driver.nvml_code}"
-    return (shown(context, "driver.nvml_code", text),)
+    return (shown(context, "driver.nvml_code", driver.nvml_message or f"error {driver.nvml_code}"),)
 
 
 def serves_its_maker(context: RuleContext) -> bool:
@@ -243,8 +242,7 @@ def _what_is_there(context: RuleContext, cause: str) -> Events:
     devices = []
     for device in machine.pci_devices or ():
         devices.append(f"{device.vendor} {device.name or device.device_id} at {device.bus_id}")
-    text = "; ".join(devices) or "no NVIDIA GPU found"
-    return (shown(context, "pci_devices", text),)
+    return (shown(context, "pci_devices", "; ".join(devices) or "no NVIDIA GPU found"),)
 
 
 def _in_use(context: RuleContext) -> bool:
@@ -281,8 +279,7 @@ def _is_absent(context: RuleContext) -> bool:
         return True
     if events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen") or intels_extension_fails(context):
         return True
-    names_another_gpu = events(context, "foreign-gpu")
-    return bool(names_another_gpu and events(context, "program-lib-missing"))
+    return bool(events(context, "foreign-gpu") and events(context, "program-lib-missing"))
 
 
 def _apple(context: RuleContext) -> bool:
@@ -297,8 +294,7 @@ def _apple(context: RuleContext) -> bool:
     machine = context.os.machine
     is_apples = machine in ("aarch64", "arm64")
     # Only a text can lack the architecture. Then the Mac is assumed to have an Apple chip.
-    is_unsaid = machine is None and is_report(context)
-    return on(context, "macos") and (is_apples or is_unsaid)
+    return on(context, "macos") and (is_apples or (machine is None and is_report(context)))
 
 
 OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
@@ -377,8 +373,7 @@ def _runs(context: RuleContext) -> bool:
         return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
     if looked_in_vain or torch_sees_gpu is False:
         return False
-    lists_a_device = machine.pci_devices or machine.gpus
-    return bool(torch_sees_gpu or not lists_a_device)
+    return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
 
 
 IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
