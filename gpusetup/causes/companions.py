@@ -88,6 +88,15 @@ CAUSES = (
         means="torch.compile uses Triton's internals, which change with every release: each torch "
         "works with one release of triton only.",
         text="Keep torch, and install the triton release that it requires (`pip check` names it)",
+        cases=(
+            Message(
+                where=(ON_WINDOWS,),
+                text="Keep torch, and install the triton-windows release that matches it. For "
+                "torch before 2.4 there is no triton-windows release, so use a newer torch, or "
+                "do not use torch.compile",
+                commands=_triton_windows,
+            ),
+        ),
         # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
         stage="first-kernel",
         look=("pip check",),
@@ -218,7 +227,6 @@ CAUSES = (
             r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
         examples=(
-            "UserWarning: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
             "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8.",
             "ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl",
             "dlopen(/x/site-packages/torchvision/_C.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators",

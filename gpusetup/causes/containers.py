@@ -213,6 +213,16 @@ CAUSES = (
         "the GPU is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the runtime nvidia",
+        cases=(
+            Message(
+                having={"pod": ""},
+                title="NVIDIA's device plugin keeps stopping, so its node offers no GPU",
+                text="The log of the plugin's last run shows why it stopped: often the node's "
+                "runtime does not give it the GPU, or the driver does not respond. Then run "
+                "`nvidia-smi` on the node",
+                look=("kubectl logs -n {namespace} {pod} --previous",),
+            ),
+        ),
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
@@ -237,7 +247,6 @@ CAUSES = (
             "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}",
             'pods "train" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=2, used: 4, limited: 4',
             "Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0",
-            "nvidia-device-plugin-daemonset-gx2 0/1 CrashLoopBackOff 14 (3m ago) 52m",
             "the validation logs suggest that no GPUs are allocatable",
         ),
         not_examples=(

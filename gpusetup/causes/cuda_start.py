@@ -7,10 +7,10 @@ from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
@@ -103,8 +103,14 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
     )
 
 
-AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,2}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|torch)\b"
+AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
 """What people say of a GPU that does not work after the machine resumed."""
+
+
+def _without_stubs(context: RuleContext) -> Lines:
+    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
+    return paste.without_folders(context, "/stubs")
+
 
 CAUSES = (
     Cause(
@@ -269,7 +275,6 @@ CAUSES = (
         says=(says(AFTER_SUSPEND, said="in words"),),
         examples=(
             "After suspend the GPU is no longer used by ollama, until I reboot",
-            "the host resumed from suspension and CUDA stops working",
         ),
         not_examples=("After suspend the screen stays black",),
     ),
@@ -313,6 +318,19 @@ CAUSES = (
         means="The stub libcuda is only for linking programs on a machine without a driver, and "
         "cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
+        cases=(
+            # The stub is in the folder, but no program has loaded it.
+            Message(
+                where=(
+                    lambda context: all(
+                        "folder" in event.values for event in events(context, "libcuda-stub")
+                    ),
+                    lambda context: context.snapshot.cuda_api.init_code != 34,
+                ),
+                commands=_without_stubs,
+                only=Severity.WARNING,
+            ),
+        ),
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=lambda context: paste.without_folders(context, "/stubs"),

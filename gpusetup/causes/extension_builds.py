@@ -192,7 +192,6 @@ CAUSES = (
             "No CMAKE_CXX_COMPILER could be found.",
             "CMake Error: Could not find compiler set in environment variable CXX:",
             "error: Unable to find a compatible Visual Studio installation.",
-            "Running 'nmake' '-?' failed with: no such file or directory",
             "'cl' is not recognized as an internal or external command,",
             "nvcc fatal : No compiler found",
             "error: linker `cc` not found",

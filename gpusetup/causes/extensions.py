@@ -186,6 +186,15 @@ CAUSES = (
             ),
             Message(
                 where=(is_built_for_rocm,),
+                having={"lacks": ""},
+                way=rocm.extension_for_rocm,
+                title="{module}'s compiled library lacks a part: it was built for another ROCm or "
+                "is incomplete",
+                means="The undefined symbol belongs to the package's own kernels or to ROCm's "
+                "runtime, and not to torch. So torch, the driver and ROCm are fine.",
+            ),
+            Message(
+                where=(is_built_for_rocm,),
                 way=rocm.extension_for_rocm,
                 means="A compiled extension fits only the torch and the ROCm that it was compiled "
                 "for. torch, the driver and ROCm itself are fine.",

@@ -98,6 +98,14 @@ def _mps_is_not_available(context: RuleContext) -> bool:
 
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 
+NO_NVIDIA_GPU = (
+    r"\b(?:do not|don['\u2019]?t|doesn['\u2019]?t|does not) (?:have|own) an? (?:NVIDIA |dedicated |CUDA )*(?:GPU|graphics card|card)\b"
+    r"|\b(?:VPS|VM|server|machine|laptop|PC|computer|host) (?:without an?|without|with no) (?:NVIDIA )?(?:GPU|graphics card)\b"
+    r"|\b(?:there is )?no (?:NVIDIA )?GPU (?:in|on) (?:this|the|my) (?:machine|server|laptop|PC|computer|host)\b"
+    r"|\bCPU[- ]only (?:server|machine|laptop|VPS|VM|PC|computer|host)\b|\bonly have an? CPU\b"
+)
+"""What people say of a machine without an NVIDIA GPU."""
+
 CAUSES = (
     Cause(
         "bf16-unsupported",
@@ -135,7 +143,6 @@ CAUSES = (
         examples=(
             "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
             "RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16.",
-            "BF16 is only supported on A100+ GPUs",
         ),
     ),
     Cause(
@@ -226,7 +233,7 @@ CAUSES = (
         },
         says=(
             r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
-            r"\b(?:I|we) (?:do not|don['\u2019]?t) have an? (?:NVIDIA|dedicated|CUDA) (?:GPU|graphics card)\b",
+            says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b"),
         ),
         examples=(
             "setup: No NVIDIA GPU detected",

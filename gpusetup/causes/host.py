@@ -7,7 +7,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.places import IN_A_CONTAINER, no
+from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -69,6 +69,11 @@ CAUSES = (
                 "shared memory is not the reason. In that case, look for a full disk, or for a "
                 "dataset that is damaged or on a network disk",
                 look=("df -h /dev/shm",),
+            ),
+            Message(
+                where=(IN_KUBERNETES,),
+                text="Mount an `emptyDir` with `medium: Memory` at /dev/shm of the pod (it counts "
+                "as the pod's memory), or use num_workers=0",
             ),
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
@@ -135,7 +140,6 @@ CAUSES = (
         ),
         examples=(
             "OSError: [WinError 112] There is not enough space on the disk",
-            "OSError: [Errno 122] Disk quota exceeded",
         ),
     ),
     Cause(
@@ -178,6 +182,16 @@ CAUSES = (
         "largest process. Every worker has its own copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error) or a smaller "
         "prefetch_factor, or give the job more memory",
+        cases=(
+            Message(
+                having={"signal": "segmentation|abort|floating"},
+                title="A DataLoader worker crashed: {signal}",
+                means="A compiled library that loads the data (an image or video decoder, "
+                "OpenCV, a tokenizer) stopped its process.",
+                text="Run it with num_workers=0 and `python -X faulthandler`. The first "
+                "`File` line that it prints shows the library that crashed: update that library",
+            ),
+        ),
         # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         says=(
@@ -234,13 +248,10 @@ CAUSES = (
             "slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch",
             "srun: error: node7: tasks 0-3: Out Of Memory",
             "Last State: Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
-            "OSError: [Errno 12] Cannot allocate memory: 'fork'",
-            "Signal 9 (SIGKILL) received by PID 4711",
             "exitcode  : -9 (pid: 12)",
             "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
             'File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError',
             "the run is killed and exits with return code = -9 on one GPU",
-            "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9).",
             "Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)",
             "Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled",
         ),

@@ -52,7 +52,6 @@ CAUSES = (
         ),
         not_examples=(
             "train.py: error: unrecognized arguments: --local-batch=4",
-            "add --local_rank to the parser",
         ),
     ),
     Cause(

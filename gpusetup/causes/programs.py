@@ -13,7 +13,7 @@ from gpusetup.evidence.context import (
     in_container,
     says_nothing_else,
 )
-from gpusetup.evidence.places import is_beside_torch, started_without_a_gpu
+from gpusetup.evidence.places import ON_MACOS, is_beside_torch, started_without_a_gpu
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
@@ -82,6 +82,12 @@ TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
 """The name of a program at the beginning of a sentence."""
 
+
+def _only_names_other_makers(context: RuleContext) -> bool:
+    """Whether the text names a GPU of AMD or Intel, and none of NVIDIA."""
+    return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
+
+
 CAUSES = (
     Cause(
         "program-sees-no-gpu",
@@ -144,6 +150,27 @@ CAUSES = (
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
         "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
         "toolkit. If the program prints an error message, post the message as text",
+        cases=(
+            Message(
+                where=(ON_MACOS,),
+                means="On a Mac, torch uses the GPU as the device mps, and most programs choose the "
+                "CPU unless they are told.",
+                text="First see whether this Python reaches the GPU: it must print arm64 and True. "
+                "Then choose mps in the program's options or settings (with Lightning: "
+                '`accelerator="mps"`). torch has no CUDA builds for macOS',
+                look=(alike.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
+            ),
+            Message(
+                where=(_only_names_other_makers,),
+                means="The program may have its own torch, for the CPU or for CUDA, and neither "
+                "uses a GPU from AMD or Intel. A torch that works elsewhere on the machine proves "
+                "that the driver works.",
+                text="In the program's settings or on its download page, look for a build or an "
+                "option for this GPU (ROCm, XPU, Vulkan or DirectML). If the program has its own "
+                "Python, run the command with it: `+rocm` or `+xpu` fits the GPU, and `+cpu` or "
+                "`+cu` does not. You do not need to change the driver for that",
+            ),
+        ),
         symptom=True,
         stage="start",
         failure=6,
@@ -223,6 +250,11 @@ CAUSES = (
         by_check=True,
         where=(lambda context: says_nothing_else(context),),
         cases=(
+            Message(
+                having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},
+                text="Give the program a path that exists. A relative path starts at the folder "
+                "in which you started the program",
+            ),
             Message(
                 having={"own": ""},
                 title="{program} failed on its own: {said}",

@@ -13,7 +13,7 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.fixes.driver_packages import cuda_repository
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
 
@@ -74,6 +74,17 @@ def _nothing_was_built(context: RuleContext) -> bool:
     # Any other error in the text may come from a build.
     nothing_else_failed = says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH)
     return only_a_shell and not is_a_build and nothing_else_failed
+
+
+def _torch_was_asked(context: RuleContext) -> bool:
+    """Whether nothing was built and the text is about torch, because it shows torch's version or
+    one of torch's answers."""
+    if not _nothing_was_built(context):
+        return False
+    torch = context.torch
+    if torch.version or torch.backend or torch.cuda_available is not None:
+        return True
+    return bool(events(context, *ASKED_OF_TORCH))
 
 
 WHEELS_NEED_NONE = (
@@ -201,6 +212,12 @@ CAUSES = (
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         way=_toolkit,
         cases=(
+            Message(
+                where=(_torch_was_asked,),
+                title="nvcc is not installed, or not on PATH",
+                text=WHEELS_NEED_NONE,
+                only=Severity.NOTE,
+            ),
             Message(
                 where=(_nothing_was_built,),
                 title="nvcc is not installed, or not on PATH",

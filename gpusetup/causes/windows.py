@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import in_wsl
-from gpusetup.fixes import paste, system_packages
+from gpusetup.fixes import paste, rocm, system_packages, xpu
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -108,6 +109,14 @@ START_IN_WSL = Message(
 )
 """The message for an "out of memory" error when CUDA starts in WSL."""
 
+
+def _is_amds_wheel(context: RuleContext) -> bool:
+    """Whether torch on Windows is a ROCm build, which only AMD publishes for Windows."""
+    if maker_of(context.torch.backend) == "amd":
+        return True
+    return bool(events(context, "amds-index"))
+
+
 CAUSES = (
     Cause(
         "windows-dll-missing",
@@ -151,6 +160,35 @@ CAUSES = (
                 "with its torchvision. Do not download a DLL from a website",
                 windows=(),
                 commands=("gpusetup install --torch 2.4.1",),
+            ),
+            # Microsoft, System Error Codes: ERROR_BAD_EXE_FORMAT.
+            Message(
+                having={"code": "^193$"},
+                title="Windows cannot load {dll}: the file is damaged, or it was built for another "
+                "processor",
+                means="With error 193 nothing is missing. The file was cut off while it was "
+                "downloaded, copied or unpacked, or a 32-bit file is among the 64-bit ones.",
+                text="Reinstall the same release of torch with `--force-reinstall --no-deps "
+                "--no-cache-dir`. If torch came with a program, download and unpack that program "
+                "again, into a new folder",
+                windows=(),
+            ),
+            Message(
+                where=(_is_amds_wheel,),
+                having={"dll": r"^(?:shm|fbgemm|torch_cpu|c10)"},
+                title="Windows cannot load {dll} of AMD's wheel: libomp140.x86_64.dll is missing",
+                means="AMD's wheels of before September 2025 need Microsoft's OpenMP runtime for "
+                "LLVM, which only Visual Studio's build tools bring, and not the ordinary Visual "
+                "C++ runtime.",
+                way=rocm.openmp_on_windows,
+            ),
+            Message(
+                having={"dll": xpu.RUNTIME_DLLS},
+                title="Windows cannot load {dll}: a part of Intel's runtime for torch's XPU build "
+                "is missing",
+                means="torch's XPU libraries load Intel's SYCL runtime and Level Zero. Since torch "
+                "2.6, pip installs the runtime with torch; torch 2.5 uses an installed oneAPI.",
+                way=xpu.runtime_of_wheel,
             ),
             Message(
                 where=(_runtime_was_tried,),
@@ -198,7 +236,6 @@ CAUSES = (
         examples=(
             "I got a torch related error when loading the c10.dll library",
             "tokenizers: failed to load (os error 126)",
-            "Microsoft Visual C++ Redistributable is not installed, this may lead to the DLL load failure.",
             "[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114",
             'Error loading "C:\\x\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.',
             "Process finished with exit code -1073741515 (0xC0000135)",
@@ -254,7 +291,6 @@ CAUSES = (
             rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
         ),
         examples=(
-            "OSError: [WinError 206] The filename or extension is too long",
             "torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'",
             "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'",
         ),

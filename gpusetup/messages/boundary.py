@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row, rows
 
-NOT_ONLY_THERE = r"\b(?:works?|worked|fine|not|also|either|limits) (?:on|in)\b|Colab\W{1,3}(?:and|or|/) Kaggle|Kaggle\W{1,3}(?:and|or|/) Colab"
+NOT_ONLY_THERE = r"\b(?:works?|worked|fine|not|also|either|limits) (?:on|in)\b|\b(?:Colab|Kaggle)\b.{0,12}?\b(?:also|works)\b|Colab\W{1,3}(?:and|or|/) Kaggle|Kaggle\W{1,3}(?:and|or|/) Colab"
 """Words beside a notebook service which say that the failure is, or is also, somewhere else."""
 
 HANGS = r"(?:hangs?|hung|hanging|stuck|freezes|froze|frozen|stalls?)"
@@ -48,8 +48,8 @@ ROWS = (
         service="Google Colab",
     ),
     # `Platform:** Google Colab`, `on Kaggle`.
-    row("hosted-notebook", r"\b(?:on|in|using|from|platform|environment|system|os)\W{1,6}(?:an? |the |my |free )?(?:Google )?Colab\b|运行环境.{0,4}Colab", unless=NOT_ONLY_THERE, service="Google Colab"),
-    row("hosted-notebook", r"\b(?:on|in|using|platform|environment|system|os)\W{1,6}(?:an? |the |my |free )?Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))", unless=NOT_ONLY_THERE, service="Kaggle"),
+    row("hosted-notebook", r"\b(?:on|in|using|from|platform|environment|system|os)\W{1,6}(?:an? |the |my |free )?(?:Google )?Colab\b|\bColab (?:notebook|session|runtime|T4|GPU)|运行环境.{0,4}Colab", unless=NOT_ONLY_THERE, service="Google Colab"),
+    row("hosted-notebook", r"\b(?:on|in|using|platform|environment|system|os)\W{1,6}(?:an? |the |my |free )?Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))|\bKaggle (?:notebook|session|kernel|P100|T4|GPU)", unless=NOT_ONLY_THERE, service="Kaggle"),
     # `cannot currently connect to a GPU backend`.
     *rows(
         "gpu-not-chosen",

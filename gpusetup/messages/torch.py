@@ -94,6 +94,8 @@ ROWS = (
     row("torch-not-compiled-with-cuda", r"(?:lib|py)torch +\d[\w.]{1,12} +cpu_\w{3,40}"),
     # `uv installs the CPU version of torch`.
     row("torch-not-compiled-with-cuda", rf"torch\b.{{0,120}}?{CPU_BUILD_CAME}|{CPU_BUILD_CAME}.{{0,60}}?torch", unless=r"\b(?:want|need|if|prefer|no|without an?) (?:\S{1,12} ){0,3}?(?:cpu|GPU)\b|AMD|Radeon|ROCm|macOS|Jetson"),
+    # `Torch does not have CUDA`.
+    row("torch-not-compiled-with-cuda", r"torch does(?: not|n't) have (?:CUDA|GPU)(?: support)?\b(?! kernels)", unless=r"\bif\b|\bAMD\b|Radeon|ROCm|macOS|Jetson"),
     # `PyTorch does not detect my GPU`, `GPU not detected by PyTorch`.
     row("cuda-unavailable", r"torch(?: [\d.]+)? (?:can ?not|can't|does(?: not|n't)) (?:see|find|detect|use|recogni[sz]e) (?:the |my |any )?(?:GPUs?|CUDA|[RG]TX \d{3,4})\b|\bGPU (?:is )?not (?:detected|recogni[sz]ed|found|used) by PyTorch", unless=r"\b(?:if|when|whether|in case|make sure) (?:\w+ ){0,3}?(?:py)?torch\b", asked="yes"),
     # `tensor([[0., 0., 0.]], device='cuda:1'`.
