@@ -75,6 +75,10 @@ MEMORY_OVER_TIME = (
 """Shows whether the GPU's memory grows (because the program keeps tensors) or the host's (because
 of data and workers)."""
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"
+LOADER = (
+    "top -b -n 1 | head -n 20; py-spy dump --pid PID  # while it trains: what do its workers do?"
+)
+"""Shows whether the processor is busy, and where the loader's workers wait."""
 FAULTS = f"export PYTHONFAULTHANDLER=1  {RUN_AGAIN}"
 """With Python's faulthandler, a program that crashes without a message prints where it crashed."""
 LAST_BOOT = "sudo journalctl -k -b -1 -n 100"

@@ -198,7 +198,7 @@ CAUSES = (
         failure=7,
         where=(says_nothing_else, _is_not_known_to_be_the_cpus),
         events=("gpu-starved",),
-        alike={"gpusetup monitor": ()},
+        alike={alike.LOADER: ()},
     ),
     Cause(
         "program-without-gpu-support",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from gpusetup.causes.record import Cause
-from gpusetup.messages import boundary, driver, makers, packages, people, torch, trainers
+from gpusetup.messages import boundary, driver, makers, outputs, packages, torch, trainers
 
 FILES = (
     "companions",
@@ -47,7 +47,7 @@ FACTS = (
     *packages.ROWS,
     *makers.ROWS,
     *trainers.ROWS,
-    *people.IN_PROSE_AND_LOGS,
+    *outputs.ROWS,
 )
 """Messages that prove a fact but not a cause."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

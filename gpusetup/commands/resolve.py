@@ -19,8 +19,8 @@ from gpusetup.choose.described import Description, completed_by_gpus, described,
 from gpusetup.choose.document import answer_of, offer_of
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import followers, marker_environment
+from gpusetup.choose.newest import age_note
 from gpusetup.choose.nightly import is_nightly, nightly_answer
-from gpusetup.choose.notes import age_note
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_named
 from gpusetup.commands.common import MachineToRead, gather
 from gpusetup.commands.reply import Reply

@@ -40,13 +40,6 @@ VERDICTS = (
 OF_OTHER_COMMANDS = {
     **dict.fromkeys(
         (
-            *("absent", "hung", "broken-link", "slow-link", "broken-path", "slow-path"),
-            "unmeasured",
-        ),
-        "gpusetup fleet sweep",
-    ),
-    **dict.fromkeys(
-        (
             *("good", "input-starved", "launch-bound", "communication-bound", "memory-bound"),
             *("memory-tight", "throttled", "bursty", "idle", "uneven", "cpu-bound", "faulty"),
         ),

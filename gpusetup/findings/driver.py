@@ -121,12 +121,11 @@ def _cuda_beyond_driver(complaints: Events) -> str | None:
 
 
 def driver_for_what_is_wanted(context: RuleContext) -> Findings:
-    """A person asks whether a driver is new enough for a CUDA version, and it is not."""
+    """The driver is too old for the build that is to be installed."""
     cuda = wanted_cuda(context)
     if cuda and driver_serves(context, cuda) is False:
         floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
-        question = events(context, "question-asked")
-        yield _too_old(context, f"A build for CUDA {cuda}", floor, question)
+        yield _too_old(context, f"A build for CUDA {cuda}", floor, ())
 
 
 def _is_older(version: str | None, floor: str | None) -> bool:

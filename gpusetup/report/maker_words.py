@@ -10,7 +10,7 @@ from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.report.person import prose_of
+from gpusetup.report.statements import prose_of
 
 NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
 NVIDIA_MODEL = lazy(r"GeForce|\b(?:RTX|GTX|Tesla|Quadro)\b|NVIDIA-SMI")

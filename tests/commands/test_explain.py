@@ -7,11 +7,6 @@ import pytest
 from gpusetup.cli import main
 
 
-@pytest.mark.parametrize(
-    ("name", "command"), [("slow-link", "fleet sweep"), ("input-starved", "monitor")]
-)
-def test_a_finding_of_another_command_is_pointed_to(
-    name: str, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["doctor", "--explain", name]) == 2
-    assert f"`gpusetup {command}`" in capsys.readouterr().err
+def test_a_finding_of_another_command_is_pointed_to(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--explain", "input-starved"]) == 2
+    assert "`gpusetup monitor`" in capsys.readouterr().err

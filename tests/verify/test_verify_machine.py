@@ -160,16 +160,16 @@ def test_a_slow_cpu_is_measured_with_a_smaller_product(monkeypatch: pytest.Monke
     speed.cpu_rate.cache_clear()
     slow = 50e9  # operations a second of one old core: 2.7 s for a product of 4096
     monkeypatch.setattr(speed, "seconds_of_cpu_product", lambda size, times: 2 * size**3 / slow)
-    found = speed.cpu_rate()
+    tflops, size = speed.cpu_rate()
     speed.cpu_rate.cache_clear()
-    assert (found.size, round(found.tflops, 4)) == (2048, 0.05)
+    assert (size, round(tflops, 4)) == (2048, 0.05)
 
 
 @pytest.mark.parametrize(("rank", "names"), [(None, ["speed-over-cpu"]), (1, [])])
 def test_ranks_that_share_a_cpu_do_not_measure_it(rank: int | None, names: list[str]) -> None:
     several = None if rank is None else Rank(rank, 2, rank, "here", 1, "here", "job")
     options = read_options(["--level", "standard"])
-    checks = Run(options, Answers({}), several)._of_device("standard", DEVICE)
+    checks = Run(options, Answers({}), several)._chosen(DEVICE)
     assert [check.name for check in checks if check.alone] == names
 
 

@@ -11,7 +11,7 @@ from each_row import each
 from verifying import started, states
 
 from gpusetup.verify.checks import stress
-from gpusetup.verify.checks.stress import Least, Load, SquareProduct, judged, least_of
+from gpusetup.verify.checks.stress import Least, Load, judged, least_of
 from gpusetup.verify.device import watching
 from gpusetup.verify.values import FAILED, PASSED
 
@@ -118,8 +118,8 @@ class Clock:
 
 def test_a_product_that_is_wrong_once_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = iter([0.0] * 5 + [1e-7] + [0.0] * 1000)
-    product = SquareProduct(lambda: torch.full((4,), 1.0) + next(turns), 1e12)
-    monkeypatch.setattr(stress, "square_product", lambda _: product)
+    product = lambda: torch.full((4,), 1.0) + next(turns)  # noqa: E731
+    monkeypatch.setattr(stress, "square_product", lambda _: (product, 1e12))
     done = stress.loaded("cpu", 3.0, Clock())
     assert done.wrong_products == 1
     assert done.products > 5
