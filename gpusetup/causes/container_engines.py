@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
     IN_KUBERNETES,
     ON_WINDOWS,
-    message_matches,
     on_windows_without_container,
 )
 from gpusetup.fixes import needs, paste, system_packages
@@ -234,47 +233,6 @@ CAUSES = (
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",
                 ),
-            ),
-        ),
-        likelier=(
-            Likelier(
-                cause="driver-not-loaded",
-                shown=message_matches(
-                    "container-hook-failed",
-                    "driver rpc er|driver not lo|driver error|nvidia driver",
-                ),
-                because="the host's driver did not respond to the toolkit",
-            ),
-            Likelier(
-                cause="device-permission",
-                shown=message_matches(
-                    "container-hook-failed",
-                    "insufficient permissions|no-cgroups|/dev/nvidiactl: permission",
-                ),
-                because="the toolkit has no permission to open the GPU's device files",
-                text="Add the user who starts the container to the group of /dev/nvidia* (`ls -l "
-                "/dev/nvidia*`). A rootless engine needs `no-cgroups = true` in "
-                "/etc/nvidia-container-runtime/config.toml, or CDI",
-            ),
-            Likelier(
-                cause="device-permission",
-                shown=message_matches(
-                    "container-hook-failed", "operation not permitted|devices.(?:allow|deny)"
-                ),
-                because="the engine is not allowed to choose the container's devices, because it "
-                "runs without root or in a container itself",
-            ),
-            Likelier(
-                cause="invalid-device-ordinal",
-                shown=message_matches("container-hook-failed", "unknown device"),
-                because="the container asks for a GPU that the host does not have",
-                text="Request only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
-            ),
-            Likelier(
-                cause="container-toolkit-missing",
-                shown=message_matches("container-hook-failed", "error|hook directly|terminate"),
-                because="the toolkit's configuration, version or permissions do not fit this "
-                "container engine",
             ),
         ),
         says=(

@@ -24,7 +24,6 @@ WITHOUT_CUDA = (
 )
 """The steps for GPUs from other makers and for Macs, which leave out everything that needs CUDA."""
 
-A_GPU = r"(?:\b|(?<=\d[x×]))(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
 OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
 
 SAME_MESSAGE = r"(?:(?!out of memory).)"

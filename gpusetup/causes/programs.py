@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import gpu_facts
 from gpusetup.evidence.context import (
     RuleContext,
@@ -13,7 +12,7 @@ from gpusetup.evidence.context import (
     in_container,
     says_nothing_else,
 )
-from gpusetup.evidence.places import ON_MACOS, is_beside_torch, started_without_a_gpu
+from gpusetup.evidence.places import ON_MACOS, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
@@ -102,14 +101,6 @@ CAUSES = (
         by_check=True,
         where=(_has_a_gpu, is_all),
         way=programs_own,
-        likelier=(
-            Likelier(
-                cause="container-no-gpu",
-                shown=started_without_a_gpu,
-                because="the program runs in a container that was started without a GPU",
-                way=start_with_gpu,
-            ),
-        ),
         says=(
             says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
             says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),

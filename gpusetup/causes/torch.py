@@ -6,17 +6,10 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes import alike
-from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
-from gpusetup.evidence.places import (
-    in_a_container_without_gpu,
-    in_a_hosted_notebook,
-    windows_shows_no_torch,
-    wsl_lists_no_gpu,
-)
 from gpusetup.fixes import other_makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
@@ -277,41 +270,6 @@ CAUSES = (
                 text="Check which Python and which torch run in both places. If they are the "
                 "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
                 look=(RAISE,),
-            ),
-        ),
-        likelier=(
-            Likelier(
-                cause="wsl-driver",
-                shown=wsl_lists_no_gpu,
-                because="it runs in WSL, and nothing in the text shows that WSL can use the "
-                "Windows driver",
-                text="Update Windows (a GPU in WSL needs Windows 11 or Windows 10 21H2, build "
-                "19044), the NVIDIA driver in Windows, and WSL (`wsl.exe --update`). Then start "
-                "WSL again (`wsl.exe --shutdown` ends open programs in WSL). Do not install a "
-                "Linux driver in WSL. If `nvidia-smi` lists the GPU inside WSL, check torch "
-                "(with the command above)",
-            ),
-            Likelier(
-                cause="no-nvidia-gpu",
-                shown=in_a_hosted_notebook,
-                because="a hosted notebook has a GPU only if you select one",
-                text="Select a GPU (Colab: Runtime, Change runtime type; Kaggle: Settings, "
-                "Accelerator), and start the notebook again",
-            ),
-            Likelier(
-                cause="torch-cpu-build",
-                shown=windows_shows_no_torch,
-                because="the driver works, but on Windows `pip install torch` installs the build "
-                "without CUDA",
-                text="If torch's version ends in +cpu, replace it with a CUDA build (`gpusetup "
-                "install`)",
-            ),
-            Likelier(
-                cause="container-no-gpu",
-                shown=in_a_container_without_gpu,
-                because="it runs in a container, and nothing in the text shows that the "
-                "container was given a GPU",
-                way=start_with_gpu,
             ),
         ),
         alike={

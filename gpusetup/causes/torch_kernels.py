@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -196,13 +195,6 @@ CAUSES = (
         commands=("gpusetup install",),
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
-        ),
-        likelier=(
-            Likelier(
-                cause="extension-arch-mismatch",
-                shown=is_beside_torch,
-                because="the program's build has kernels for some GPUs only",
-            ),
         ),
         alike={
             alike.TORCHS_KERNELS: (

@@ -30,9 +30,6 @@ TORCH_SYMBOL = r"(?!_ZNK?\d{1,2}tensorflow)(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torc
 IN_A_BUILD = r"(?:Failed building wheel|Building wheels? for|bdist_wheel|build_ext\b|subprocess-exited-with-error|Building from source|metadata-generation-failed)"
 """Words that pip and setuptools print while they compile a package."""
 
-IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
-"""A word that introduces a condition, so what follows has not happened."""
-
 
 CUDA_LIBRARY = (
     r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft\w?|curand|cusparse|cusparseLt|cusolver\w*|nvrtc[\w-]*|nvJitLink"
