@@ -34,8 +34,7 @@ DESKTOP_PROFILE = (
 
 def _slurm_binds_gpus_to_tasks(context: RuleContext) -> bool:
     """Whether the job's options assign one GPU to each task."""
-    jobs = events(context, "slurm-job")
-    return any(job.values.get("binding") == "task" for job in jobs)
+    return any(job.values.get("binding") == "task" for job in events(context, "slurm-job"))
 
 
 CAUSES = (

@@ -18,10 +18,9 @@ from gpusetup.model.versions import Capability
 
 def _is_new(context: RuleContext) -> bool:
     """Whether every visible GPU is of the Ampere generation or later."""
-    capabilities = []
-    for gpu in visible_gpus(context.snapshot):
-        if gpu.compute_capability:
-            capabilities.append(gpu.compute_capability)
+    capabilities = [
+        gpu.compute_capability for gpu in visible_gpus(context.snapshot) if gpu.compute_capability
+    ]
     return bool(capabilities) and min(capabilities) >= Capability(8, 0)
 
 

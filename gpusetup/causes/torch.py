@@ -60,11 +60,10 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     if conda_version or events(context, "mixed-conda-pip"):
         removed_by_pip += COMPANIONS
     remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
-    pip_versions = set()
-    for package in packages(context, "torch"):
-        # pip does not uninstall packages that conda installed.
-        if package.installer not in CONDA:
-            pip_versions.add(package.version)
+    # pip does not uninstall packages that conda installed.
+    pip_versions = {
+        package.version for package in packages(context, "torch") if package.installer not in CONDA
+    }
     # pip removes one copy at a time. Run it once even if no copy is listed, because files may be
     # left over.
     remove_commands += [remove_with_pip] * max(1, len(pip_versions))

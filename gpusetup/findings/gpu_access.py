@@ -220,10 +220,9 @@ def _mode(gpu: Gpu) -> str:
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
     """A vGPU has no licence, so it becomes slow or refuses CUDA."""
-    unlicensed = []
-    for gpu in gpus(context):
-        if gpu.licensed is False and gpu.virtualization != "none":
-            unlicensed.append(gpu)
+    unlicensed = [
+        gpu for gpu in gpus(context) if gpu.licensed is False and gpu.virtualization != "none"
+    ]
     messages = (*events(context, "vgpu-unlicensed"), *marked(context, unlicensed, "name"))
     if not messages:
         return

@@ -219,10 +219,9 @@ def device_faults(context: RuleContext) -> Findings:
     has_earlier_fault = False
     for fault in DEVICE_FAULTS:
         messages = _messages_of(context, fault, has_earlier_fault=has_earlier_fault)
-        faulty_gpus = []
-        for gpu in listed_gpus:
-            if any(_marks(gpu, field) for field in fault.fields):
-                faulty_gpus.append(gpu)
+        faulty_gpus = [
+            gpu for gpu in listed_gpus if any(_marks(gpu, field) for field in fault.fields)
+        ]
         # The recommended action belongs to a fault that was found earlier in this loop.
         is_consequence = fault.cause == "hardware-fault" and has_earlier_fault
         if not messages and (not faulty_gpus or is_consequence):

@@ -113,10 +113,7 @@ def _serves_no_listed_gpu(context: RuleContext) -> bool:
     """Whether torch's list of kernels is known, and contains none for this machine's GPUs."""
     if not context.torch.kernels:
         return False
-    kernels_of_gpus = []
-    for gpu in gpus(context):
-        if gpu.compute_capability:
-            kernels_of_gpus.append(serving(context, gpu))
+    kernels_of_gpus = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
     return bool(kernels_of_gpus) and not any(kernels_of_gpus)
 
 
@@ -171,10 +168,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
     """
     release_here, _, _ = (context.torch.version or "").partition("+")
     backend_here = context.torch.backend
-    targets = set()
-    for gpu in gpus(context):
-        if gpu.compute_capability:
-            targets.add(gpu.compute_capability.sm)
+    targets = {gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability}
     for build in context.catalog.builds:
         is_this_build = (build.torch, build.backend) == (release_here, backend_here)
         if is_this_build and targets and targets.issubset(build.kernels):

@@ -270,10 +270,9 @@ def source_checkout(context: RuleContext) -> Findings:
     # The finding about an extension that was not built also explains how to build it.
     if events(context, "extension-not-built"):
         return
-    files_of_checkout = []
-    for event in events(context, "failing-file"):
-        if event.values.get("checkout") == "yes":
-            files_of_checkout.append(event)
+    files_of_checkout = [
+        event for event in events(context, "failing-file") if event.values.get("checkout") == "yes"
+    ]
     if files_of_checkout:
         fact = failing_file_is_in_a_checkout(context)
         yield finding(context, "source-checkout-imported", files_of_checkout, fact=fact)

@@ -55,10 +55,7 @@ def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str)
 
 def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[MessageRow, ...]:
     """Message rows with the same kind, values and `unless`, one for each pattern."""
-    messages = []
-    for pattern in patterns:
-        messages.append(row(kind, pattern, unless=unless, **values))
-    return tuple(messages)
+    return tuple([row(kind, pattern, unless=unless, **values) for pattern in patterns])
 
 
 def says(pattern: str, *needles: str, unless: str = "", **values: str) -> MessageRow:

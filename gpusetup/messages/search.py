@@ -155,10 +155,8 @@ def text_of(lines: Iterable[str], logged: Iterable[int] = ()) -> Text:
 
 def _starts(bare_lines: list[str]) -> tuple[int, ...]:
     """Where each line begins if all lines are joined. An empty line has length 0."""
-    lengths = []
-    for line in bare_lines:
-        # Each line that is not empty is followed by a space.
-        lengths.append(len(line) + 1 if line else 0)
+    # Each line that is not empty is followed by a space.
+    lengths = [len(line) + 1 if line else 0 for line in bare_lines]
     return tuple(accumulate(lengths, initial=0))[: len(bare_lines)]
 
 
