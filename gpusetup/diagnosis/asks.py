@@ -38,6 +38,8 @@ INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole out
 HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 """Runs what the container's hook runs, with the hook's log on the screen."""
 SMI = "nvidia-smi"
+OF_TORCH = (alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.THIS_TORCH)
+"""Commands that ask a torch, which a program beside torch does not have."""
 OF_NVIDIA_OR_CUDA = (
     *(alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.LIST_GPUS, alike.NODES, SMI),
     *(alike.TORCHS_KERNELS, alike.ON_THE_BUS, alike.BESIDE_TORCH),
@@ -53,23 +55,23 @@ def command_that_decides(
     `asked_first`: the command of an unread need or of a refutation. `is_open`: the cause is
     unknown, so that the failed step also has commands.
     """
-    if asked_first is not None and not is_answered(context, asked_first):
-        return in_words_of_system(context, asked_first)
-    candidates = list(RECORDS[finding.id].alike) if finding is not None else []
+    candidates = [asked_first] if asked_first else []
+    if finding is not None:
+        candidates += RECORDS[finding.id].alike
     program = program_of(context)
-    if is_open and program and program.reading:
-        candidates.insert(0, program.reading)
-    if not is_open and finding is not None:
-        messages = events(context, *RECORDS[finding.id].kinds)
-        if any("said" not in message.values for message in messages):
-            # A program's own message settles a cause that is no symptom.
-            candidates = []
-    candidates = [command for command in candidates if not _is_foreign(context, command)]
+    beside = program.reading if program and is_beside_torch(context) else ""
     if is_open:
-        candidates += _commands_of_step(context)
+        candidates += ([beside] if beside else []) + list(_commands_of_step(context))
     for command in candidates:
-        if command != alike.MONITOR and not is_answered(context, command):
-            return in_words_of_system(context, command)
+        if command == alike.TORCHS_KERNELS and is_beside_torch(context):
+            command = alike.BESIDE_TORCH
+        elif command in OF_TORCH and beside:
+            command = beside
+        # A running monitor shows nothing of a text's failure.
+        is_useless = command == alike.MONITOR or _is_foreign(context, command)
+        if command == asked_first or not is_useless:
+            if not is_answered(context, command):
+                return in_words_of_system(context, command)
     return None
 
 

@@ -115,13 +115,15 @@ def diagnose(
     others = unexplained(findings, root)
     asks_first = asked_first(remaining, root, cause)
     is_open = cause == UNKNOWN
-    reading = None
-    if is_report(context) and cause != OK:
-        reading = command_that_decides(context, main, asks_first, is_open=is_open)
     is_caused = main is not None and cause not in (OK, UNKNOWN)
     # A cause that took a refuted one's place was not shown by a message of its own.
     replaces_another = main is not None and main.id in remaining.asks
     certain = main is not None and is_proven(context, main) and not replaces_another
+    # On a probed machine, an error that the root does not explain leaves the answer open.
+    certain = certain and (is_report(context) or not others)
+    reading = None
+    if is_report(context) and cause != OK and (asks_first or not (is_caused and certain)):
+        reading = command_that_decides(context, main, asks_first, is_open=is_open)
     if is_open and is_report(context):
         findings = tuple(map(without_changes, findings))
     marked_findings = []
@@ -148,7 +150,7 @@ def diagnose(
         check=check_of(context, main) if is_caused and not certain else None,
         facts=facts_read(context),
         fit=fits,
-        other_causes=tuple(error.id for error in others if error is not main),
+        other_causes=other_causes(context, main, others, cause) if not certain else (),
         ruled_out=remaining.ruled_out,
         next_reading=reading,
     )
@@ -183,6 +185,19 @@ def asked_first(remaining: Remaining, root: Finding | None, cause: str) -> str |
         return remaining.asks[""]
     unread = unread_needs(root)
     return unread[0].reading if unread else None
+
+
+def other_causes(
+    context: RuleContext, main: Finding | None, others: list[Finding], cause: str
+) -> tuple[str, ...]:
+    """The errors that the root does not explain, and the causes that have the same message."""
+    ids = [error.id for error in others]
+    alike = next(iter(RECORDS[main.id].alike.values()), ()) if main and is_report(context) else ()
+    for id in alike:
+        if id in RECORDS and not any(rules_out(context) for rules_out in RECORDS[id].impossible):
+            ids.append(id)
+    known = (cause, main.id if main else "")
+    return tuple(dict.fromkeys(id for id in ids if id not in known))
 
 
 def check_of(context: RuleContext, cause: Finding | None) -> CauseCheck | None:

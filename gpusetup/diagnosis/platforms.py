@@ -38,6 +38,7 @@ KERNEL_MODULES = (
 )
 """A pattern for what does not exist in WSL, because the driver, its modules and its services belong
 to Windows."""
+IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
 RESTART_WINDOWS = "Restart Windows, which controls the GPU. If the error comes back: "
 
 
@@ -47,8 +48,11 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
     if fix is None:
         return finding
     if not os.wsl:
-        is_linux = os.family not in ("windows", "macos")
-        return finding if is_linux else replace(finding, fix=lines_without(fix, LINUX_ONLY))
+        if os.family not in ("windows", "macos"):
+            return finding
+        where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
+        fix = replace(fix, text=f"{where}{fix.text}")
+        return replace(finding, fix=lines_without(fix, LINUX_ONLY))
     without_modules = lines_without(fix, KERNEL_MODULES)
     place = RECORDS[finding.id].place
     is_of_the_driver = place is not None and place[0] in OF_THE_DRIVER

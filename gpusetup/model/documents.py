@@ -137,7 +137,8 @@ class DoctorAnswer(Frozen):
     """`certain` if the text proves the cause and leaves nothing open, otherwise `likely`; null for
     `ok` and `unknown`."""
     other_causes: tuple[str, ...] = ()
-    """The ids of errors that the root cause does not explain, the most likely first."""
+    """If the cause is open or only likely: the ids of other causes with the same message, and of
+    errors that the root cause does not explain."""
     ruled_out: tuple[RuledOut, ...] = ()
     """Causes that a message suggests but that another fact contradicts, each with that fact."""
     next_reading: Text = None

@@ -166,7 +166,12 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
         if printed:
             yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
     elif answer.certainty == "likely" and not answer.next_reading:
-        yield ScreenLine("  Likely, not certain: no single output would prove it.", hang=2)
+        others = (
+            f": it could also be {', '.join(answer.other_causes)}" if answer.other_causes else ""
+        )
+        yield ScreenLine(f"  Likely, not certain{others}.", hang=2)
+    elif answer.other_causes and answer.cause == "unknown":
+        yield ScreenLine(f"  It could be {', '.join(answer.other_causes)}.", hang=2)
     if answer.next_reading and answer.next_reading != (answer.check and answer.check.command):
         likely = "Likely, not certain. " if answer.certainty == "likely" else ""
         likely = "" if answer.check is not None else likely

@@ -27,7 +27,7 @@ SHOWN_CHARACTERS = 200
 
 PRINTED = lazy(
     r"^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
-    r"|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
+    r"|^[^\n:]{0,60}\s{2,}:|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
 )
 """The beginning of a line that a program printed, or that somebody typed into a shell."""
 LETTER = lazy(r"[^\W\d_]")

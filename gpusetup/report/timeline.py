@@ -77,7 +77,19 @@ ERROR_WITHOUT_GPU = lazy(
     r"(?m)^\s*(?:requests|urllib3?|httpx|httpcore|aiohttp|http|huggingface_hub|datasets|yaml|json|ssl|socket|fsspec|botocore|s3fs|gcsfs|git|wandb|mlflow|pydantic(?:_core)?|jsonschema|jinja2|omegaconf|hydra|click|sqlalchemy|sqlite3|zipfile|tarfile|csv|pandas|PIL|soundfile|librosa|av|gradio|fastapi|starlette|uvicorn|safetensors_rust)\.[\w.]*(?:Error|Exception|Timeout|Warning)\b"
 )
 """An exception of a package that reads files or talks to servers, where no GPU is involved."""
-FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING)
+ENDED_BADLY = lazy(r"\bexit(?:ed)?(?: with)? (?:code|status):? ?-?[1-9]")
+FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING, ENDED_BADLY)
+BUILD_WORD = lazy(
+    r"setup\.py|pyproject|cpp_extension|build_meta|[Ff]ailed to build|[Bb]uilding wheel|no-build-isolation"
+)
+"""Words that show that a package is being compiled, so its GPU part may be what failed."""
+VAGUE = lazy(
+    r"(?i)fail(?:ed|ure) to (?:start|load|import|init|launch|run)|initiali[sz]|\bdied\b|worker|process\b"
+    r"|unknown|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|unhandled|fault|failed$"
+)
+"""Words of an error that only passes on another error or does not tell its cause."""
+TELLING_LENGTH = 12
+"""A message with fewer characters says too little to tell whose failure it is."""
 LINES_READ = 400
 """The last failure is looked for in this many lines at the end of the text."""
 LINES_BEFORE, LINES_AFTER = 16, 3
@@ -211,6 +223,10 @@ def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
     # Words such as `cuda:0` show that the GPU works, so they do not count against the GPU stack.
     if GPU_STACK_WORD.search(GPU_WORKS.sub("", failure.string)):
         return False
-    if GPU_WORKS.search(failure.string):
+    if BUILD_WORD.search(surroundings) or REPORTS_A_BUILD.search(failure.string):
+        return False
+    if GPU_WORKS.search(failure.string) or ORDINARY_ERROR.search(failure["name"] or ""):
         return True
-    return ORDINARY_ERROR.search(failure["name"] or "") is not None
+    is_marked = failure["name"] or failure["marked"]
+    tells = len(failure["message"]) >= TELLING_LENGTH and not VAGUE.search(failure.string)
+    return bool(is_marked) and tells
