@@ -90,12 +90,7 @@ CAUSES = (
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
             ),
         ),
-        alike={
-            alike.LIST_GPUS: (
-                "torch-sees-no-gpu",
-                "invalid-device-ordinal",
-            )
-        },
+        alike={alike.LIST_GPUS: ("torch-sees-no-gpu", "invalid-device-ordinal")},
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
     ),
@@ -115,12 +110,7 @@ CAUSES = (
         impossible=(on_windows_without_container,),
         by_check=True,
         needs_root=True,
-        alike={
-            "nvidia-smi": (
-                "nvml-mismatch",
-                "gpu-fell-off-bus",
-            )
-        },
+        alike={"nvidia-smi": ("nvml-mismatch", "gpu-fell-off-bus")},
         says=(
             r"(?:initialize )?NVML: Unknown Error",
             r"initiali[sz]e NVML unknown error",
@@ -181,12 +171,7 @@ CAUSES = (
                 commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
             ),
         ),
-        alike={
-            alike.ON_THE_HOST: (
-                "driver-missing",
-                "container-toolkit-missing",
-            )
-        },
+        alike={alike.ON_THE_HOST: ("driver-missing", "container-toolkit-missing")},
         says=(
             "nvidia driver was not detected",
             "start this container with gpu support",

@@ -135,11 +135,7 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         alike={
-            alike.LIST_GPUS: (
-                "cuda-visible-devices-hidden",
-                "container-no-gpu",
-                "no-nvidia-gpu",
-            )
+            alike.LIST_GPUS: ("cuda-visible-devices-hidden", "container-no-gpu", "no-nvidia-gpu"),
         },
         look=(
             "nvidia-smi -L",
@@ -255,12 +251,7 @@ CAUSES = (
         text="On Linux, reload the module nvidia_uvm and start the program again. If reloading "
         "the module does not help, reboot",
         # Source: CUDA Driver API reference, CUresult.
-        alike={
-            alike.NODES: (
-                "uvm-missing",
-                "driver-not-loaded",
-            )
-        },
+        alike={alike.NODES: ("uvm-missing", "driver-not-loaded")},
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
@@ -288,13 +279,7 @@ CAUSES = (
         symptom=True,
         where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
-        alike={
-            alike.KERNEL_LOG: (
-                "cuda-unknown-error",
-                "uvm-missing",
-                "gpu-init-failed",
-            )
-        },
+        alike={alike.KERNEL_LOG: ("cuda-unknown-error", "uvm-missing", "gpu-init-failed")},
     ),
     Cause(
         "cuda-misses-gpu",

@@ -104,12 +104,7 @@ CAUSES = (
         lacks="gpu",
         impossible=(in_wsl,),
         by_check=True,
-        alike={
-            alike.ON_THE_BUS: (
-                "no-nvidia-gpu",
-                "container-no-gpu",
-            )
-        },
+        alike={alike.ON_THE_BUS: ("no-nvidia-gpu", "container-no-gpu")},
     ),
     Cause(
         "hybrid-gpu-off",

@@ -81,13 +81,7 @@ CAUSES = (
             ),
             lambda context: not context.other_host,
         ),
-        alike={
-            "nvidia-smi": (
-                "container-nvml-lost",
-                "uvm-missing",
-                "cuda-unknown-error",
-            )
-        },
+        alike={"nvidia-smi": ("container-nvml-lost", "uvm-missing", "cuda-unknown-error")},
         cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -231,12 +225,7 @@ CAUSES = (
                 way=drivers.driver_fix,
             ),
         ),
-        alike={
-            alike.KERNEL_LOG: (
-                "driver-not-loaded",
-                "gpu-init-failed",
-            )
-        },
+        alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
         examples=("NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",),
     ),
 )  # fmt: skip

@@ -301,11 +301,6 @@ CAUSES = (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
-        alike={
-            alike.TORCHS_KERNELS: (
-                "arch-too-old-for-wheel",
-                "arch-too-new-for-wheel",
-            )
-        },
+        alike={alike.TORCHS_KERNELS: ("arch-too-old-for-wheel", "arch-too-new-for-wheel")},
     ),
 )  # fmt: skip

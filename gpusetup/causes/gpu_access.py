@@ -231,12 +231,7 @@ CAUSES = (
             ),
         ),
         # Source: CUDA Driver API reference, CUresult.
-        alike={
-            alike.LIST_GPUS: (
-                "mig-misconfigured",
-                "cuda-visible-devices-hidden",
-            )
-        },
+        alike={alike.LIST_GPUS: ("mig-misconfigured", "cuda-visible-devices-hidden")},
         says=(
             r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
             "invalid device ordinal",

@@ -45,12 +45,7 @@ CAUSES = (
         explains=("driver-not-loaded", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
         by_check=True,
         commands=("sudo reboot",),
-        alike={
-            alike.KERNEL_LOG: (
-                "hardware-fault",
-                "gpu-does-not-answer",
-            )
-        },
+        alike={alike.KERNEL_LOG: ("hardware-fault", "gpu-does-not-answer")},
         says=(
             _status("0f", "NV_ERR_GPU_IS_LOST"),
             rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",

@@ -224,12 +224,7 @@ CAUSES = (
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
         impossible=(gpu_is_listed,),
-        alike={
-            alike.ON_THE_BUS: (
-                "driver-missing",
-                "container-no-gpu",
-            )
-        },
+        alike={alike.ON_THE_BUS: ("driver-missing", "container-no-gpu")},
         says=(
             r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
             says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b"),

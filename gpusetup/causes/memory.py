@@ -119,12 +119,7 @@ CAUSES = (
                 look=("nvidia-smi",),
             ),
         ),
-        alike={
-            "nvidia-smi": (
-                "wsl-driver",
-                "cuda-lib-missing",
-            )
-        },
+        alike={"nvidia-smi": ("wsl-driver", "cuda-lib-missing")},
         says=(
             says(r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp", how="the report of it"),
             r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?" rf"(?:{SAME_MESSAGE}{{0,90}}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?(?:{SAME_MESSAGE}{{0,200}}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?(?:{SAME_MESSAGE}{{0,200}}?(?P<idle>[\d.]+ ?[KMG]i?B) is reserved by PyTorch but unallocated)?",

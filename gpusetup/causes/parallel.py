@@ -270,13 +270,7 @@ CAUSES = (
         symptom=True,
         stage="distributed",
         commands=("export NCCL_DEBUG=INFO",),
-        alike={
-            alike.NCCL_LOG: (
-                "nccl-no-socket-interface",
-                "nccl-shm-error",
-                "nccl-p2p-failure",
-            )
-        },
+        alike={alike.NCCL_LOG: ("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure")},
         says=(
             says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory"),
             says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory"),

@@ -218,12 +218,7 @@ CAUSES = (
         commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
         windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
         look=("pip check",),
-        alike={
-            alike.COLLECT_ENV: (
-                "driver-too-old",
-                "extension-arch-mismatch",
-            )
-        },
+        alike={alike.COLLECT_ENV: ("driver-too-old", "extension-arch-mismatch")},
     ),
     Cause(
         "cuda-program-error",

@@ -196,12 +196,7 @@ CAUSES = (
         explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
-        alike={
-            "conda list torch": (
-                "ld-library-path-conflict",
-                "torch-half-installed",
-            )
-        },
+        alike={"conda list torch": ("ld-library-path-conflict", "torch-half-installed")},
         says=(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",),
         examples=("ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",),
     ),

@@ -280,12 +280,7 @@ CAUSES = (
                 text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
             ),
         ),
-        alike={
-            alike.BITS: (
-                "wrong-index",
-                "python-no-wheel",
-            )
-        },
+        alike={alike.BITS: ("wrong-index", "python-no-wheel")},
         says=(
             rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
             says(r"""(?x)
@@ -326,12 +321,7 @@ CAUSES = (
         "does not have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
         # Source: the wheels and indexes of torch, read for the catalog.
-        alike={
-            alike.BITS: (
-                "python-no-wheel",
-                "python-32bit",
-            )
-        },
+        alike={alike.BITS: ("python-no-wheel", "python-32bit")},
         says=(
             r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
             r"(?P<requirement>torch\w*) was not found in the package registry",

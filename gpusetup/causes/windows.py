@@ -214,12 +214,7 @@ CAUSES = (
                 needs_root=True,
             ),
         ),
-        alike={
-            'python -c "import torch"': (
-                "cuda-lib-missing",
-                "extension-abi-mismatch",
-            )
-        },
+        alike={'python -c "import torch"': ("cuda-lib-missing", "extension-abi-mismatch")},
         says=(
             r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
             r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
