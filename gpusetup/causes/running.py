@@ -234,12 +234,6 @@ CAUSES = (
         # Source: CUDA Runtime API reference, cudaError.
         failure=5,
         refuted_by=(
-            Refutation(facts.works_otherwise("gloo"), "", alike.NCCL_LOG),
-            Refutation(
-                facts.all_of(facts.several_gpus_are_used, facts.works_otherwise("one-gpu")),
-                "",
-                alike.NCCL_LOG,
-            ),
             Refutation(facts.display_driver_was_reset, "", alike.KERNEL_LOG),
         ),
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),

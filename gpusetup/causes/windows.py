@@ -308,18 +308,6 @@ CAUSES = (
         ),
         cases=(
             Message(
-                where=(lambda context: bool(events(context, "linux-driver-installed")),),
-                title="A Linux driver was installed inside WSL and hides the Windows driver",
-                means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda there can "
-                "reach the driver on Windows.",
-                text="Remove the Linux driver's packages from WSL, then start WSL again",
-                way=lambda context, text: Fix(
-                    text=text,
-                    commands=(*_removal(context), *lines("wsl.exe --shutdown")),
-                    needs_root=True,
-                ),
-            ),
-            Message(
                 # In WSL 1, the kernel is called 4.4.0 with the Windows build number. WSL 2 never
                 # has such an old kernel.
                 where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),

@@ -262,9 +262,6 @@ def _in_use(context: RuleContext) -> bool:
         return True
     if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
-    # Where a failure was mended and nothing looked for CUDA, the maker's backend ran.
-    if any(event.values.get("form") == "mended" for event in events(context, "works-there")):
-        return True
     return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
 
 
@@ -304,46 +301,21 @@ OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
 # The first event names a GPU. The others prove that a program needed one, so its absence is a
 # failure.
 LOOKED_FOR_CUDA = (
-    "foreign-gpu",
-    "mps-lacks",
-    "gpu-not-chosen",
-    "hip-kernel-missing",
-    "torch-not-compiled-with-cuda",
-    "no-nvidia-driver",
-    "no-nvidia-gpu",
-    "cuda-unavailable",
-    "no-hip-gpus",
-    "no-xpu",
-    "cuda-toolkit-missing",
-)
+    "foreign-gpu", "mps-lacks", "gpu-not-chosen", "hip-kernel-missing",
+    "torch-not-compiled-with-cuda", "no-nvidia-driver", "no-nvidia-gpu", "cuda-unavailable",
+    "no-hip-gpus", "no-xpu", "cuda-toolkit-missing",
+)  # fmt: skip
 
 
 STOPS_EARLIER = (
-    "out-of-memory",
-    "no-kernel-image",
-    "no-matching-distribution",
-    "python-no-wheel",
-    "wheel-not-supported",
-    "no-wheel-for-platform",
-    "wrong-index",
-    "resolver-conflict",
-    "conda-not-found",
-    "pip-cache-disk-full",
-    "download-hash-mismatch",
-    "download-network-error",
-    "build-isolation-no-torch",
-    "module-shadowed",
-    "numpy-abi-mismatch",
-    "torch-missing",
-    "glibc-too-old",
-    "ld-library-path-conflict",
-    "extension-abi-mismatch",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "windows-dll-missing",
-    "windows-pagefile-too-small",
+    "out-of-memory", "no-kernel-image", "no-matching-distribution", "python-no-wheel",
+    "wheel-not-supported", "no-wheel-for-platform", "wrong-index", "resolver-conflict",
+    "conda-not-found", "pip-cache-disk-full", "download-hash-mismatch", "download-network-error",
+    "build-isolation-no-torch", "module-shadowed", "numpy-abi-mismatch", "torch-missing",
+    "glibc-too-old", "ld-library-path-conflict", "extension-abi-mismatch", "torchvision-mismatch",
+    "torchaudio-mismatch", "windows-dll-missing", "windows-pagefile-too-small",
     "worker-cannot-pickle",
-)
+)  # fmt: skip
 """Failures that happen with or without a GPU: then a missing GPU is only a note.
 
 The order of causes cannot express this: on a machine without torch, the missing GPU comes first,
@@ -351,7 +323,7 @@ while a text in which an installer finds no torch is not about a GPU at all."""
 
 
 WITHOUT_ITS_GPU = (
-    *("gpu-unused", "cuda-lib-missing", "extension-not-built", "cuda-home-missing"),
+    *("gpu-unused", "cuda-lib-missing", "extension-not-built"),
     "built-for-another-processor",
 )
 """Events of a program that ran without the GPU, or that needed a part of CUDA's."""
