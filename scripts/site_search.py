@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # for `finding_pages`
-
 FOR_MAKERS = (
     "explanation/architecture.md",
     "explanation/decisions.md",
@@ -27,6 +25,8 @@ FOR_MAKERS = (
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
     """The site's files with a page for each finding, made from its record."""
+    # mkdocs loads a hook without its folder.
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
     from finding_pages import markdown
     from mkdocs.structure.files import File
 

@@ -35,8 +35,7 @@ def _triton_windows(context: RuleContext) -> Lines:
     newest_first = releases_for(triton, torch)
     if not newest_first:
         return ()
-    requirement = f"triton-windows{newest_first[0]}"
-    return (paste.pip(context, "install", requirement),)
+    return (paste.pip(context, "install", f"triton-windows{newest_first[0]}"),)
 
 
 def conda_install(context: RuleContext, *words: str) -> Line:
@@ -51,8 +50,7 @@ def conda_install(context: RuleContext, *words: str) -> Line:
 def _older_numpy(context: RuleContext) -> Lines:
     """The command that installs NumPy 1, with conda if conda installed torch or manages Python."""
     machine = context.snapshot
-    installer_of_torch = machine.torch.installer or machine.python.manager
-    if "conda" in (context.installer, installer_of_torch):
+    if "conda" in (context.installer, machine.torch.installer or machine.python.manager):
         return (conda_install(context, "numpy<2"),)
     return (paste.pip(context, "install", "numpy<2"),)
 
@@ -142,20 +140,6 @@ CAUSES = (
                 "libcuda.so.1, or create a link called libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
             ),
-            Message(
-                having={"lacks": "^(?:cuda.h|ptxas)$"},
-                title="Triton cannot build its helper program: it cannot find {lacks}",
-                text="Reinstall Triton (its wheel includes that file), or set CUDA_HOME to the "
-                "folder of a CUDA toolkit",
-                look=("pip check",),
-            ),
-            Message(
-                having={"lacks": "python.h"},
-                title="Triton cannot build its helper program: the compiler cannot find Python.h",
-                text="Install the headers of this Python (python3-dev, python3-devel). For an "
-                "embedded Python on Windows, copy the folders include and libs from a full "
-                "Python of the same version next to python.exe",
-            ),
         ),
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION),
@@ -243,7 +227,6 @@ CAUSES = (
             r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
         examples=(
-            "UserWarning: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
             "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8.",
             "ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl",
             "dlopen(/x/site-packages/torchvision/_C.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators",

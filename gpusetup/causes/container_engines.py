@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
     IN_KUBERNETES,
     ON_WINDOWS,
-    message_matches,
     on_windows_without_container,
 )
 from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.fixes.lenders import is_lent
-from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
@@ -199,8 +197,6 @@ CAUSES = (
             r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
             r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
             r"nvidia-docker: (?:command )?not found",
-            says(r"\b(?:docker|container)s?\b[^.\n]{0,20}? (?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{0,900}?\bRuntimes: (?:(?!nvidia)[\w.-]{2,40} ){1,6}Default Runtime: (?!nvidia)\w", runtime="nvidia", unless="nvidia.com/gpu=|cdi: "),
-            says(r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)", runtime="nvidia", unless=IF_ONLY),
             says("did you configure the nvidia container toolkit", runtime="nvidia"),
             says("could not load nvml library", runtime="nvidia"),
             says(r"invalid device discovery strategy", runtime="nvidia"),
@@ -213,13 +209,7 @@ CAUSES = (
             "bash: nvidia-docker: command not found",
             "Error: unknown runtime specified nvidia",
             "slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide",
-            "docker can not use the GPU\n$ docker info | grep -i runtime\n Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
-            "Docker not using Nvidia Runtime by Default",
             "docker: could not select device driver",
-        ),
-        not_examples=(
-            "docker can not use the GPU\n Runtimes: io.containerd.runc.v2 nvidia runc\n Default Runtime: nvidia",
-            "Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
         ),
     ),
     Cause(
@@ -243,47 +233,6 @@ CAUSES = (
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",
                 ),
-            ),
-        ),
-        likelier=(
-            Likelier(
-                cause="driver-not-loaded",
-                shown=message_matches(
-                    "container-hook-failed",
-                    "driver rpc er|driver not lo|driver error|nvidia driver",
-                ),
-                because="the host's driver did not respond to the toolkit",
-            ),
-            Likelier(
-                cause="device-permission",
-                shown=message_matches(
-                    "container-hook-failed",
-                    "insufficient permissions|no-cgroups|/dev/nvidiactl: permission",
-                ),
-                because="the toolkit has no permission to open the GPU's device files",
-                text="Add the user who starts the container to the group of /dev/nvidia* (`ls -l "
-                "/dev/nvidia*`). A rootless engine needs `no-cgroups = true` in "
-                "/etc/nvidia-container-runtime/config.toml, or CDI",
-            ),
-            Likelier(
-                cause="device-permission",
-                shown=message_matches(
-                    "container-hook-failed", "operation not permitted|devices.(?:allow|deny)"
-                ),
-                because="the engine is not allowed to choose the container's devices, because it "
-                "runs without root or in a container itself",
-            ),
-            Likelier(
-                cause="invalid-device-ordinal",
-                shown=message_matches("container-hook-failed", "unknown device"),
-                because="the container asks for a GPU that the host does not have",
-                text="Request only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
-            ),
-            Likelier(
-                cause="container-toolkit-missing",
-                shown=message_matches("container-hook-failed", "error|hook directly|terminate"),
-                because="the toolkit's configuration, version or permissions do not fit this "
-                "container engine",
             ),
         ),
         says=(

@@ -28,8 +28,7 @@ RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
 
 def _named(context: RuleContext) -> str:
     """The names of the missing libraries, separated by spaces."""
-    names = [event.values.get("library", "") for event in events(context, LACKING)]
-    return " ".join(names)
+    return " ".join([event.values.get("library", "") for event in events(context, LACKING)])
 
 
 def _is_anothers(context: RuleContext) -> bool:
@@ -39,11 +38,9 @@ def _is_anothers(context: RuleContext) -> bool:
     another package, or if the library is from another CUDA version.
     """
     torch = context.torch
-    program = context.snapshot.failing.program or "torch"
-    if torch.cuda_available or program != "torch":
+    if torch.cuda_available or (context.snapshot.failing.program or "torch") != "torch":
         return True
-    owner = failing_package(context)
-    if owner not in ("", "torch", "nvidia"):
+    if failing_package(context) not in ("", "torch", "nvidia"):
         return True
     runtime = re.search(RUNTIME_FILE, _named(context))
     cuda = cuda_needed(torch)
@@ -94,20 +91,15 @@ def _undeclared(context: RuleContext) -> str:
     libraries = _named(context).split()
     library = libraries[0] if libraries else ""
     # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
-    is_on_arm = library.startswith("libnvpl_")
-    is_on_a_board = board_of(context.snapshot) is not None
-    if not (is_on_a_board or is_on_arm):
+    if board_of(context.snapshot) is None and not library.startswith("libnvpl_"):
         return ""
     return library if undeclared(library) else ""
 
 
 def _of_a_jetson(context: RuleContext) -> Lines:
     """The commands that install a library that a Jetson's torch needs without declaring it."""
-    board = board_of(context.snapshot)
-    jetpack = jetpack_of(board) or UNIFIED
-    cuda = cuda_needed(context.torch) or jetpack.cuda
-    library = _undeclared(context)
-    return undeclared_commands(context, library, cuda)
+    cuda = cuda_needed(context.torch) or (jetpack_of(board_of(context.snapshot)) or UNIFIED).cuda
+    return undeclared_commands(context, _undeclared(context), cuda)
 
 
 def _torch_needs_cudnn_9(context: RuleContext) -> bool:
@@ -120,8 +112,7 @@ def _torch_needs_cudnn_9(context: RuleContext) -> bool:
     if not torch:
         return True
     release, _, _ = torch.partition("+")
-    first_with_cudnn_9 = context.catalog.milestone("torch with cudnn 9")
-    return parsed(release) >= parsed(first_with_cudnn_9)
+    return parsed(release) >= parsed(context.catalog.milestone("torch with cudnn 9"))
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -160,15 +151,6 @@ CAUSES = (
                 commands=_of_a_jetson,
             ),
             Message(
-                having={"library": "^-lcuda$"},
-                title="The linker cannot find libcuda.so, which the build links against",
-                text="Let the linker find libcuda.so. For a build, the stub in the toolkit's "
-                "stubs folder is enough; a link to the driver's libcuda.so.1 works too. At run "
-                "time the program loads the driver's own library: `export "
-                "LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
-                look=("ldconfig -p | grep libcuda.so",),
-            ),
-            Message(
                 having={"module": "^ctranslate2$"},
                 text="CTranslate2 (used by faster-whisper) does not include cuDNN. CTranslate2 "
                 "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older releases need "
@@ -204,14 +186,6 @@ CAUSES = (
                 commands=lambda context: (
                     () if lender_of(context) else folders_first(context, "nvidia/*/lib")
                 ),
-            ),
-            Message(
-                where=(_is_anothers, lambda context: bool(failing_package(context))),
-                title="{library} is missing: {owner} needs it and cannot load",
-                text="Another package, not torch, needs this library, because that package was "
-                "built for another CUDA version (the traceback names its file). Install the "
-                "package's build for torch's CUDA version, or rebuild the package here",
-                look=(alike.TORCHS_CUDA,),
             ),
             Message(
                 where=(_is_anothers,),

@@ -9,7 +9,6 @@ from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
-from gpusetup.messages.fragments import in_any_order
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
@@ -43,11 +42,10 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
         text += " (`nvidia-smi` shows the version)"
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
-    branch = version.partition(".")[0]
     return Fix(
         text=text,
         commands=(
-            *((filled(row, branch=branch, version=version),) if row else ()),
+            *((filled(row, branch=version.partition(".")[0], version=version),) if row else ()),
             *paste.posix(
                 context,
                 "sudo systemctl enable nvidia-fabricmanager",
@@ -69,19 +67,13 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def _without_stubs(context: RuleContext) -> Lines:
-    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
-    return paste.without_folders(context, "/stubs")
-
-
 def _is_of_another_driver(path: str, version: str | None) -> bool:
     """Whether a libcuda file's name contains the version of a driver that is not the loaded one."""
     if not version or ".so." not in path:
         return False
     # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
     # driver version.
-    names_a_driver = path[-1:].isdigit() and path.count(".") > 2
-    return names_a_driver and not path.endswith(version)
+    return (path[-1:].isdigit() and path.count(".") > 2) and not path.endswith(version)
 
 
 def drivers_own(context: RuleContext) -> Lines:
@@ -105,20 +97,20 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
         return ()
     if folder in library_path:
         return paste.without_folders(context, paste.escaped_for_grep(folder))
-    line = rf"\#{folder.rstrip('/')}/*$#d"
     return (
-        filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=line),
+        filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=rf"\#{folder.rstrip('/')}/*$#d"),
         *lines("sudo ldconfig"),
     )
 
 
-SLEPT = (
-    r"\b(?:(?:after|since|from|when|upon) (?:\S{1,12} ){0,3}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|wak\w+(?: up)?)"
-    r"|resum\w+ from (?:suspen\w+|sleep|hibernation)"
-    r"|(?:after|since|when) (?:I |we )?put(?:ting)? (?:\S{1,12} ){0,3}?(?:in)?to (?:sleep|suspend))\b"
-)
-GPU_FAILS = r"(?:\b(?:GPU|CUDA|torch)\b[^.\n]{0,60}?\b(?:stops?|stopped|no longer|not (?:work|used|seen|detect|found|available)|lost|gone|fails?|unavailable|disappear)\w*|\b(?:on|uses?|using) (?:the |my )?CPU\b)"
-"""How people describe a GPU that does not work after the machine resumed."""
+AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
+"""What people say of a GPU that does not work after the machine resumed."""
+
+
+def _without_stubs(context: RuleContext) -> Lines:
+    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
+    return paste.without_folders(context, "/stubs")
+
 
 CAUSES = (
     Cause(
@@ -143,11 +135,7 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         alike={
-            alike.LIST_GPUS: (
-                "cuda-visible-devices-hidden",
-                "container-no-gpu",
-                "no-nvidia-gpu",
-            )
+            alike.LIST_GPUS: ("cuda-visible-devices-hidden", "container-no-gpu", "no-nvidia-gpu"),
         },
         look=(
             "nvidia-smi -L",
@@ -263,12 +251,7 @@ CAUSES = (
         text="On Linux, reload the module nvidia_uvm and start the program again. If reloading "
         "the module does not help, reboot",
         # Source: CUDA Driver API reference, CUresult.
-        alike={
-            alike.NODES: (
-                "uvm-missing",
-                "driver-not-loaded",
-            )
-        },
+        alike={alike.NODES: ("uvm-missing", "driver-not-loaded")},
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
@@ -280,10 +263,9 @@ CAUSES = (
                 commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
             ),
         ),
-        says=(says(in_any_order(SLEPT, GPU_FAILS, within=200), said="in words"),),
+        says=(says(AFTER_SUSPEND, said="in words"),),
         examples=(
             "After suspend the GPU is no longer used by ollama, until I reboot",
-            "the host resumes from suspension and CUDA stops working",
         ),
         not_examples=("After suspend the screen stays black",),
     ),
@@ -297,21 +279,7 @@ CAUSES = (
         symptom=True,
         where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
-        alike={
-            alike.KERNEL_LOG: (
-                "cuda-unknown-error",
-                "uvm-missing",
-                "gpu-init-failed",
-            )
-        },
-        cases=(
-            Message(
-                having={"code": ""},
-                title="CUDA does not start: cuInit returns {code}",
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        ),
+        alike={alike.KERNEL_LOG: ("cuda-unknown-error", "uvm-missing", "gpu-init-failed")},
     ),
     Cause(
         "cuda-misses-gpu",
@@ -335,9 +303,6 @@ CAUSES = (
         means="The stub libcuda is only for linking programs on a machine without a driver, and "
         "cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
-        # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
-        explains=(*NO_INIT, *NO_DRIVER),
-        commands=_without_stubs,
         cases=(
             # The stub is in the folder, but no program has loaded it.
             Message(
@@ -351,6 +316,9 @@ CAUSES = (
                 only=Severity.WARNING,
             ),
         ),
+        # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
+        explains=(*NO_INIT, *NO_DRIVER),
+        commands=lambda context: paste.without_folders(context, "/stubs"),
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",

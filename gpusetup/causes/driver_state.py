@@ -13,6 +13,13 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.versions import parsed
 
+HERE = Message(
+    where=(IN_A_CONTAINER,),
+    text="Check the GPU on the container's host, where the kernel log shows the reason. Then "
+    "start the container again with its GPUs",
+    needs_root=True,
+)
+
 
 def image_brings_the_library(context: RuleContext) -> bool:
     """Whether a text about an image shows a library that is newer than the host's driver.
@@ -24,14 +31,6 @@ def image_brings_the_library(context: RuleContext) -> bool:
     if not (library and host and events(context, "image-named")):
         return False
     return parsed(library) > parsed(host)
-
-
-HERE = Message(
-    where=(IN_A_CONTAINER,),
-    text="Check the GPU on the container's host, where the kernel log shows the reason. Then "
-    "start the container again with its GPUs",
-    needs_root=True,
-)
 
 
 CAUSES = (
@@ -82,13 +81,7 @@ CAUSES = (
             ),
             lambda context: not context.other_host,
         ),
-        alike={
-            "nvidia-smi": (
-                "container-nvml-lost",
-                "uvm-missing",
-                "cuda-unknown-error",
-            )
-        },
+        alike={"nvidia-smi": ("container-nvml-lost", "uvm-missing", "cuda-unknown-error")},
         cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -232,12 +225,7 @@ CAUSES = (
                 way=drivers.driver_fix,
             ),
         ),
-        alike={
-            alike.KERNEL_LOG: (
-                "driver-not-loaded",
-                "gpu-init-failed",
-            )
-        },
+        alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
         examples=("NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",),
     ),
 )  # fmt: skip

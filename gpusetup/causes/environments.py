@@ -18,15 +18,13 @@ def _for_the_target(context: RuleContext) -> Lines:
     driver conda cannot query."""
     missing = events(context, "conda-cuda-virtual-missing")[0]
     version_needed = re.search(r"\d+(\.\d+)?", missing.values.get("needed", ""))
-    usual_cuda = context.driver.cuda or "12"
-    cuda = version_needed[0] if version_needed else usual_cuda
+    cuda = version_needed[0] if version_needed else (context.driver.cuda or "12")
     return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
 def _add_pip(context: RuleContext) -> Lines:
     """The command that installs pip with uv, because uv itself does not need pip."""
-    python = paste.python(context)
-    add = paste.command(context, "uv", "pip", "install", "--python", python, "pip")
+    add = paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip")
     return (add,)
 
 
@@ -186,7 +184,6 @@ CAUSES = (
                 text="Uninstall the package",
                 commands=("pip uninstall -y {package}",),
             ),
-            Message(where=(_does_no_harm,), only=Severity.WARNING),
         ),
         alike={
             'python -c "import torch; print(torch.__file__, torch.__path__)"': (

@@ -11,10 +11,9 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, has_nvidia
-from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste, rocm
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
-from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
+from gpusetup.messages.fragments import COMPILED_MODULE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.machine import Events
 from gpusetup.model.versions import Capability
@@ -25,13 +24,6 @@ BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_e
 
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 """The top-level names of torch's own modules; "" if no module is named."""
-
-HOPPER = 9
-"""The major compute capability of the GPUs for which FlashAttention-3 is written."""
-
-OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
-
-FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
 
 
 def _is_no_companions(context: RuleContext) -> bool:
@@ -47,11 +39,6 @@ def _is_no_companions(context: RuleContext) -> bool:
     return False
 
 
-BREAKS = r"(?:fails? to (?:load|import)|failed to (?:load|import)|(?:can ?not|can't|could not|couldn't|won't|does not|doesn't|no longer) (?:be )?(?:load|import)(?:ed|s)?\b|breaks\b|broke\b|(?:stops?|stopped) (?:working|loading)|is (?:now )?incompatible|no longer (?:works?|loads?))"
-
-NEW_TORCH = r"(?:(?:un)?install|replac|updat|upgrad|downgrad|overwr[io]t|chang)\w{0,6}[^.\n]{0,40}?\b(?:py)?torch\b"
-
-
 def capabilities(context: RuleContext) -> list[Capability]:
     """The compute capabilities of the GPUs, as far as they are known."""
     return [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
@@ -60,9 +47,7 @@ def capabilities(context: RuleContext) -> list[Capability]:
 def kernel_messages(context: RuleContext) -> Events:
     """Events that say that a kernel for the GPU is missing, in words or as error numbers of the two
     CUDA APIs."""
-    in_words = events(context, "no-kernel-image")
-    in_numbers = cuda_errors(context, 8, 48, 98, 209)
-    return (*in_words, *in_numbers)
+    return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
 
 
 def extension_of(messages: Events) -> str | None:
@@ -87,19 +72,6 @@ def only_python_differs(context: RuleContext) -> bool:
         if same_torch and python and _minor(built_python) != _minor(python):
             return True
     return False
-
-
-OF_HOPPER = r"[/\\]hopper[/\\]|\bfa3[FB]@|capability == \(9, 0\)|flash_fwd_launch_template"
-"""Words that only FlashAttention-3 prints."""
-
-
-def chose_kernels_of_hopper(context: RuleContext) -> bool:
-    """Whether a kernel of FlashAttention-3 failed on a GPU that is not a Hopper GPU."""
-    for gpu in gpus(context):
-        if gpu.compute_capability and gpu.compute_capability.major == HOPPER:
-            return False
-    messages = kernel_messages(context)
-    return any(re.search(OF_HOPPER, message.text or "") for message in messages)
 
 
 def _minor(version: str) -> str:
@@ -172,9 +144,7 @@ CAUSES = (
         commands=("pip uninstall -y flash-attn",),
         says=(
             r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-            says(rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}", needs="Ampere", unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol"),
         ),
-        examples=("flash attention is not supported on V100",),
     ),
     Cause(
         "extension-abi-mismatch",
@@ -302,7 +272,6 @@ CAUSES = (
             # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
             says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build"),
             says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)"),
-            says(rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b", *(" load", " import", "breaks", "broke", "broken", "incompatible", "no longer", "stop"), unless=rf"{MAYBE}(?:update|upgrade|fail|break|install|torch)"),
         ),
         examples=(
             "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
@@ -312,13 +281,10 @@ CAUSES = (
             "ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE",
             "ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa",
             "RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0",
-            "torch 2.10.0 broke torchcodec",
             "OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_",
         ),
         not_examples=(
             "selective_scan_cuda has an undefined symbol",
-            "torch broke the record",
-            "whether torch 2.9 breaks xformers",
             "/x/site-packages/vllm/_C.so: undefined symbol: PyUnicode_AsUTF8",
         ),
     ),
@@ -335,29 +301,6 @@ CAUSES = (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
-        cases=(
-            Message(
-                where=(chose_kernels_of_hopper,),
-                title="xformers chose FlashAttention-3, whose kernels are for Hopper (9.0) only",
-                means="FlashAttention-3 has kernels for compute capability 9.0. On any other "
-                "GPU, xformers must use FlashAttention-2 or its own kernels.",
-                text="Use torch's own attention instead of xformers (ComfyUI: "
-                "`--use-pytorch-cross-attention`; diffusers: no "
-                "`enable_xformers_memory_efficient_attention`), or a release of xformers that "
-                "checks the GPU first. Keep torch and the driver",
-                commands=lambda _: (),
-            ),
-            Message(
-                where=(is_beside_torch,),
-                text="Install the program's newest release, or build the program with kernels for "
-                "this GPU",
-            ),
-        ),
-        alike={
-            alike.TORCHS_KERNELS: (
-                "arch-too-old-for-wheel",
-                "arch-too-new-for-wheel",
-            )
-        },
+        alike={alike.TORCHS_KERNELS: ("arch-too-old-for-wheel", "arch-too-new-for-wheel")},
     ),
 )  # fmt: skip

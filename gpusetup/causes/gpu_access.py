@@ -34,8 +34,7 @@ DESKTOP_PROFILE = (
 
 def _slurm_binds_gpus_to_tasks(context: RuleContext) -> bool:
     """Whether the job's options assign one GPU to each task."""
-    jobs = events(context, "slurm-job")
-    return any(job.values.get("binding") == "task" for job in jobs)
+    return any(job.values.get("binding") == "task" for job in events(context, "slurm-job"))
 
 
 CAUSES = (
@@ -220,13 +219,19 @@ CAUSES = (
         means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
         "does not exist.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
+        cases=(
+            # Source: Slurm, srun(1): --gpus-per-task implies --gpu-bind=per_task.
+            Message(
+                where=(_slurm_binds_gpus_to_tasks,),
+                title="Slurm shows each task one GPU, which is number 0 there (error 101)",
+                means="With `--gpus-per-task` or `--gpu-bind` a task sees only its own GPU, so that "
+                "its local rank is not the number of a GPU.",
+                text="Request the GPUs for the node instead (`--gpus-per-node`), or let each task "
+                "use device 0",
+            ),
+        ),
         # Source: CUDA Driver API reference, CUresult.
-        alike={
-            alike.LIST_GPUS: (
-                "mig-misconfigured",
-                "cuda-visible-devices-hidden",
-            )
-        },
+        alike={alike.LIST_GPUS: ("mig-misconfigured", "cuda-visible-devices-hidden")},
         says=(
             r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
             "invalid device ordinal",
@@ -240,16 +245,5 @@ CAUSES = (
         ),
         by_check=True,
         look=("nvidia-smi -L",),
-        cases=(
-            # Source: Slurm, srun(1): --gpus-per-task implies --gpu-bind=per_task.
-            Message(
-                where=(_slurm_binds_gpus_to_tasks,),
-                title="Slurm shows each task one GPU, which is number 0 there (error 101)",
-                means="With `--gpus-per-task` or `--gpu-bind` a task sees only its own GPU, so that "
-                "its local rank is not the number of a GPU.",
-                text="Request the GPUs for the node instead (`--gpus-per-node`), or let each task "
-                "use device 0",
-            ),
-        ),
     ),
 )  # fmt: skip

@@ -31,6 +31,12 @@ def _without_others(context: RuleContext) -> Lines:
     return paste.without_folders(context, pattern)
 
 
+def _does_no_harm(context: RuleContext) -> bool:
+    """Whether the folder may be harmless: torch can be imported, and no message shows a conflict.
+    The loader may search the folder last or not at all."""
+    return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
+
+
 def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
     """Install the exact versions that torch requires of the wheels that `pip check` reports."""
     wheels_and_versions = []
@@ -41,12 +47,6 @@ def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
     if not requirements:
         return Fix(text=text)
     return Fix(text=text, commands=(paste.pip(context, "install", *requirements),))
-
-
-def _does_no_harm(context: RuleContext) -> bool:
-    """Whether the folder may be harmless: torch can be imported, and no message shows a conflict.
-    The loader may search the folder last or not at all."""
-    return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
 
 
 CAUSES = (
@@ -83,7 +83,6 @@ CAUSES = (
         ),
         examples=(
             "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
-            "ImportError: libamdhip64.so: cannot enable executable stack as shared object requires: Invalid argument",
             "ImportError: libcusparseLt.so.0: failed to map segment from shared object",
         ),
     ),
@@ -156,14 +155,6 @@ CAUSES = (
                 "torch in the same environment requires its own version, use a separate "
                 "environment for each. If LD_LIBRARY_PATH contains a folder of another CUDA "
                 "version, remove that folder",
-            ),
-            Message(
-                having={"by_program": ""},
-                title="The first {library} on the path is too old for JAX or TensorFlow",
-                plain="A CUDA library is too old for JAX or TensorFlow",
-                text="Upgrade the library (`pip install --upgrade 'jax[cuda12]'`), and remove "
-                "other folders from LD_LIBRARY_PATH. If torch in the same environment requires "
-                "its own version, use a separate environment for each",
             ),
             Message(
                 having={"library": r"stdc\+\+"},

@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.facts import a_copied_runtime_is_loaded, listed_files
+from gpusetup.evidence.facts import listed_files
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -23,8 +23,7 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
     for path in listed_files(context):
         folder = re.sub(r"[/\\][^/\\]+$", "", path)
         if is_a_path(folder):
-            put_first = paste.prepending(context, variable, folder)
-            return Fix(text=text, commands=(put_first,))
+            return Fix(text=text, commands=(paste.prepending(context, variable, folder),))
     return Fix(text=text)
 
 
@@ -72,20 +71,6 @@ CAUSES = (
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
         stage="import",
         by_check=True,
-        cases=(
-            Message(
-                where=(lambda context: bool(a_copied_runtime_is_loaded(context)),),
-                title="A copy of the C++ runtime is loaded instead of Windows' own: {fact}",
-                means="Programs load DLLs from the folder of python.exe before those of Windows. "
-                "A copied DLL is never updated, so DLLs built with a newer compiler do not start "
-                "with it.",
-                # Python's own installer puts vcruntime140.dll in this folder, but not msvcp140.dll.
-                text="Keep torch, CUDA and Python's own vcruntime140.dll. Rename the "
-                "msvcp140*.dll that were copied into the folder named above, so that Windows "
-                "loads its own, and install the current Visual C++ runtime (x64) from Microsoft. "
-                "In a conda environment run `conda update vc14_runtime` instead",
-            ),
-        ),
     ),
     Cause(
         "extension-needs-libcuda",

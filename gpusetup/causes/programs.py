@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import gpu_facts
 from gpusetup.evidence.context import (
     RuleContext,
@@ -13,7 +12,7 @@ from gpusetup.evidence.context import (
     in_container,
     says_nothing_else,
 )
-from gpusetup.evidence.places import ON_MACOS, is_beside_torch, started_without_a_gpu
+from gpusetup.evidence.places import ON_MACOS, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
@@ -43,8 +42,7 @@ def is_all(context: RuleContext) -> bool:
 def _has_a_gpu(context: RuleContext) -> bool:
     """Whether a program without torch looks for a GPU on a machine that may have an NVIDIA GPU."""
     looks_for_one = events(context, "program-sees-no-gpu") or is_beside_torch(context)
-    may_have_one = has_nvidia(context) is not False
-    return bool(looks_for_one) and may_have_one
+    return bool(looks_for_one) and (has_nvidia(context) is not False)
 
 
 def _holds_no_memory(context: RuleContext) -> bool:
@@ -78,15 +76,16 @@ def _says_nothing_of_a_failure(context: RuleContext) -> bool:
     return says_nothing_else(context, "foreign-gpu")
 
 
-def _only_names_other_makers(context: RuleContext) -> bool:
-    """Whether the text names a GPU of AMD or Intel, and none of NVIDIA."""
-    return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
-
-
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
 
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
 """The name of a program at the beginning of a sentence."""
+
+
+def _only_names_other_makers(context: RuleContext) -> bool:
+    """Whether the text names a GPU of AMD or Intel, and none of NVIDIA."""
+    return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
+
 
 CAUSES = (
     Cause(
@@ -102,14 +101,6 @@ CAUSES = (
         by_check=True,
         where=(_has_a_gpu, is_all),
         way=programs_own,
-        likelier=(
-            Likelier(
-                cause="container-no-gpu",
-                shown=started_without_a_gpu,
-                because="the program runs in a container that was started without a GPU",
-                way=start_with_gpu,
-            ),
-        ),
         says=(
             says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
             says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
@@ -150,14 +141,6 @@ CAUSES = (
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
         "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
         "toolkit. If the program prints an error message, post the message as text",
-        symptom=True,
-        stage="start",
-        failure=6,
-        where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
-        alike={
-            alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
-            alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
-        },
         cases=(
             Message(
                 where=(ON_MACOS,),
@@ -179,6 +162,14 @@ CAUSES = (
                 "`+cu` does not. You do not need to change the driver for that",
             ),
         ),
+        symptom=True,
+        stage="start",
+        failure=6,
+        where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
+        alike={
+            alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
+            alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
+        },
     ),
     Cause(
         "input-bound",
@@ -215,7 +206,6 @@ CAUSES = (
         says=(
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
             says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF),
-            says(r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build", unless=r"torch|Error: Not"),
             says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not"),
             says(r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"),
             says("cudaexecutionprovider not available", program="onnxruntime"),
@@ -228,7 +218,6 @@ CAUSES = (
         examples=(
             "tf.test.is_built_with_cuda() is False",
             "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
-            "CUDA execution provider is not enabled in this build.",
             ">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
             'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
         ),
@@ -256,18 +245,6 @@ CAUSES = (
                 having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},
                 text="Give the program a path that exists. A relative path starts at the folder "
                 "in which you started the program",
-            ),
-            Message(
-                having={"needs": ""},
-                title="Something that {program} needs is missing: {said}",
-                text="Install the item from the message into this environment. (A module's "
-                "package may have another name; headers are in the -dev or -devel package)",
-            ),
-            Message(
-                having={"releases": ""},
-                title="{program} failed on its own: {said}",
-                text="Two packages do not match: install releases of the program and of the "
-                "package in the message that work together",
             ),
             Message(
                 having={"own": ""},

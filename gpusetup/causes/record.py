@@ -74,19 +74,6 @@ class Message(Frozen):
     empty come from this message."""
 
 
-class Likelier(Frozen):
-    """A cause that the text makes the likely reason for a symptom."""
-
-    cause: str
-    shown: Question
-    because: str
-    """What makes the cause likely: a clause that doctor prints after the symptom's own words."""
-    text: str = ""
-    """What to do instead, if the symptom's own fix is not right for this cause."""
-    way: Callable[[Any], Fix] | None = None
-    """A function that returns the fix, if the fix depends on the machine."""
-
-
 class Refutation(Frozen, kw_only=False):
     """A fact that rules a cause out, and the cause that remains."""
 
@@ -140,9 +127,6 @@ class Cause(Message, kw_only=False):
     alike: Mapping[str, Words] = {}
     """A command -> the other causes that its output can rule out or confirm. doctor suggests the
     first command whose output is not in the text."""
-    likelier: tuple[Likelier, ...] = ()
-    """For a symptom: the causes that may be behind it. The first one whose condition holds is
-    taken."""
     certain_if: Question | None = None
     """The condition under which a text alone proves the cause (see `evidence.proofs`); None if a
     text can only make it likely."""

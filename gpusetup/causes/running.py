@@ -7,7 +7,6 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import drivers, paste
-from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
@@ -46,8 +45,7 @@ WORKERS = (
 
 def workers_are_shown(context: RuleContext) -> bool:
     """Whether the text shows worker processes near the message of pickle."""
-    messages = events(context, "worker-cannot-pickle")
-    return any("workers" in message.values for message in messages)
+    return any("workers" in message.values for message in events(context, "worker-cannot-pickle"))
 
 
 def starts_new_workers(context: RuleContext) -> bool:
@@ -196,7 +194,7 @@ CAUSES = (
             r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
             "cudaerrorunsupportedptxversion",
             r"Unsupported \.version \d+\.\d+; current version is",
-            says(r"\bPTX mismatch\b", unless=rf"{MAYBE}PTX|\b(?:no|without) PTX"),
+            says(r"\bPTX mismatch\b", unless=r"\b(?:if|may|might|avoid|no|without) (?:\S{1,12} ){0,2}PTX"),
         ),
         examples=(
             "Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)",
@@ -220,12 +218,7 @@ CAUSES = (
         commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
         windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
         look=("pip check",),
-        alike={
-            alike.COLLECT_ENV: (
-                "driver-too-old",
-                "extension-arch-mismatch",
-            )
-        },
+        alike={alike.COLLECT_ENV: ("driver-too-old", "extension-arch-mismatch")},
     ),
     Cause(
         "cuda-program-error",
@@ -241,12 +234,6 @@ CAUSES = (
         # Source: CUDA Runtime API reference, cudaError.
         failure=5,
         refuted_by=(
-            Refutation(facts.works_otherwise("gloo"), "", alike.NCCL_LOG),
-            Refutation(
-                facts.all_of(facts.several_gpus_are_used, facts.works_otherwise("one-gpu")),
-                "",
-                alike.NCCL_LOG,
-            ),
             Refutation(facts.display_driver_was_reset, "", alike.KERNEL_LOG),
         ),
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),

@@ -22,8 +22,7 @@ def one_cuda(context: RuleContext, text: str) -> Fix:
     """Install the CUDA toolkit with torch's CUDA version if its compiler supports the GPU,
     otherwise the first version that does."""
     rejected = _values(context, "jit-arch-rejected")
-    mismatch = _values(context, "cuda-toolkit-mismatch-extension-build")
-    values = {**rejected, **mismatch}
+    values = {**rejected, **_values(context, "cuda-toolkit-mismatch-extension-build")}
     cuda = values.get("torch") or cuda_needed(context.torch)
     compiler = context.catalog.compiler_for(values.get("arch", ""))
     first_cuda = compiler.from_cuda if compiler and not compiler.until_cuda else None
@@ -47,10 +46,8 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     """Install the CUDA toolkit with torch's CUDA version. If that is unknown, the fix shows the
     command that prints it."""
     cuda = cuda_needed(context.torch) or ""
-    major_and_minor = ".".join(cuda.split(".")[:2])
-    commands = toolkit_commands(context, major_and_minor)
-    missing = _values(context, "cuda-toolkit-missing")
-    sentence = text.replace("NAME", missing.get("package", "NAME"))
+    commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
+    sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
     question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
     by_the_system = bool(commands) and not _by_conda(context)
     return Fix(

@@ -6,17 +6,10 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes import alike
-from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
-from gpusetup.evidence.places import (
-    in_a_container_without_gpu,
-    in_a_hosted_notebook,
-    windows_shows_no_torch,
-    wsl_lists_no_gpu,
-)
 from gpusetup.fixes import other_makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
@@ -67,15 +60,13 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     if conda_version or events(context, "mixed-conda-pip"):
         removed_by_pip += COMPANIONS
     remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
-    pip_versions = set()
-    for package in packages(context, "torch"):
-        # pip does not uninstall packages that conda installed.
-        if package.installer not in CONDA:
-            pip_versions.add(package.version)
+    # pip does not uninstall packages that conda installed.
+    pip_versions = {
+        package.version for package in packages(context, "torch") if package.installer not in CONDA
+    }
     # pip removes one copy at a time. Run it once even if no copy is listed, because files may be
     # left over.
-    times = max(1, len(pip_versions))
-    remove_commands += [remove_with_pip] * times
+    remove_commands += [remove_with_pip] * max(1, len(pip_versions))
 
     install_torch = paste.install_torch(context)
     install_commands = install_torch.commands
@@ -205,12 +196,7 @@ CAUSES = (
         explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
-        alike={
-            "conda list torch": (
-                "ld-library-path-conflict",
-                "torch-half-installed",
-            )
-        },
+        alike={"conda list torch": ("ld-library-path-conflict", "torch-half-installed")},
         says=(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",),
         examples=("ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",),
     ),
@@ -247,13 +233,6 @@ CAUSES = (
         before_torch=(Severity.ERROR, Severity.WARNING),
         where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
         commands=("export PYTHONNOUSERSITE=1",),
-        cases=(
-            Message(
-                where=(lambda context: bool(context.snapshot.environment.get("PYTHONPATH")),),
-                having={"place": "."},
-                commands=("unset PYTHONPATH",),
-            ),
-        ),
         says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
         examples=("/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",),
     ),
@@ -285,41 +264,6 @@ CAUSES = (
                 text="Check which Python and which torch run in both places. If they are the "
                 "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
                 look=(RAISE,),
-            ),
-        ),
-        likelier=(
-            Likelier(
-                cause="wsl-driver",
-                shown=wsl_lists_no_gpu,
-                because="it runs in WSL, and nothing in the text shows that WSL can use the "
-                "Windows driver",
-                text="Update Windows (a GPU in WSL needs Windows 11 or Windows 10 21H2, build "
-                "19044), the NVIDIA driver in Windows, and WSL (`wsl.exe --update`). Then start "
-                "WSL again (`wsl.exe --shutdown` ends open programs in WSL). Do not install a "
-                "Linux driver in WSL. If `nvidia-smi` lists the GPU inside WSL, check torch "
-                "(with the command above)",
-            ),
-            Likelier(
-                cause="no-nvidia-gpu",
-                shown=in_a_hosted_notebook,
-                because="a hosted notebook has a GPU only if you select one",
-                text="Select a GPU (Colab: Runtime, Change runtime type; Kaggle: Settings, "
-                "Accelerator), and start the notebook again",
-            ),
-            Likelier(
-                cause="torch-cpu-build",
-                shown=windows_shows_no_torch,
-                because="the driver works, but on Windows `pip install torch` installs the build "
-                "without CUDA",
-                text="If torch's version ends in +cpu, replace it with a CUDA build (`gpusetup "
-                "install`)",
-            ),
-            Likelier(
-                cause="container-no-gpu",
-                shown=in_a_container_without_gpu,
-                because="it runs in a container, and nothing in the text shows that the "
-                "container was given a GPU",
-                way=start_with_gpu,
             ),
         ),
         alike={

@@ -48,7 +48,8 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
         sentence = f"{text}Install the release that worked again"
     backend = context.torch.backend or ""
     # If the installed build is unknown, the right index is unknown too.
-    if not is_a_label(backend):
+    # PyTorch has an index for each label.
+    if not (re.fullmatch(LABEL, backend) is not None):
         return Fix(text=sentence)
     is_exact = not is_nightly and is_a_version(good_release)
     requirement = f"torch=={good_release}" if is_exact else "torch"
@@ -57,12 +58,6 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
 
 
 INDEX = "https://download.pytorch.org/whl"
-
-
-def is_a_label(backend: str) -> bool:
-    """Whether a backend has the form of a build label, such as cpu, cu128 or rocm6.4. PyTorch has
-    an index for each label."""
-    return re.fullmatch(LABEL, backend) is not None
 
 
 CAUSES = (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
-from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
@@ -198,13 +196,6 @@ CAUSES = (
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
         ),
-        likelier=(
-            Likelier(
-                cause="extension-arch-mismatch",
-                shown=is_beside_torch,
-                because="the program's build has kernels for some GPUs only",
-            ),
-        ),
         alike={
             alike.TORCHS_KERNELS: (
                 "arch-too-old-for-wheel",
@@ -215,7 +206,6 @@ CAUSES = (
         says=(
             r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
             r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
-            says(r"\bno kernel image\b(?! (?:is|was|will|can|has)\b)", "no kernel image", unless=rf"{IF_ONLY}|\bthere is no kernel image\b", said="in words"),
             r"(?:Cuda failure '|CUDA error: )invalid device function",
             r"CUDA error: device kernel image is invalid",
             r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
@@ -235,7 +225,6 @@ CAUSES = (
             says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv"),
         ),
         examples=(
-            "New card, and since then the start ends with CUDA no kernel image",
             "FATAL: this function is for sm80, but was built for sm750",
             "FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37",
             "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument",

@@ -8,7 +8,7 @@ from gpusetup.evidence import facts, gpu_facts, lookups, proofs
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
-from gpusetup.messages.fragments import HOST, IF
+from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.versions import parsed
@@ -152,7 +152,6 @@ CAUSES = (
             says(r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer", how="cut"),
             says(r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]", how="cut"),
             says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] "),
-            says(r"\b(?:pip3?|uv|conda) (?:keeps |kept |is |was |always )?tim(?:ed|ing|es) out\b|\b(?:downloads?|downloading)\b (?:[^\s.]{1,20} ){0,6}?(?:keeps |kept |is |was |always |just )?tim(?:ed|ing|es) out\b|\btim(?:ed|ing|es) out (?:while |when |during |in )(?:the )?download(?:s|ing)?\b", *("timed out", "timing out", "times out"), how="timeout", unless=rf"{IF}(?:pip|uv|conda|the download)"),
         ),
         examples=(
             "error: Remote end closed connection without response",
@@ -166,7 +165,6 @@ CAUSES = (
             "error: <urlopen error [Errno 104] Connection reset by peer>",
             "error: Failed to fetch: `https://index.example.org/simple/numpy/`",
             'File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438\nTimeoutError: The read operation timed out',
-            "WARNING: Connection timed out while downloading.",
             "! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'",
             'Get "https://registry.ollama.ai/v2/x": dial tcp: lookup registry.ollama.ai: no such host',
         ),
@@ -282,12 +280,7 @@ CAUSES = (
                 text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
             ),
         ),
-        alike={
-            alike.BITS: (
-                "wrong-index",
-                "python-no-wheel",
-            )
-        },
+        alike={alike.BITS: ("wrong-index", "python-no-wheel")},
         says=(
             rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
             says(r"""(?x)
@@ -328,12 +321,7 @@ CAUSES = (
         "does not have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
         # Source: the wheels and indexes of torch, read for the catalog.
-        alike={
-            alike.BITS: (
-                "python-no-wheel",
-                "python-32bit",
-            )
-        },
+        alike={alike.BITS: ("python-no-wheel", "python-32bit")},
         says=(
             r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
             r"(?P<requirement>torch\w*) was not found in the package registry",

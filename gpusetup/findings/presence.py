@@ -139,8 +139,7 @@ def nvml_said(context: RuleContext) -> Events:
     driver = context.driver
     if not driver.nvml_code:
         return ()
-    text = driver.nvml_message or f"error {driver.nvml_code}"
-    return (shown(context, "driver.nvml_code", text),)
+    return (shown(context, "driver.nvml_code", driver.nvml_message or f"error {driver.nvml_code}"),)
 
 
 def serves_its_maker(context: RuleContext) -> bool:
@@ -243,8 +242,7 @@ def _what_is_there(context: RuleContext, cause: str) -> Events:
     devices = []
     for device in machine.pci_devices or ():
         devices.append(f"{device.vendor} {device.name or device.device_id} at {device.bus_id}")
-    text = "; ".join(devices) or "no NVIDIA GPU found"
-    return (shown(context, "pci_devices", text),)
+    return (shown(context, "pci_devices", "; ".join(devices) or "no NVIDIA GPU found"),)
 
 
 def _in_use(context: RuleContext) -> bool:
@@ -264,9 +262,6 @@ def _in_use(context: RuleContext) -> bool:
         return True
     if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
-    # Where a failure was mended and nothing looked for CUDA, the maker's backend ran.
-    if any(event.values.get("form") == "mended" for event in events(context, "works-there")):
-        return True
     return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
 
 
@@ -281,8 +276,7 @@ def _is_absent(context: RuleContext) -> bool:
         return True
     if events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen") or intels_extension_fails(context):
         return True
-    names_another_gpu = events(context, "foreign-gpu")
-    return bool(names_another_gpu and events(context, "program-lib-missing"))
+    return bool(events(context, "foreign-gpu") and events(context, "program-lib-missing"))
 
 
 def _apple(context: RuleContext) -> bool:
@@ -297,8 +291,7 @@ def _apple(context: RuleContext) -> bool:
     machine = context.os.machine
     is_apples = machine in ("aarch64", "arm64")
     # Only a text can lack the architecture. Then the Mac is assumed to have an Apple chip.
-    is_unsaid = machine is None and is_report(context)
-    return on(context, "macos") and (is_apples or is_unsaid)
+    return on(context, "macos") and (is_apples or (machine is None and is_report(context)))
 
 
 OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
@@ -308,46 +301,21 @@ OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
 # The first event names a GPU. The others prove that a program needed one, so its absence is a
 # failure.
 LOOKED_FOR_CUDA = (
-    "foreign-gpu",
-    "mps-lacks",
-    "gpu-not-chosen",
-    "hip-kernel-missing",
-    "torch-not-compiled-with-cuda",
-    "no-nvidia-driver",
-    "no-nvidia-gpu",
-    "cuda-unavailable",
-    "no-hip-gpus",
-    "no-xpu",
-    "cuda-toolkit-missing",
-)
+    "foreign-gpu", "mps-lacks", "gpu-not-chosen", "hip-kernel-missing",
+    "torch-not-compiled-with-cuda", "no-nvidia-driver", "no-nvidia-gpu", "cuda-unavailable",
+    "no-hip-gpus", "no-xpu", "cuda-toolkit-missing",
+)  # fmt: skip
 
 
 STOPS_EARLIER = (
-    "out-of-memory",
-    "no-kernel-image",
-    "no-matching-distribution",
-    "python-no-wheel",
-    "wheel-not-supported",
-    "no-wheel-for-platform",
-    "wrong-index",
-    "resolver-conflict",
-    "conda-not-found",
-    "pip-cache-disk-full",
-    "download-hash-mismatch",
-    "download-network-error",
-    "build-isolation-no-torch",
-    "module-shadowed",
-    "numpy-abi-mismatch",
-    "torch-missing",
-    "glibc-too-old",
-    "ld-library-path-conflict",
-    "extension-abi-mismatch",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "windows-dll-missing",
-    "windows-pagefile-too-small",
+    "out-of-memory", "no-kernel-image", "no-matching-distribution", "python-no-wheel",
+    "wheel-not-supported", "no-wheel-for-platform", "wrong-index", "resolver-conflict",
+    "conda-not-found", "pip-cache-disk-full", "download-hash-mismatch", "download-network-error",
+    "build-isolation-no-torch", "module-shadowed", "numpy-abi-mismatch", "torch-missing",
+    "glibc-too-old", "ld-library-path-conflict", "extension-abi-mismatch", "torchvision-mismatch",
+    "torchaudio-mismatch", "windows-dll-missing", "windows-pagefile-too-small",
     "worker-cannot-pickle",
-)
+)  # fmt: skip
 """Failures that happen with or without a GPU: then a missing GPU is only a note.
 
 The order of causes cannot express this: on a machine without torch, the missing GPU comes first,
@@ -355,7 +323,7 @@ while a text in which an installer finds no torch is not about a GPU at all."""
 
 
 WITHOUT_ITS_GPU = (
-    *("gpu-unused", "cuda-lib-missing", "extension-not-built", "cuda-home-missing"),
+    *("gpu-unused", "cuda-lib-missing", "extension-not-built"),
     "built-for-another-processor",
 )
 """Events of a program that ran without the GPU, or that needed a part of CUDA's."""
@@ -377,8 +345,7 @@ def _runs(context: RuleContext) -> bool:
         return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
     if looked_in_vain or torch_sees_gpu is False:
         return False
-    lists_a_device = machine.pci_devices or machine.gpus
-    return bool(torch_sees_gpu or not lists_a_device)
+    return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
 
 
 IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"

@@ -52,8 +52,7 @@ def no_file(context: RuleContext) -> Findings:
     if context.snapshot.python.bits == 32:
         return
     findings: dict[str, Finding] = {}
-    messages = events(context, *KINDS)
-    for message in sorted(messages, key=lambda message: KINDS.index(message.kind)):
+    for message in sorted(events(context, *KINDS), key=lambda message: KINDS.index(message.kind)):
         requested = _requested(message)
         lookup = lookup_in(message, context.catalog)
         cause = _cause_of(context, message, requested)
@@ -215,9 +214,7 @@ def _here(context: RuleContext, torch: str | None, backend: str | None = None) -
     system = context.os
     rows = []
     for row in _rows(context, torch, backend):
-        is_for_system = system.family in (None, row.os)
-        is_for_machine = system.machine in (None, row.machine)
-        if is_for_system and is_for_machine:
+        if (system.family in (None, row.os)) and (system.machine in (None, row.machine)):
             rows.append(row)
     return rows
 
@@ -249,15 +246,13 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
         return "package-not-found"
     # Some releases in the range may lack this Python and others this system. Another Python is the
     # easier fix.
-    lacks_python = events(context, "python-no-wheel")
-    return "python-no-wheel" if lacks_python else "no-wheel-for-platform"
+    return "python-no-wheel" if events(context, "python-no-wheel") else "no-wheel-for-platform"
 
 
 def _cause_of_lookup(context: RuleContext, lookup: Lookup) -> str:
     """The cause if an installer looked for AMD's or Intel's builds: the system, the index or the
     Python; "" if the catalog does not tell."""
-    is_amds = lookup.maker == "amd"
-    if on(context, "macos") or (is_amds and on(context, "windows")):
+    if on(context, "macos") or (lookup.maker == "amd" and on(context, "windows")):
         return "no-wheel-for-platform"
     # The index has the release, but not for this Python. If it has it for this Python too, the
     # catalog does not show what the machine lacks.
@@ -265,8 +260,7 @@ def _cause_of_lookup(context: RuleContext, lookup: Lookup) -> str:
         return "wrong-index" if is_for_this_python(context, lookup) else "python-no-wheel"
     # The index offers other releases to this Python, so the release is what it lacks. A label that
     # no release has does not exist at all.
-    is_known_label = lookup.label in _labels_of_makers(context)
-    if lookup.offered or lookup.torch or not is_known_label:
+    if lookup.offered or lookup.torch or lookup.label not in _labels_of_makers(context):
         return "wrong-index"
     return "python-no-wheel"
 

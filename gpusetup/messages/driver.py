@@ -179,6 +179,6 @@ ROWS = (
         r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
         r"deviceQuery.{0,300}?Result = PASS",
     ),
-    # `after a few minutes`.
-    row("ran-first", r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\||\b(?:after|ran) (?:running |training )?(?:for )?(?:(?:about|around|roughly|some|a few|several|many|a couple of|~|over|only) ?)*(?:\d[\d,.]*k?|an?|one|two|three|few|several|some|many)? ?(?:hours?|minutes|mins|days|(?:training )?(?:steps|iterations)|epochs?|batches)\b(?! (?:of )?(?:suspend|sleep|uptime|idle|loading|waiting))", "loss", "after ", "ran ", "epoch"),
+    # `after 3 hours`.
+    row("ran-first", r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\||\bafter (?:about |~ ?)?\d[\d,.]*k? (?:hours?|minutes|days|steps|iterations|epochs?)\b", "loss", "after ", "epoch"),
 )  # fmt: skip

@@ -35,7 +35,7 @@ IN_USE = row(
     "backend-runs",
     (
         r"(?<!not )(?<!n't )(?<!if )(?<!instead of )(?<!tried )(?<!try )(?<!to )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
-        r"|(?<!torch\.)\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|(?<!if torch\.)(?<!until torch\.)\b(?:mps|xpu)\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
+        r"|(?<!torch\.)\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\.to\(['\"](?:mps|xpu)\b|(?<!if torch\.)(?<!until torch\.)\b(?:mps|xpu)\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
     ),
     "mps",
     "xpu",
