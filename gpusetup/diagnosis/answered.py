@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpusetup.causes import alike
 from gpusetup.evidence.context import events, listed_gpus
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
-from gpusetup.evidence.maker_facts import onednn_failed, rocm_lists_the_gpu, xpu_counts_none
+from gpusetup.evidence.maker_facts import rocm_lists_the_gpu, whys
 from gpusetup.model.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -81,14 +81,9 @@ def _rocm_lists_the_gpu(context: RuleContext) -> bool:
     return bool(rocm_lists_the_gpu(context))
 
 
-def _ran_on_xpu(context: RuleContext) -> bool:
-    """Whether oneDNN failed on an Intel GPU, so that torch had already reached the GPU."""
-    return onednn_failed(context)
-
-
 def _xpu_is_counted(context: RuleContext) -> bool:
     """Whether the text shows what torch says of its XPU devices."""
-    return _printed("xpu")(context) or bool(xpu_counts_none(context))
+    return _printed("xpu")(context) or "count" in whys(context, "no-xpu")
 
 
 def _import_fails(context: RuleContext) -> bool:
@@ -115,7 +110,6 @@ ANSWERED: tuple[Answered, ...] = (
         part=alike.MPS_FALLBACK, is_shown=_printed("mps-fallback"), following=alike.TORCHS_MPS
     ),
     Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
-    Answered(part=alike.TORCHS_XPU, is_shown=_ran_on_xpu, following=alike.INTEL_RUNTIME),
     Answered(part=alike.TORCHS_XPU, is_shown=_xpu_is_counted, following=alike.XPU_SEES),
     Answered(part=alike.XPU_SEES, is_shown=_printed("sycl"), following=alike.INTEL_RUNTIME),
     Answered(

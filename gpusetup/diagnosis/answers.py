@@ -23,7 +23,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
 )
 from gpusetup.evidence.facts import driver_serves, wanted_cuda
-from gpusetup.fixes import apple, maker_stacks, other_makers, xpu
+from gpusetup.fixes import makers
 from gpusetup.model.patterns import lazy
 from gpusetup.model.shell import own_word
 from gpusetup.model.versions import parsed
@@ -334,13 +334,13 @@ def _of_a_maker(context: RuleContext, question: Event) -> str:
             "the container use the CPU"
         )
     if is_mac:
-        return f"yes, as the device mps. {apple.for_mac(context).text}. {TRY_IT}"
+        return f"yes, as the device mps. {makers.for_mac(context).text}. {TRY_IT}"
     if "intel" in words or "arc" in words:
-        return f"yes, as the device xpu. {xpu.for_intel(context).text}. {TRY_IT}"
-    fix = other_makers.amd(context)
+        return f"yes, as the device xpu. {makers.for_intel(context).text}. {TRY_IT}"
+    fix = makers.for_amd(context)
     # PyTorch's own index has ROCm builds for Linux only.
     if "windows" in words:
-        fix = maker_stacks.from_amds_index(context, other_makers.amd_board(context).target)
+        fix = makers.from_amds_index(context, makers.board_of(context)[1])
     return f"yes, if ROCm supports the GPU. {fix.text}. {TRY_IT}"
 
 

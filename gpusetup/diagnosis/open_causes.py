@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.alike import (
+    AMD_IN_WSL,
     AMD_TARGETS,
     ASK_TORCH,
     BESIDE_TORCH,
@@ -35,16 +36,18 @@ from gpusetup.causes.alike import (
     TORCHS_CUDA,
     TORCHS_DEVICES,
     TORCHS_KERNELS,
+    TORCHS_XPU,
     WHICH_LIBCUDA,
+    WHICH_ROCM,
     WHICH_STACK,
     WHILE_IT_RUNS,
     XPU_SEES,
 )
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
+from gpusetup.choose.installed import vendors_of
 from gpusetup.diagnosis.answered import beyond_what_was_printed
 from gpusetup.diagnosis.contrast_questions import is_of_another_maker
-from gpusetup.diagnosis.maker_questions import for_the_maker
 from gpusetup.diagnosis.questions import (
     HOOK_LOG,
     is_given_a_gpu_in_vain,
@@ -224,6 +227,17 @@ IN_A_CONTAINER: dict[str, str] = {
 """Commands that a container's image lacks, or that may not read their files there."""
 
 
+def _for_the_maker(context: RuleContext, reading: str) -> str:
+    """The one command to ask on a GPU of AMD or Intel in place of one for CUDA."""
+    is_amds, has_cuda = is_of_amd(context), has_nvidia(context)
+    if has_cuda or reading not in (ASK_TORCH, TORCH_SEES, TORCHS_CUDA, THIS_TORCH, LIST_GPUS):
+        return reading
+    if is_amds:
+        return AMD_IN_WSL if context.os.wsl else WHICH_ROCM
+    is_intels = vendors_of(context.snapshot) == {"intel"} or context.torch.backend == "xpu"
+    return TORCHS_XPU if is_intels else reading
+
+
 def reading_command(context: RuleContext, reading: str | None, *, undecided: bool) -> str | None:
     """The deciding command in the form for this system and program. `undecided`: the cause is
     unknown or was inferred from a symptom."""
@@ -233,7 +247,7 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return None
     if reading == TORCHS_KERNELS and is_beside_torch(context):
         reading = BESIDE_TORCH
-    reading = for_the_maker(context, _beyond_torchs_answer(context, reading))
+    reading = _for_the_maker(context, _beyond_torchs_answer(context, reading))
     reading = beyond_what_was_printed(context, reading)
     if reading is None:
         return None

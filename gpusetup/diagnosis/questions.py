@@ -19,12 +19,12 @@ from gpusetup.diagnosis.contrast_questions import (
     names_a_contrast,
     reading_by_contrast,
 )
-from gpusetup.diagnosis.maker_questions import is_of_intel, reading_of_amd, reading_of_intel
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
     driver_answers,
     events,
     gpus,
+    has_nvidia,
     in_container,
     is_report,
     listed_gpus,
@@ -148,6 +148,13 @@ def _programs_own(context: RuleContext) -> str | None:
 
 
 # --- other makers ---------------------------------------------------------------------------------
+
+
+def _is_of_intel(context: RuleContext) -> bool:
+    """Whether the text is about torch on an Intel GPU."""
+    if maker_of(context.torch.backend) == "intel" or events(context, "no-xpu"):
+        return True
+    return vendors_of(context.snapshot) == {"intel"} and not has_nvidia(context)
 
 
 def is_of_amd(context: RuleContext) -> bool:
@@ -361,14 +368,14 @@ STAGES: tuple[StageQuestion, ...] = (
         reading=_asks(alike.GPU_BY_DOCKER),
     ),
     StageQuestion(
-        name="Level Zero", is_reached=_shows("sycl-finds-none"), reading=reading_of_intel
+        name="Level Zero", is_reached=_shows("sycl-finds-none"), reading=_asks(alike.WHICH_STACK)
     ),
     StageQuestion(name="program", is_reached=_has_its_own_question, reading=_programs_own),
     StageQuestion(
         name="two environments", is_reached=_torch_answers_both, reading=_asks(alike.THIS_TORCH)
     ),
-    StageQuestion(name="AMD", is_reached=is_of_amd, reading=reading_of_amd),
-    StageQuestion(name="Intel", is_reached=is_of_intel, reading=reading_of_intel),
+    StageQuestion(name="AMD", is_reached=is_of_amd, reading=_asks(alike.WHICH_ROCM)),
+    StageQuestion(name="Intel", is_reached=_is_of_intel, reading=_asks(alike.TORCHS_XPU)),
     StageQuestion(name="Apple", is_reached=_is_a_mac, reading=_asks(alike.TORCHS_MPS)),
     StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="crash", is_reached=_torch_sees_the_gpu, reading=_what_it_does),

@@ -155,7 +155,7 @@ ON_A_MAC = (
     (
         "Python platform: macOS-10.16-x86_64-i386-64bit\nIs CUDA available: False\n"
         "CPU:\nApple M2 Pro",
-        "python-for-intel-mac",
+        "apple-silicon",
     ),
     (
         "macOS 13.1, MacBook Pro M1\n"
