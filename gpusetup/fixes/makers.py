@@ -193,7 +193,7 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
         text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
         "librocdxg inside WSL, as described on AMD's page for WSL "
         "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/howto_wsl.html)."
-        " WSL has no /dev/kfd, so do not install amdgpu there. If `rocminfo` lists the GPU and "
+        " Do not install the driver amdgpu in WSL. If `rocminfo` lists the GPU and "
         "torch does not, rename the wheel's own torch/lib/libhsa-runtime64.so*, which does not "
         "know WSL",
         looks=paste.look(
@@ -556,15 +556,16 @@ def _for_amd(context: RuleContext) -> Fix:
             f"them for {', '.join(BUILT_FOR)}; AMD's own wheels for more targets",
             looks=paste.look("see the GPU's target", *lines("rocminfo | grep -i gfx")),
         )
-    if is_rocm and context.torch.cuda_available:
-        return Fix(
-            text="Keep the installed torch: its ROCm build sees the GPU. The program, or a "
-            "package that it loads, needs CUDA's own libraries. Install that package's build for "
-            "ROCm if there is one, or turn off the option that needs the package (flash-attn: "
-            '`FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, or attn_implementation="sdpa")'
-        )
     if is_rocm and (finds_none or hip_ran):
         return _reach_the_gpu(context, target)
+    if is_rocm:
+        return Fix(
+            text="Keep the installed torch, which is a ROCm build, and do not install a CUDA "
+            "toolkit: the program, or a package that it loads, asks for CUDA's own libraries. "
+            "Install that package's build for ROCm if there is one, or turn off the option that "
+            "needs it (flash-attn: `FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, or "
+            'attn_implementation="sdpa")'
+        )
     if in_container(context) and context.snapshot.container.kind == "kubernetes":
         return into_container(context, AMD)
     return build_for(context, AMD, target)
@@ -593,6 +594,10 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
         then = (
             f". Once torch finds the GPU, it also needs HSA_OVERRIDE_GFX_VERSION={override}: its "
             f"wheels have kernels for the related {relative}, not for {target}"
+        )
+    elif target not in (None, *BUILT_FOR):
+        then = (
+            f". PyTorch's wheels have no kernels for {target}: it needs AMD's own ({INDEX_OF_AMD})"
         )
     looks = paste.look(
         "see the GPU's nodes, your groups and what hides it",

@@ -20,6 +20,8 @@ NO_DRIVER = (
     r"[Ff]ound no NVIDIA driver|[Nn]o CUDA GPUs are available|[Tt]orch not compiled with CUDA"
     r"|Torch is not able to use GPU"
 )
+AN_AMD = r"(?<![\w-])AMD(?= (?:[Ll]inux|[Ww]indows|system|machine|laptop)\b|[):\]])"
+"""A machine with an AMD GPU, but not an AMD processor."""
 OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
 """Words that name an NVIDIA card, but not the NVIDIA driver, which torch's messages mention on
 every machine."""
@@ -101,6 +103,14 @@ ROWS = (
         "runtimeerror: hip error",
         r"HIP call failed:? hipError(?!NoDevice)",
         r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
+        vendor="amd",
+    ),
+    # `Found no NVIDIA driver on your system. (AMD`.
+    row(
+        "foreign-gpu",
+        rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}",
+        "amd",
+        unless=OTHER_CARDS,
         vendor="amd",
     ),
     # `pip install torch --index-url …/whl/rocm6.3` … `Found no NVIDIA driver`.
@@ -246,8 +256,8 @@ ROWS = (
     *rows(
         "mps-lacks",
         r"\bMPS framework doesn't support float64|\bMPS float64|Cannot convert a MPS Tensor to float64",
-        r"\bfloat8\w* (?:is )?not (?:supported|implemented) (?:for|on)[^\n]{0,20} MPS",
         r"BFloat16 is not supported on MPS\b",
+        r"Trying to convert \w+ to the MPS backend but it does not have support",
         why="dtype",
     ),
     row("mps-lacks", r"[Pp]laceholder storage has not been allocated on MPS", why="tensors"),

@@ -221,7 +221,6 @@ NOT_PROVEN_BY_THE_CHECK = frozenset(
         "externally-managed",
         "gpu-unused",
         "invalid-device-ordinal",
-        "apple-silicon",
         "maker-device-permission",
         "maker-driver-not-loaded",
         "maker-wrong-build",
@@ -231,13 +230,10 @@ NOT_PROVEN_BY_THE_CHECK = frozenset(
         "out-of-memory",
         "apple-silicon",
         "rocm-arch-missing",
-        "rocm-gpu-unsupported",
-        "rocm-older-than-torch",
         "rocm-override-wrong",
         "source-checkout-imported",
         "tf32-precision",
         "wrong-libcuda-loaded",
-        "wsl-rocm-missing",
     )
 )
 """Findings that doctor does not name if it reads only the page's check and its output. The list may
