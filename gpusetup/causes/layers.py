@@ -304,7 +304,6 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "torch-outside-environment",
         "two-torch-installs",
         "mixed-conda-pip",
-        "torch-builds-mixed",
         "torch-half-installed",
         "rocm-wheel-on-nvidia",
         "xpu-wheel-on-nvidia",

@@ -95,7 +95,7 @@ ROWS = (
         r"Configured ROCm binary not found at",
         r"ROCm GPU architecture detection failed despite ROCm being available",
         r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
-        r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
+        r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ComfyUI-Zluda|stable-diffusion-webui-amdgpu|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
         "found version 2147483647",
         r"\bmiopenStatus\w{3,40}",
         r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
