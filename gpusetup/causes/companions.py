@@ -12,7 +12,7 @@ from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext, has_nvidia
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
-from gpusetup.fixes import paste, rocm
+from gpusetup.fixes import paste
 from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -54,6 +54,11 @@ def _older_numpy(context: RuleContext) -> Lines:
         return (conda_install(context, "numpy<2"),)
     return (paste.pip(context, "install", "numpy<2"),)
 
+
+BUILD_TOOLS = (
+    "winget install Microsoft.VisualStudio.2022.BuildTools --override "
+    '"--wait --passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
+)
 
 CAUSES = (
     Cause(
@@ -177,7 +182,7 @@ CAUSES = (
                 "in their shell (x64 Native Tools Command Prompt), where `where cl` finds the "
                 "compiler. Keep the Triton that torch's XPU build installed: triton-windows is "
                 "for CUDA and would replace it",
-                windows=rocm.BUILD_TOOLS,
+                windows=BUILD_TOOLS,
             ),
             Message(
                 where=(ON_WINDOWS,),

@@ -11,7 +11,7 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, has_nvidia
-from gpusetup.fixes import paste, rocm
+from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import says
@@ -98,6 +98,14 @@ def is_built_for_rocm(context: RuleContext) -> bool:
     messages = [event.text or "" for event in events(context, "extension-abi-mismatch")]
     return any(re.search(r"_rocm\d|_hip\b|3hip", message) for message in messages)
 
+
+FOR_ROCM = (
+    "Keep torch, ROCm and the driver, and install another release of the package, built for this torch "
+    "and ROCm: the newest, or the one before if the newest is what fails. The builds on PyPI are "
+    "usually for CUDA. If its project has none, build it from source (with PYTORCH_ROCM_ARCH set to "
+    'the GPU\'s target), or run without it: in transformers attn_implementation="sdpa" needs no '
+    "flash-attn"
+)
 
 CAUSES = (
     Cause(
@@ -187,15 +195,15 @@ CAUSES = (
             Message(
                 where=(is_built_for_rocm,),
                 having={"lacks": ""},
-                way=rocm.extension_for_rocm,
                 title="{module}'s compiled library lacks a part: it was built for another ROCm or "
                 "is incomplete",
+                text=FOR_ROCM,
                 means="The undefined symbol belongs to the package's own kernels or to ROCm's "
                 "runtime, and not to torch. So torch, the driver and ROCm are fine.",
             ),
             Message(
                 where=(is_built_for_rocm,),
-                way=rocm.extension_for_rocm,
+                text=FOR_ROCM,
                 means="A compiled extension fits only the torch and the ROCm that it was compiled "
                 "for. torch, the driver and ROCm itself are fine.",
             ),

@@ -10,7 +10,7 @@ from gpusetup.messages import boundary, driver, makers, outputs, packages, torch
 FILES = (
     "companions", "container_engines", "containers", "cuda_libraries", "cuda_start", "driver",
     "driver_state", "environments", "extension_builds", "extensions", "gpu_access", "gpu_faults",
-    "gpu_models", "host", "libraries", "loading", "maker_runtimes", "maker_stacks", "memory",
+    "gpu_models", "host", "libraries", "loading", "makers", "memory",
     "parallel", "programs", "running", "toolkit", "torch", "torch_builds", "torch_kernels",
     "training", "wheels", "windows",
 )  # fmt: skip

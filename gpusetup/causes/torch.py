@@ -9,8 +9,8 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, is_report, packages
-from gpusetup.fixes import other_makers, paste
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, is_report, on, packages
+from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.model.finding import Fix, Severity
@@ -42,7 +42,7 @@ def _install(context: RuleContext, _text: str) -> Fix:
     gpusetup chooses."""
     if context.os.jetson:
         return jetson_fix(context)
-    return other_makers.first_install(context) or paste.install_torch(context)
+    return makers.first_install(context) or paste.install_torch(context)
 
 
 def _reinstall(context: RuleContext, _text: str) -> Fix:
@@ -308,5 +308,44 @@ CAUSES = (
             "failed to parse the output of nvidia-smi",
         ),
         not_examples=("CUDA UMD Version: 13.1",),
+    ),
+    Cause(
+        "torch-lacks-device",
+        certain_if=proofs.message_states_it,
+        title='The installed torch is too old for the device "{device}"',
+        plain="The installed torch is too old for the device mps or xpu",
+        means="torch has the device mps since 1.12, and the module torch.mps since 2.1. Ordinary "
+        "builds have the module torch.xpu since 2.3. A package may look for it on every machine, "
+        "whatever GPU the machine has.",
+        text="Install a newer torch of the same kind, or an older release of the package in the "
+        "traceback. You do not need a build for another GPU",
+        # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
+        stage="import",
+        explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
+        cases=(
+            Message(
+                where=(lambda context: on(context, "macos"),),
+                text='Update torch, in a Python for Apple silicon (`python -c "import platform; '
+                'print(platform.machine())"` prints arm64)',
+                commands=("pip install --upgrade torch torchvision",),
+            ),
+            Message(
+                where=(makers.names_gpu_with_xpu, lambda context: not has_nvidia(context)),
+                text="Install torch's XPU build, which needs no extension of Intel's",
+                commands=(
+                    "pip install --force-reinstall torch torchvision --index-url "
+                    "https://download.pytorch.org/whl/xpu",
+                ),
+            ),
+        ),
+        says=(
+            r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b",
+            r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]",
+        ),
+        examples=(
+            "RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu "
+            "device type at start of device string: mps",
+            "AttributeError: module 'torch' has no attribute 'xpu'",
+        ),
     ),
 )  # fmt: skip

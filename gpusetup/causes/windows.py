@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpusetup.accelerators.makers import maker_of
+from gpusetup.accelerators.makers import INTEL, maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import in_wsl
-from gpusetup.fixes import paste, rocm, system_packages, xpu
+from gpusetup.fixes import makers, paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -117,6 +117,20 @@ def _is_amds_wheel(context: RuleContext) -> bool:
     return bool(events(context, "amds-index"))
 
 
+RUNTIME_OF_INTEL = r"^(?:c10_xpu|torch_xpu|sycl\d|ur_(?:loader|adapter)|pi_|ze_loader|mkl_sycl)"
+"""torch's XPU DLLs, and those of Intel's runtime that they load."""
+
+
+def _runtime_of_intel(context: RuleContext, _text: str) -> Fix:
+    """Install an XPU build together with Intel's runtime."""
+    return Fix(
+        text="Install the newest torch from the XPU index with the packages that it requires "
+        "(without `--no-deps`): since torch 2.6 they contain Intel's runtime. Also install Intel's "
+        "newest graphics driver, which brings ze_loader.dll",
+        commands=(makers.pip_from(context, str(INTEL.index)),),
+    )
+
+
 CAUSES = (
     Cause(
         "windows-dll-missing",
@@ -180,15 +194,17 @@ CAUSES = (
                 means="AMD's wheels of before September 2025 need Microsoft's OpenMP runtime for "
                 "LLVM, which only Visual Studio's build tools bring, and not the ordinary Visual "
                 "C++ runtime.",
-                way=rocm.openmp_on_windows,
+                text="Install AMD's newest wheels, which contain the DLL, or Visual Studio's build "
+                "tools for C++ (x64). Do not download the DLL from a website",
+                windows=(),
             ),
             Message(
-                having={"dll": xpu.RUNTIME_DLLS},
+                having={"dll": RUNTIME_OF_INTEL},
                 title="Windows cannot load {dll}: a part of Intel's runtime for torch's XPU build "
                 "is missing",
                 means="torch's XPU libraries load Intel's SYCL runtime and Level Zero. Since torch "
                 "2.6, pip installs the runtime with torch; torch 2.5 uses an installed oneAPI.",
-                way=xpu.runtime_of_wheel,
+                way=_runtime_of_intel,
             ),
             Message(
                 where=(_runtime_was_tried,),

@@ -13,7 +13,7 @@ from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import wanted_family
-from gpusetup.choose.constraints import in_scope, pick
+from gpusetup.choose.constraints import pick
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of, python_tag, question_of
 from gpusetup.choose.newest import nothing_fits
@@ -23,14 +23,13 @@ from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
-from gpusetup.install.choose_task import wish_of
+from gpusetup.install.task import wish_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
-from gpusetup.model.versions import parsed
 from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import Decision, afterwards, allows_python, decide
+from gpusetup.project.decide import Decision, afterwards, allows_python, decide, newest_python
 from gpusetup.project.edit import (
     JOIN,
     SOURCES,
@@ -83,7 +82,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         return _show_edit(question, ask, wish, host, root)
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
-    from gpusetup.commands.install_flow import described_reply
+    from gpusetup.commands.install_flow import show_described
 
     of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
     words = of_kind.get(ask.kind)
@@ -93,7 +92,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         "installed first, then the project"
     )
     with_file = question.replaced(requirements=(*question.requirements, ask.path))
-    return described_reply(with_file, machine, out, last_step=last_step, note=note)
+    return show_described(with_file, machine, out, last_step=last_step, note=note)
 
 
 def _project_here(out: Console) -> Ask:
@@ -194,11 +193,9 @@ def _for_pythons(
         pass
     here, asked = host.facts.python, ask.python or ""
     if not (here and allows_python(asked, here)):
-        builds = in_scope(question_of(wish, host, catalog))
-        pythons = {name for build in builds for name in build.pythons if not name.endswith("t")}
-        allowed = [name for name in pythons if allows_python(asked, name)]
-        newest = max(allowed, key=parsed, default=here)
-        host = replace(host, facts=replace(host.facts, python=newest))
+        usable = newest_python(question_of(wish, host, catalog), asked)
+        python = usable[0] if usable else here
+        host = replace(host, facts=replace(host.facts, python=python))
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
         f"{named[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",

@@ -27,7 +27,7 @@ from gpusetup.evidence.maker_facts import crashes_without_kernels, intels_extens
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import apple, gpu_naming, other_makers, paste, xpu
+from gpusetup.fixes import gpu_naming, makers, paste
 from gpusetup.fixes.lenders import has_a_scheduler, lender_of
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
@@ -156,12 +156,12 @@ def serves_its_maker(context: RuleContext) -> bool:
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
         # If torch has no build for the GPU, the CPU build is the right one.
         return not torch_has_another_build(context)
-    makers = {device.vendor for device in context.snapshot.pci_devices or ()}
+    vendors = {device.vendor for device in context.snapshot.pci_devices or ()}
     stack = context.snapshot.makers
     if stack is not None:
-        makers.add(stack.maker)
+        vendors.add(stack.maker)
     maker_of_build = maker_of(torch.backend)
-    return is_seen_only(maker_of_build) and maker_of_build in makers
+    return is_seen_only(maker_of_build) and maker_of_build in vendors
 
 
 def torch_has_another_build(context: RuleContext) -> bool:
@@ -354,17 +354,17 @@ IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME
 def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     """The id of the finding for the GPU's maker, and the fix for such a GPU."""
     if _apple(context):
-        return "apple-silicon", apple.for_mac(context)
+        return "apple-silicon", makers.for_mac(context)
     # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
     if on(context, "macos"):
         return _without_a_gpu(context)
     maker_of_build = maker_of(context.torch.backend)
     has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
     if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
-        return "amd-gpu", other_makers.amd(context)
+        return "amd-gpu", makers.for_amd(context)
     needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
-    if maker_of_build == "intel" or needs_xpu or other_makers.names_gpu_with_xpu(context):
-        return "intel-gpu", xpu.for_intel(context)
+    if maker_of_build == "intel" or needs_xpu or makers.names_gpu_with_xpu(context):
+        return "intel-gpu", makers.for_intel(context)
     return _without_a_gpu(context)
 
 
@@ -373,7 +373,7 @@ def _without_a_gpu(context: RuleContext) -> tuple[str, Fix]:
     CPU build, unless torch is installed."""
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
-    if older := xpu.graphics_without_xpu(context):
+    if older := makers.graphics_without_xpu(context):
         text = (
             f"PyTorch's list of Intel GPUs does not have {older}: use the CPU build of torch, "
             "OpenVINO for inference, or a machine with another GPU"

@@ -22,7 +22,7 @@ from gpusetup.evidence.lookups import (
     torch_of,
 )
 from gpusetup.findings.message_rules import finding
-from gpusetup.fixes import apple, maker_indexes, paste
+from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -65,6 +65,7 @@ def no_file(context: RuleContext) -> Findings:
                 fix=_way(context, cause, requested, message),
                 asked=requested.strip("=<>~! ") or "torch",
                 what="this system",
+                lacks="arm64" if cause == "apple-silicon" else "",
             )
     # Prefer a message about torch.
     if len(findings) > 1:
@@ -111,7 +112,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     """The fix: another index, another Python, or an installation of the chosen build."""
     lookup = lookup_in(event, context.catalog)
     if lookup is not None:
-        return maker_indexes.for_lookup(context, lookup, cause)
+        return makers.for_lookup(context, lookup, cause)
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
@@ -128,13 +129,13 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause == "python-no-wheel":
         return _other_python(context, requested)
-    if cause == "python-for-intel-mac":
-        return apple.native_python(context)
+    if cause == "apple-silicon":
+        return makers.native_python(context)
     if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
         return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
         return None
-    named_gpu = maker_indexes.for_named_gpu(context)
+    named_gpu = makers.first_install(context)
     if named_gpu is not None:
         return named_gpu
     return paste.install_torch(context, "Install a release that has a wheel for this system. ")
@@ -298,7 +299,7 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     number = parsed(version or "0")
     # Indexes offer only these releases to a Python for Intel processors.
     if _ends_for_intel_macs(context, offered, number) and context.os.machine == "aarch64":
-        return "python-for-intel-mac"
+        return "apple-silicon"
     exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
     if exists_elsewhere or _ends_for_intel_macs(context, offered, number):
         return "no-wheel-for-platform"

@@ -62,7 +62,6 @@ NOT_PROVEN_BY_THE_CHECK = frozenset(
         "externally-managed",
         "gpu-unused",
         "invalid-device-ordinal",
-        "macos-too-old-for-mps",
         "maker-device-permission",
         "maker-driver-not-loaded",
         "maker-wrong-build",
@@ -70,15 +69,12 @@ NOT_PROVEN_BY_THE_CHECK = frozenset(
         "other-gpu-used",
         "other-torch-imported",
         "out-of-memory",
-        "python-for-intel-mac",
+        "apple-silicon",
         "rocm-arch-missing",
-        "rocm-gpu-unsupported",
-        "rocm-older-than-torch",
         "rocm-override-wrong",
         "source-checkout-imported",
         "tf32-precision",
         "wrong-libcuda-loaded",
-        "wsl-rocm-missing",
     )
 )
 """Findings that doctor does not name if it reads only the page's check and its output. The list may

@@ -150,15 +150,6 @@ def test_the_effective_precision(
         torch.set_float32_matmul_precision(before)
 
 
-def test_only_gpus_without_bfloat16_may_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "multiplied", says(NOT_SUPPORTED))
-    monkeypatch.setattr(precision, "capability_of", lambda *_: (7, 5))
-    assert products.bfloat16("cpu").status == "skipped"
-    monkeypatch.setattr(precision, "capability_of", lambda *_: (8, 0))
-    with pytest.raises(RuntimeError):
-        products.bfloat16("cpu")
-
-
 def test_float8_products_are_asked_for_as_the_libraries_want_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

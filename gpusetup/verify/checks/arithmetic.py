@@ -13,6 +13,7 @@ from ..judging.answers import (
     closely,
     exactly,
     flat,
+    format_of,
     formats,
     product,
     relatively,
@@ -61,17 +62,22 @@ def batched_products(device: str) -> Iterator[Part]:
 
 
 def biased_products(device: str) -> Iterator[Part]:
-    for rows, inner, columns in ((5, 257, 65), (129, 65, 33), (3, 1025, 7)):
-        a = whole_numbers(rows * inner, 9, f"biased {inner}")
-        b = whole_numbers(inner * columns, 9, f"weight {inner}")
-        bias = whole_numbers(columns, 99, f"bias {inner}")
-        known = product(a, b, rows, inner, columns)
-        left, right = tensor(a, device, rows, inner), tensor(b, device, inner, columns)
-        # The same shapes again with another bias: a kernel may keep the one before.
-        for turn in (1, 2, 3):
-            found = torch.addmm(tensor(bias, device) * turn, left, right)
-            with_bias = [number + turn * bias[n % columns] for n, number in enumerate(known)]
-            yield exactly(f"{rows} x {inner} x {columns} with bias {turn}", found, with_bias)
+    for name in formats(device):
+        # So small that 16 bits hold every sum of products.
+        most = 9 if name == "float32" else 1
+        for rows, inner, columns in ((5, 257, 65), (129, 65, 33), (3, 1025, 7)):
+            a = whole_numbers(rows * inner, most, f"biased {inner}")
+            b = whole_numbers(inner * columns, most, f"weight {inner}")
+            bias = whole_numbers(columns, 9, f"bias {inner}")
+            known = product(a, b, rows, inner, columns)
+            left = tensor(a, device, rows, inner, name=name)
+            right = tensor(b, device, inner, columns, name=name)
+            # The same shapes again with another bias: a kernel may keep the one before.
+            for turn in (1, 2, 3):
+                found = torch.addmm(tensor(bias, device, name=name) * turn, left, right)
+                right_sums = [n + turn * bias[place % columns] for place, n in enumerate(known)]
+                label = f"{rows} x {inner} x {columns} of {name} with bias {turn}"
+                yield exactly(label, found, right_sums)
 
 
 batches = answered("products of whole numbers", batched_products, biased_products)
@@ -83,7 +89,9 @@ def whole_sums(device: str) -> Iterator[Part]:
         yield exactly(f"a row's sum of {name}", ones.sum(1), [4096] * 3)
         yield exactly(f"a column's sum of {name}", ones.t().contiguous().sum(0), [4096] * 3)
         yield exactly(f"mean of {name}", ones.mean(), [1])
-        yield exactly(f"norm of {name}", torch.linalg.vector_norm(ones[0]), [64])
+        # Before torch 2.0, a CPU keeps the sum in 16 bits, unless it is told not to.
+        wide = format_of("float64" if name == "float64" else "float32")
+        yield exactly(f"norm of {name}", torch.linalg.vector_norm(ones[0], dtype=wide), [64])
         ones[1, 4095:] = 3
         yield exactly(f"largest of {name}", ones.amax(1), [1, 3, 1])
     for count in (17, 2049, 70_001):

@@ -74,7 +74,8 @@ CONVOLUTION_ROUNDINGS = 64
 def convolutions(device: str) -> Iterator[Part]:
     for label, (size, shape, options) in CONVOLUTIONS.items():
         convolve = partial(getattr(functional, label.partition(" ")[0]), **options)
-        for name in formats(device):
+        # A CPU cannot compute a transposed one in bfloat16 with torch 1.13.
+        for name in formats(device)[:2] if "transpose" in label else formats(device):
             x = normal(device, 3, 4, *size, salt=label, name=name)
             weight = normal(device, *shape, salt=f"weight of {label}", name=name)
             yield from compared(label, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight)

@@ -19,7 +19,6 @@ OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("RMSprop", {"lr": 0.01, "momentum": 0.5, "centered": True}),
     ("Adadelta", {"lr": 1.0}),
     ("Adamax", {"lr": 0.01}),
-    ("NAdam", {"lr": 0.01}),
     ("RAdam", {"lr": 0.01}),
     ("ASGD", {"lr": 0.01}),
     ("Rprop", {"lr": 0.01}),

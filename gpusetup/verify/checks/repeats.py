@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional
 import torch
 
 from ..judging.tolerance import numbers
-from ..values import FAILED, PASSED, WRONG, Outcome, asked, kind
+from ..values import FAILED, PASSED, SLOW, WRONG, Outcome, asked, kind
 
 SECONDS = 4.0
 """How long the loop runs: on an H100 some 10,000 rounds, on two CPU cores some hundreds."""
@@ -19,10 +19,14 @@ THREADS = 2
 """How many threads repeat the work beside the main one, each on a stream of its own."""
 WAIT_SECONDS = 60.0
 """How long a thread may take to end its last round."""
+SLOWEST_SECONDS = 0.2
+"""A task takes a few milliseconds on two CPU cores, and less on a GPU. One that takes so long at
+best waits for something, or is compiled anew at each launch."""
 ADVICE = (
     "look for ECC and Xid in `dmesg`; undo overclocking; watch temperature and power with "
     "`gpusetup monitor`, and test the memory (`--level stress`)"
 )
+SLOWLY = "look at power limit, temperature and other jobs: `gpusetup monitor`"
 
 
 def tasks(device: str) -> Dict[str, Callable[[], Any]]:
@@ -76,14 +80,25 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
     return made
 
 
+def least_seconds(device: str, run: Callable[[], Any]) -> float:
+    """The seconds of the fastest of four calls, the first of which may load its kernel."""
+    fastest = float("inf")
+    for _ in range(4):
+        began = time.perf_counter()
+        run()
+        if kind(device) == "cuda":
+            torch.cuda.synchronize(device)
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest
+
+
 class Loop:
     """The rounds of all threads, with their first answers and what differed."""
 
     def __init__(self, device: str) -> None:
         self.device, self.tasks = device, tasks(device)
         # The first call of a kernel may choose an algorithm; the second is the one to repeat.
-        for run in self.tasks.values():
-            run()
+        self.seconds = {name: least_seconds(device, run) for name, run in self.tasks.items()}
         self.first = {name: run() for name, run in self.tasks.items()}
         self.end = time.monotonic() + SECONDS
         self.rounds = 0
@@ -144,6 +159,10 @@ def repeats(device: str) -> Outcome:
         raise loop.problem
     if loop.difference:
         return Outcome(FAILED, loop.difference, hint=ADVICE, problem=WRONG)
+    slowest, seconds = max(loop.seconds.items(), key=lambda pair: pair[1])
+    if seconds > SLOWEST_SECONDS:
+        detail = f"{slowest} takes {seconds:.2f} s at best"
+        return Outcome(FAILED, detail, seconds, SLOWEST_SECONDS, "s", SLOWLY, problem=SLOW)
     detail = (
         f"{loop.rounds} rounds of {len(loop.tasks)} computations on {THREADS + 1} threads, "
         "each with the bits of its first answer"

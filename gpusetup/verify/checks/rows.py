@@ -216,7 +216,7 @@ KNOWN: Tuple[Check, ...] = (
         "large tables and batches would be read and written in the wrong places",
     ),
     known(
-        *("optimizer-steps", "optimizers", "eleven optimizers make the same steps in each form"),
+        *("optimizer-steps", "optimizers", "ten optimizers make the same steps in each form"),
         "training would take wrong steps",
         then="use `foreach=False, fused=False` until another build of torch is installed",
         scratch=True,
