@@ -151,7 +151,7 @@ CAUSES = (
             says(r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?", engine="vLLM at its start"),
             says(r"Failed to allocate memory for requested buffer of size \d{3,15}", unless=r"\['CPUExecutionProvider'\]|ortvalue.{0,20}cpu"),
             says(r"failed to allocate (?:a )?buffer for (?:the )?kv cache", unless=r"CPU KV buffer|--no-kv-offload"),
-            says(r"\b(?:CUDA|GPUs?|VRAM|torch)(?: memory)? (?:\w+ )?(?:out of memory(?![a-z:_])|OOMs?\b)|\bOOMs? on (?:the |my )?GPU\b|\bout of memory on (?:the |my )?GPU\b", unless=r"\b(?:avoid|prevent|without|never|no) (?:\S{1,12} ){0,3}(?:OOM|out of memory)|\bif\b"),
+            says(r"\b(?:CUDA|GPUs?|VRAM|torch)(?: memory)? (?:\w+ )?(?:out of memory(?![a-z:_])|OOMs?\b)|\bOOMs? on (?:the |my )?(?:\w+ )?(?:GPU|card)\b|\bout of memory on (?:the |my )?GPU\b", unless=r"\b(?:avoid|prevent|without|never|no) (?:\S{1,12} ){0,3}(?:OOM|out of memory)|\bif\b"),
             says(r"\b(?:not enough|out of) (?:GPU memory|VRAM)\b|\b(?:VRAM|GPU memory) (?:is|gets) (?:exhausted|full)\b", unless=r"\bif\b"),
             says(r"显存(?:不足|不够|溢出|耗尽)|爆显存", "显存", unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存"),
             says(r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)", engine="vLLM", short="cache"),

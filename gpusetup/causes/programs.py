@@ -247,6 +247,18 @@ CAUSES = (
                 "in which you started the program",
             ),
             Message(
+                having={"needs": ""},
+                title="Something that {program} needs is missing: {said}",
+                text="Install the item from the message into this environment. (A module's "
+                "package may have another name; headers are in the -dev or -devel package)",
+            ),
+            Message(
+                having={"releases": ""},
+                title="{program} failed on its own: {said}",
+                text="Two packages do not match: install releases of the program and of the "
+                "package in the message that work together",
+            ),
+            Message(
                 having={"own": ""},
                 title="{program} failed on its own: {said}",
                 text="Fix the error in the message. If the program still fails, report it to the "

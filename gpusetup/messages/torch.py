@@ -15,7 +15,7 @@ from __future__ import annotations
 from gpusetup.messages.row import row, rows
 
 # `is_available()` in any sentence or language: "is_available() is False", "gibt immer False".
-UNAVAILABLE = r"cuda\.is_available(?: ?\(\))?[^\n]{0,40}?(?<![A-Za-z_=])False(?![A-Za-z_])"
+UNAVAILABLE = r"cuda\.is_available(?: ?\(\))?(?:(?!True\b)[^\n]){0,40}?(?<![A-Za-z_=])(?<!build: )False(?![A-Za-z_])"
 
 CPU_BUILD_CAME = r"\b(?:install|replac|switch|downgrad|overwr|pull|chang|got)\w{0,6}\b[^.\n]{0,60}?\b(?:CPU(?:[- ]only)?|none?[- ]CUDA) (?:version|build|wheel|variant)\b"
 """What people say of an installer that brings a CPU build."""
