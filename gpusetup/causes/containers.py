@@ -152,6 +152,8 @@ CAUSES = (
         lacks="gpu",
         impossible=(on_windows_without_container, is_lent),
         by_check=True,
+        # Without a driver in the container, CUDA also says that the driver is insufficient.
+        explains=("driver-too-old",),
         way=start_with_gpu,
         cases=(
             Message(

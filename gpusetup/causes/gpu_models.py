@@ -119,6 +119,7 @@ CAUSES = (
         text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
+        explains=("container-toolkit-missing",),
         impossible=(gpu_is_listed,),
         alike={alike.ON_THE_BUS: ("driver-missing", "container-no-gpu")},
         says=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import gpu_facts
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -226,6 +226,28 @@ CAUSES = (
             "it was compiled without GPU support of any kind by our own Makefile",
             "this build was not compiled with CUDA support of cuDNN",
             "get_available_providers() -> ['CUDAExecutionProvider', 'CPUExecutionProvider']",
+        ),
+    ),
+    Cause(
+        "tensors-on-two-devices",
+        certain_if=proofs.message_states_it,
+        severity=Severity.NOTE,
+        title="The program uses tensors on two devices: {first} and {second}",
+        plain="The program uses tensors on two devices",
+        means="torch computes only with tensors on the same device. The model, an input or a tensor "
+        "that the program makes is still on another one. torch, the driver and the GPU work.",
+        text="Move the model and every input to the same device: `model.to(device)`, and "
+        "`batch = batch.to(device)` in the loop (`.to()` of a tensor returns a new one). Create new "
+        "tensors there, too (`device=x.device`). If a model is spread over several GPUs "
+        "(`device_map`), move the inputs to the device of its first layer",
+        failure=7,
+        says=(
+            r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)",
+            r"Input type \(\S+\) and weight type \(\S+\) should be the same",
+        ),
+        examples=(
+            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",
+            "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
         ),
     ),
     Cause(

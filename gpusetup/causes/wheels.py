@@ -284,7 +284,7 @@ CAUSES = (
         says=(
             rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
             says(r"""(?x)
-        (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
+        (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)(?:\ @\ registry\+(?P<index>https?://download\.pytorch\.org/[\w./-]{1,60}))?[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
         """, "wheel for the current platform"),
             r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
             rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
@@ -295,6 +295,7 @@ CAUSES = (
             "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
             "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
             "Unable to find installation candidates for torch (2.1.0+cu118)",
+            "error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform",
             "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
         ),
         not_examples=("a page with neither wheels nor source distribution",),

@@ -134,9 +134,14 @@ def _text_wants_a_gpu(context: RuleContext) -> bool:
     machine = context.snapshot
     if not is_report(context):
         return False
+    # The command that started the container gave it no GPU, and NVML does not start in it: the
+    # driver is not old, it is not there.
+    was_given_none = machine.container.nvidia_requested is False
+    if was_given_none and machine.driver.nvml_code and machine.driver.version is None:
+        return True
     if not cuda_was_refused(context) and not events(context, *IN_VAIN):
         return False
-    if machine.container.nvidia_requested is False or is_cuda_build(machine.torch):
+    if was_given_none or is_cuda_build(machine.torch):
         return True
     return bool(events(context, "gpu-image"))
 

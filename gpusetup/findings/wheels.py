@@ -89,6 +89,14 @@ ITS_INDEX = (
 )
 
 
+ITS_INDEX_IS_EXPLICIT = (
+    "uv took {package} from PyTorch's index, which has only a few builds of it. In pyproject.toml, "
+    "write `explicit = true` under [[tool.uv.index]] for that index, and rows of [tool.uv.sources] "
+    "for torch, torchvision and torchaudio, so that {package} comes from your default index again. "
+    "`gpusetup install --project` writes both"
+)
+
+
 BUILDS_OF_MAKER = {
     "amd": "PyTorch's index has ROCm builds for Linux on x86_64 only.",
     "intel": "PyTorch's index has XPU builds for Linux and Windows on x86_64 only.",
@@ -115,6 +123,8 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return makers.for_lookup(context, lookup, cause)
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
+    if cause == "wrong-index" and not _is_of_torch(requested):
+        return Fix(text=ITS_INDEX_IS_EXPLICIT.format(package=requirement(requested)[0]))
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
         return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and paste.chosen_build(context) is None:
@@ -241,7 +251,8 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     # The remaining case: the installer knows the release but has no file of it for this machine.
     is_in_torchs_index = name.startswith(OURS)
     if not is_in_torchs_index and event.kind == "no-wheel-for-platform":
-        return "no-wheel-for-platform"
+        # PyTorch's index has a few other packages too, each in a few builds only.
+        return "wrong-index" if "index" in event.values else "no-wheel-for-platform"
     # Some of uv's messages name no package. They count as messages about torch.
     if not is_in_torchs_index and name:
         return "package-not-found"
