@@ -17,10 +17,10 @@ from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
 
 if TYPE_CHECKING:
-    from gpusetup.commands.install import InstallQuestion
+    from gpusetup.install.task import InstallRequest
 
 
-def target_folder(question: InstallQuestion) -> Path:
+def target_folder(question: InstallRequest) -> Path:
     """The folder of the environment to change, even if it has no interpreter yet."""
     if question.venv:
         require_possible_folder(question.venv)

@@ -7,7 +7,7 @@ an environment that must not be changed. Each error names a command with which t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, completed_from_catalog
@@ -43,11 +43,35 @@ from gpusetup.model.versions import parsed
 from gpusetup.project.decide import Decision, decide
 from gpusetup.project.read import read_ask
 
-if TYPE_CHECKING:
-    from gpusetup.commands.install import InstallQuestion
+
+class InstallRequest(Protocol):
+    """The question of the command (`commands.install.InstallQuestion`), as far as the phases need
+    it."""
+
+    packages: tuple[str, ...]
+    requirements: tuple[str, ...]
+    """The files of `-r`."""
+    torch: str | None
+    backend: str
+    upgrade: bool
+    python: str | None
+    venv: str | None
+    index: str | None
+    download: str | None
+    gpu: tuple[str, ...]
+    driver: str | None
+    undo: bool
+
+    @property
+    def root(self) -> str:
+        """The root URL of torch's indexes. It may contain a login."""
+
+    @property
+    def for_other_host(self) -> bool:
+        """Whether the options describe the GPU or driver of another host."""
 
 
-def wish_of(question: InstallQuestion, machine: Snapshot, *, by_conda: bool = False) -> Wish:
+def wish_of(question: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Wish:
     """The request that the command's options express. Raises UsageError if they name two versions
     of torch.
 
@@ -60,9 +84,7 @@ def wish_of(question: InstallQuestion, machine: Snapshot, *, by_conda: bool = Fa
     return replace(wish, backend=question.backend, installer=installer, upgrade=question.upgrade)
 
 
-def decision_of(
-    question: InstallQuestion, machine: Snapshot, *, by_conda: bool = False
-) -> Decision:
+def decision_of(question: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Decision:
     """The request of the options together with what the files of `-r` ask for on this machine."""
     wish = wish_of(question, machine, by_conda=by_conda)
     asks = tuple(map(read_ask, question.requirements))
@@ -72,7 +94,7 @@ def decision_of(
 
 
 def host_for(
-    question: InstallQuestion, wish: Wish, machine: Snapshot, *, is_new: bool = False
+    question: InstallRequest, wish: Wish, machine: Snapshot, *, is_new: bool = False
 ) -> Host:
     """The host on which torch will run. An environment that does not exist yet has no torch."""
     catalog = load_catalog()
@@ -90,7 +112,7 @@ def host_for(
 class Task(Frozen):
     """An installation with all decisions made."""
 
-    question: InstallQuestion
+    question: InstallRequest
     host: Host
     wish: Wish
     choice: Choice
@@ -188,7 +210,7 @@ class Task(Frozen):
 
 
 def choose_task(
-    question: InstallQuestion,
+    question: InstallRequest,
     wish: Wish,
     host: Host,
     talk: Callable[[str], None] | None = None,
@@ -214,7 +236,7 @@ def choose_task(
 
 
 def stop_early(
-    question: InstallQuestion, wish: Wish, host: Host, choice: Choice, talk: Callable[[str], None]
+    question: InstallRequest, wish: Wish, host: Host, choice: Choice, talk: Callable[[str], None]
 ) -> None:
     """Raise Unsatisfiable if installing torch would not fix the machine's problem, or if no build
     fits."""
@@ -277,9 +299,7 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     )
 
 
-def new_environment(
-    question: InstallQuestion, wish: Wish, choice: Choice, machine: Snapshot
-) -> str:
+def new_environment(question: InstallRequest, wish: Wish, choice: Choice, machine: Snapshot) -> str:
     """The command that creates a new environment, with the requested packages, next to one that
     must not be changed."""
     words = ["gpusetup", "install", "--venv", new_folder(machine)]
