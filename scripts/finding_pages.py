@@ -143,7 +143,7 @@ def blocks(record: Cause) -> Iterator[Block]:
     yield Block("p", MAY_DIFFER)
     if record.explains:
         others = ", ".join(record.explains)
-        yield Block("p", f"It explains these findings beside it: {others}.")
+        yield Block("p", f"If found together, it explains: {others}.")
 
 
 def example_of(record: Cause) -> Finding | None:
@@ -172,7 +172,7 @@ ID = re.compile(r"(?<![\w/-])[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?![\w/-])")
 HEAD = """# Error messages
 
 To find your message, search this page for a few of its words, without numbers and paths, then run
-`gpusetup doctor --explain ID` with the id beside it.
+`gpusetup doctor --explain ID` with the id next to it.
 
 One message may have several causes. To let gpusetup read your whole log and name the cause, run
 `gpusetup doctor --report error.txt`; on the machine itself, run `gpusetup doctor`.

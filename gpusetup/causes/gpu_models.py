@@ -23,11 +23,6 @@ def _is_new(context: RuleContext) -> bool:
     return bool(capabilities) and min(capabilities) >= Capability(8, 0)
 
 
-BEFORE_VOLTA = (
-    r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
-)
-"""The names of GPUs below compute capability 7.0."""
-
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 
 NO_NVIDIA_GPU = (

@@ -252,10 +252,7 @@ CAUSES = (
         means="On macOS, torch uses the Apple GPU as the device mps. There are no CUDA builds "
         "for macOS.",
         text="Use the device mps or cpu: torch's ordinary wheel supports both",
-        refuted_by=(
-            Refutation(facts.works_otherwise("another-shell")),
-            Refutation(gpu_facts.the_gpu_computes),
-        ),
+        refuted_by=(Refutation(gpu_facts.the_gpu_computes),),
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
@@ -333,7 +330,6 @@ CAUSES = (
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
-            Refutation(facts.works_otherwise("kernel", "older-release", "another-shell")),
             Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
@@ -376,7 +372,6 @@ CAUSES = (
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(_intels_driver_answers, "", alike.INTEL_RUNTIME),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
-            Refutation(facts.works_otherwise("kernel", "older-release", "another-shell")),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(

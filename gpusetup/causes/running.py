@@ -233,9 +233,7 @@ CAUSES = (
         "run the same line on the CPU, you get a clear error message",
         # Source: CUDA Runtime API reference, cudaError.
         failure=5,
-        refuted_by=(
-            Refutation(facts.display_driver_was_reset, "", alike.KERNEL_LOG),
-        ),
+        refuted_by=(Refutation(facts.display_driver_was_reset, "", alike.KERNEL_LOG),),
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         cases=(

@@ -69,7 +69,6 @@ NOT_PROVEN_BY_THE_CHECK = frozenset(
         "other-gpu-used",
         "other-torch-imported",
         "out-of-memory",
-        "apple-silicon",
         "rocm-arch-missing",
         "rocm-override-wrong",
         "source-checkout-imported",
