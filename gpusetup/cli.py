@@ -88,7 +88,7 @@ def _run(words: list[str], out: Console) -> int:
         return show(module.run(question, out), out)
 
 
-QUIET = ("verify", "mcp", "completion", "fleet check", "fleet sweep", "fleet slurm")
+QUIET = ("verify", "mcp", "completion", "fleet check", "fleet slurm")
 """Commands that draw on the terminal themselves, or lend it to the user's program."""
 
 

@@ -106,12 +106,6 @@ PROMETHEUS: Option = option(
     "--prometheus",
     metavar="FILE",
 )
-HISTORY: Option = option(
-    "keep a history in this folder (NODE.history.json): when each finding first appeared on this "
-    "node",
-    "--history",
-    metavar="DIR",
-)
 KEEP_PRIVATE: Option = switch(
     "keep the names of users, hosts and folders, and the UUIDs", "--keep-private"
 )

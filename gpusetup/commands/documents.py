@@ -7,7 +7,6 @@ from typing import Any
 from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
-from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.install.guard import GuardAnswer
 from gpusetup.model import documents as of
 from gpusetup.model.codec import json_schema
@@ -26,7 +25,6 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "monitor": DOCUMENTS,
     "fleet show": (FleetAnswer,),
     "fleet run": (FleetAnswer,),
-    "fleet sweep": (SweepAnswer,),
     "fleet check": (NodeCheckAnswer,),
     "snapshot": (Snapshot, CompareAnswer),
 }

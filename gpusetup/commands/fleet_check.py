@@ -7,17 +7,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import HISTORY, PROFILE, PROMETHEUS, TIMEOUT, shared
+from gpusetup.commands.common import PROFILE, PROMETHEUS, TIMEOUT, shared
 from gpusetup.commands.question import CommandQuestion
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.errors import BadInput
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.history import NodeHistory
     from gpusetup.fleet.node_check import NodeCheckAnswer
-    from gpusetup.fleet.sight import Sight
 
 SUMMARY = """Checks this node's driver, GPUs, links, kernel log and disks within 5 seconds. It uses
 neither torch nor CUDA, so it does not disturb a running job. With a profile (the record of a
@@ -27,8 +24,7 @@ EXAMPLES = (
     "gpusetup fleet check",
     "gpusetup fleet check --json > h100x8.json",
     "gpusetup fleet check --profile h100x8.json",
-    "gpusetup fleet check --history /var/lib/gpusetup "
-    "--prometheus /var/lib/node_exporter/gpusetup.prom",
+    "gpusetup fleet check --prometheus /var/lib/node_exporter/gpusetup.prom",
 )
 
 
@@ -39,7 +35,6 @@ class FleetCheckQuestion(CommandQuestion):
     timeout: float | None = shared(
         TIMEOUT, help="how long to wait for the driver (default and maximum: 3.5)"
     )
-    history: str | None = shared(HISTORY)
     prometheus: str | None = shared(PROMETHEUS)
 
 
@@ -47,7 +42,7 @@ QUESTION = FleetCheckQuestion
 
 
 def run(question: FleetCheckQuestion, out: Console) -> Reply:
-    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile, sight_of
+    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Screen, ScreenLine
@@ -56,48 +51,14 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
     profile = question.profile
     expected = read_profile(read_text(profile, MOST_BYTES), profile) if profile else {}
     limit = min(question.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    node = name_of_node()
     record = read_node(System(), limit)
     checked_at = datetime.now(timezone.utc).replace(microsecond=0)
-    now = record.snapshot.taken_at or checked_at.isoformat()
-    if question.history:
-        history_file, history = _history(question.history, node, now, out)
-        answer = check_node(node, record, expected, history.since())
-        text = _updated_text(history, answer, now, sight_of(record, expected))
-        _write(history_file, text, out)
-    else:
-        answer = check_node(node, record, expected)
+    answer = check_node(name_of_node(), record, expected)
     if question.prometheus:
         _write_metrics(question.prometheus, answer, checked_at, out)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((ScreenLine(state, f": {answer.reason}", hang=2),))
     return reply(answer, screen, yes=answer.ok)
-
-
-def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, NodeHistory]:
-    """The path and content of the node's history file. If the file is damaged or missing, the
-    history is empty."""
-    from gpusetup.fleet.history import MOST_BYTES, NodeHistory, file_name, read_history
-    from gpusetup.named_file import read_text
-
-    file = Path(folder) / file_name(node)
-    if not file.exists():
-        return file, NodeHistory()
-    try:
-        return file, read_history(read_text(file, MOST_BYTES), file.name, now)
-    except BadInput as problem:
-        out.talk(f"warning: the history begins again: {problem.message}")
-        return file, NodeHistory()
-
-
-def _updated_text(history: NodeHistory, answer: NodeCheckAnswer, now: str, sight: Sight) -> str:
-    """The text of the history file after this check has been added."""
-    from gpusetup.fleet.history import updated
-    from gpusetup.fleet.node_check import all_findings
-    from gpusetup.model.codec import to_json
-
-    findings = all_findings(answer.ok, answer.reason, answer.findings)
-    return to_json(updated(history, findings, now, sight)) + "\n"
 
 
 def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out: Console) -> None:

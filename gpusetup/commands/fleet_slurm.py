@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from shutil import which
 
-from gpusetup.commands.common import HISTORY, PROFILE, PROMETHEUS, shared
+from gpusetup.commands.common import PROFILE, PROMETHEUS, shared
 from gpusetup.commands.question import NEEDED, CommandQuestion, argument, option
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import UsageError
@@ -62,7 +62,6 @@ class FleetSlurmQuestion(CommandQuestion):
         metavar="PATH",
     )
     prometheus: str | None = shared(PROMETHEUS)
-    history: str | None = shared(HISTORY)
 
 
 QUESTION = FleetSlurmQuestion
@@ -82,7 +81,6 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
         profile=question.profile,
         drain_at_most=question.drain_at_most,
         prometheus=question.prometheus,
-        history=question.history,
         scontrol_folder=str(Path(scontrol).parent) if scontrol else None,
         slurm_conf=os.environ.get("SLURM_CONF"),
     )
@@ -106,7 +104,6 @@ def _require_usable_files(question: FleetSlurmQuestion) -> None:
     paths = {
         "DIR": question.folder,
         "--profile": question.profile,
-        "--history": question.history,
         "--prometheus": question.prometheus,
     }
     for name, path in paths.items():

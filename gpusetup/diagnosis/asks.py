@@ -69,9 +69,9 @@ def command_that_decides(
             command = beside
         # A running monitor shows nothing of a text's failure.
         is_useless = command == alike.MONITOR or _is_foreign(context, command)
-        if (is_useless and command != asked_first) or is_answered(context, command):
-            continue
-        return in_words_of_system(context, command)
+        may_be_asked = command == asked_first or not is_useless
+        if may_be_asked and not is_answered(context, command):
+            return in_words_of_system(context, command)
     return None
 
 

@@ -79,8 +79,7 @@ def driver_too_old(context: RuleContext) -> Findings:
     named_floor = None
     for complaint in complaints:
         floor_of_complaint = driver_asked_by(context, complaint)
-        is_met = floor_of_complaint and not _is_older(driver.version or "0", floor_of_complaint)
-        if not is_met:
+        if not (floor_of_complaint and not _is_older(driver.version or "0", floor_of_complaint)):
             unmet_complaints.append(complaint)
             named_floor = named_floor or floor_of_complaint
     if complaints and not unmet_complaints:
@@ -257,8 +256,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
         text = f"{flavour} kernel modules"
         messages = (shown(context, "driver.open_module", text, driver=flavour),)
     is_dropped = dropped_gpus and not context.torch.cuda_available
-    is_refused = messages and not listed_gpus(context)
-    if is_dropped or is_refused:
+    if is_dropped or (messages and not listed_gpus(context)):
         messages += tuple(shown(context, "driver.version", text) for text in dropped_gpus)
         names = gpu_naming.gpu_names(context)
         yield finding(context, "gpu-not-supported-by-driver", messages, gpus=names)

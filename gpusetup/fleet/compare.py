@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from gpusetup.fleet.facts import severity_of
-from gpusetup.fleet.node_finding import NodeFinding
+from gpusetup.fleet.node_check import NodeFinding
 from gpusetup.fleet.nodes import Node
 from gpusetup.fleet.show import GRAVITY
 from gpusetup.model.finding import Severity

@@ -1,5 +1,4 @@
-"""Reads a folder of records: snapshots, doctor's JSON, reports of verify and `fleet check`, and
-histories, from this version or older ones.
+"""Reads a folder of records: snapshots, doctor's JSON, and reports of verify and `fleet check`.
 
 Files about the same node are merged: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
 and `node7/verify.json`. Files that are not records of gpusetup are skipped and counted; an
@@ -10,22 +9,27 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from datetime import datetime, timezone
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import GPU_COUNT, GPU_NAME, commonest, facts_of, joined
-from gpusetup.fleet.gpu_words import gpus_of, in_short
-from gpusetup.fleet.history import NodeHistory, moment
-from gpusetup.fleet.merge import merged
-from gpusetup.fleet.node_check import OF_A_CHECK, all_findings, check_rules, findings_of
-from gpusetup.fleet.node_finding import NodeFinding, Source
+from gpusetup.fleet.facts import GPU_NAME, commonest, facts_of, joined
+from gpusetup.fleet.node_check import (
+    OF_A_CHECK,
+    NodeFinding,
+    Source,
+    all_findings,
+    check_rules,
+    findings_of,
+    sources_read,
+    uuids_of,
+)
 from gpusetup.fleet.nodes import Node, Rate, natural
-from gpusetup.fleet.sight import Sight, addresses, sources_read
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
@@ -35,7 +39,7 @@ from gpusetup.named_file import text_of
 from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
-RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run|history)$")
+RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
 """Suffixes that may follow the node's name in a file name. In a node's own folder, such a suffix is
 the whole file name."""
 MOST_FILES = 200_000
@@ -58,7 +62,6 @@ class Records(Frozen):
     """The records that were read from a folder."""
 
     folder: str | None = None
-
     nodes: tuple[Node, ...]
     """Sorted by name."""
     left_out: tuple[str, ...] = ()
@@ -85,8 +88,12 @@ class _NodeCheck(Frozen):
     taken_at: str | None = None
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
-    blind_to: tuple[Source, ...] | None = None
-    """The sources that the check could not read; None in records of older versions."""
+    blind_to: tuple[Source, ...] = OF_A_CHECK
+    gpu_uuids: tuple[str, ...] = ()
+
+
+class _NoRecord(Exception):
+    """Raised for a file that is not a record of gpusetup."""
 
 
 def read_folder(
@@ -109,27 +116,19 @@ def read_folder(
             reached(number, len(files))
             if isinstance(result, str):
                 left_out.append(result)
-                continue
-            records_of[result.name].append(result)
-    recorded: list[Node] = []
-    for name in sorted(records_of, key=natural):
-        node = merged(records_of[name])
-        if node.has_record:
-            recorded.append(node)
-        else:
-            left_out.append(f"{name}: a history without a record of the node")
-    return Records(folder=str(folder), nodes=tuple(recorded), left_out=tuple(left_out))
+            else:
+                records_of[result.name].append(result)
+    nodes = [merged(records_of[name]) for name in sorted(records_of, key=natural)]
+    return Records(folder=str(folder), nodes=tuple(nodes), left_out=tuple(left_out))
 
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
     """The node in a file, or a text that says why the file is not a record. A text is used because
     an exception would end the whole process pool's `map`."""
-    name = name_of(path, folder)
     try:
-        return read_record(path, name)
+        return read_record(path, name_of(path, folder))
     except _NoRecord as problem:
-        file = on_one_line(str(path.relative_to(folder)))
-        return f"{file}: {problem}"
+        return f"{on_one_line(str(path.relative_to(folder)))}: {problem}"
 
 
 def _files(folder: Path) -> list[Path]:
@@ -138,13 +137,10 @@ def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder of records")
     # Skip files whose names begin with a dot, because they are still being written.
-    directly = folder.glob("[!.]*.json")
-    in_folders = folder.glob("[!.]*/[!.]*.json")
-    paths = [*directly, *in_folders]
+    paths = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
     if len(paths) > MOST_FILES:
         raise BadInput(f"{folder} holds more than {MOST_FILES} files")
-    files = [path for path in paths if path.is_file()]
-    return sorted(files)
+    return sorted(path for path in paths if path.is_file())
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -169,16 +165,10 @@ def on_one_line(name: str) -> str:
     >>> on_one_line("gpu1\\ngpu2: passed")
     'gpu1?gpu2: passed'
     """
-    letters = []
-    for letter in name:
-        # A file name may contain any character, so replace those that cannot be printed.
-        is_harmless = letter.isprintable()
-        letters.append(letter if is_harmless else "?")
-    return "".join(letters)
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-class _NoRecord(Exception):
-    """Raised for a file that is not a record of gpusetup."""
+# --- one file -------------------------------------------------------------------------------------
 
 
 def read_record(path: Path, name: str) -> Node:
@@ -187,9 +177,6 @@ def read_record(path: Path, name: str) -> Node:
     try:
         family, node = _read(path)
     except BadInput as problem:
-        # Skip a broken history, which does not mean that the node has a problem.
-        if path.stem.endswith("history"):
-            raise _NoRecord(problem.message) from problem
         return Node(name=name, problem=problem.message, broken_file=str(path))
     if family in SNAPSHOT_FAMILIES:
         ids = tuple(finding.id for finding in node.findings)
@@ -211,8 +198,7 @@ def _read(path: Path) -> tuple[str, Node]:
     if family not in READERS:
         schema = header.schema or "it has no schema"
         raise _NoRecord(f"not a record of gpusetup ({schema})")
-    read = READERS[family]
-    node = read(raw, path.name)
+    node = READERS[family](raw, path.name)
     name = header.node or ""
     # Drop an unusable name, because a record from an unknown source may contain any name.
     is_usable = name.isprintable() and len(name) < LONGEST_NAME
@@ -223,10 +209,7 @@ def named_record(path: Path) -> Node:
     """The record in a file that the user named. Raises BadInput if the file is not a record of a
     node."""
     try:
-        node = read_record(path, on_one_line(path.stem))
-        if not node.has_record:
-            raise _NoRecord("this is the history of a node, which says nothing of its facts")
-        return node
+        return read_record(path, on_one_line(path.stem))
     except _NoRecord as problem:
         raise BadInput(
             f"{path}: {problem}", hint="`gpusetup snapshot --output FILE` writes one"
@@ -243,10 +226,11 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
     variables = _as_shared(tuple(snapshot.environment.items()))
     return Node(
         taken_at=snapshot.taken_at,
-        kind=kind_of(facts),
+        kind=kind_of(facts.get(GPU_NAME)),
         facts={**facts, **variables},
         findings=_findings_of_snapshot(snapshot),
-        sight=Sight(sources=(*sources_read(snapshot), "snapshot"), gpus=addresses(snapshot)),
+        sources=(*sources_read(snapshot), "snapshot"),
+        gpu_uuids=uuids_of(snapshot),
     )
 
 
@@ -259,28 +243,22 @@ def _findings_of_snapshot(snapshot: Snapshot) -> tuple[NodeFinding, ...]:
     if not findings:
         return ()
     ids_of_check = {finding.id for finding in findings_of(snapshot, check_rules())}
-    of_snapshot = []
-    for finding in findings:
-        if finding.id not in ids_of_check:
-            finding = replace(finding, source="snapshot")
-        of_snapshot.append(finding)
-    return tuple(of_snapshot)
+    return tuple(
+        finding if finding.id in ids_of_check else replace(finding, source="snapshot")
+        for finding in findings
+    )
 
 
-def kind_of(facts: Mapping[str, str]) -> tuple[str, ...]:
+def kind_of(gpu_names: str | None) -> tuple[str, ...]:
     """The model that most GPUs of a node have, as a tuple; () if no GPU is known."""
-    names = facts.get(GPU_NAME)
-    return (commonest(names),) if names else ()
+    return (commonest(gpu_names),) if gpu_names else ()
 
 
 @lru_cache(maxsize=1024)
 def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """The facts about environment variables, redacted as in a snapshot, so that redacted records
-    can be compared with others."""
-    snapshot = Snapshot(environment=dict(environment))
-    # `fleet check` does not redact its records.
-    redacted = redact(snapshot)
-    return facts_of(redacted)
+    can be compared with others. `fleet check` does not redact its records."""
+    return facts_of(redact(Snapshot(environment=dict(environment))))
 
 
 def _from_verify(raw: bytes, what: str) -> Node:
@@ -288,25 +266,25 @@ def _from_verify(raw: bytes, what: str) -> Node:
     speeds."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
-    gpu_models = [model for device, model in models.items() if device != "cpu"]
     facts = {"torch.version": answer.torch, "python.version": answer.python}
-    known_facts = {field: value for field, value in facts.items() if value}
-    gpu_names = joined(gpu_models)
-    failed_checks = [check for check in answer.checks if check.status in FAILED]
     problems = []
-    for check in failed_checks:
-        words = f"{check.name} {check.status} on {check.device}: {check.detail}"
-        # The detail of a check may be empty.
-        problems.append(words.rstrip(": "))
-    if answer.verdict == "failed" and not failed_checks:
-        problems = ["verdict is failed"]
-    findings = [_failed_check(problem) for problem in problems]
+    for check in answer.checks:
+        if check.status in FAILED:
+            words = f"verify's {check.name} {check.status} on {check.device}: {check.detail}"
+            # The detail of a check may be empty.
+            problems.append(words.rstrip(": "))
+    if answer.verdict == "failed" and not problems:
+        problems = ["verify's verdict is failed"]
+    findings = [
+        NodeFinding(id="gpu-check-failed", severity=Severity.ERROR, title=problem, source="verify")
+        for problem in problems
+    ]
     return Node(
-        kind=kind_of({GPU_NAME: gpu_names} if gpu_names else {}),
-        facts=known_facts,
+        kind=kind_of(joined([model for device, model in models.items() if device != "cpu"])),
+        facts={field: value for field, value in facts.items() if value},
         findings=tuple(findings),
         rates=tuple(_rates_of(answer, models)),
-        sight=Sight(sources=("verify",)),
+        sources=("verify",),
     )
 
 
@@ -326,71 +304,24 @@ def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]
         )
 
 
-def _failed_check(problem: str) -> NodeFinding:
-    """The finding for a check of verify that failed."""
-    return NodeFinding(
-        id="gpu-check-failed", severity=Severity.ERROR, title=f"verify's {problem}", source="verify"
-    )
-
-
 def _from_node_check(raw: bytes, what: str) -> Node:
-    """The node in a record of `fleet check`. Findings from older versions are converted to the
-    current form."""
+    """The node in a record of `fleet check`."""
     answer = from_json(raw, _NodeCheck, what=what)
     findings = all_findings(answer.ok, answer.reason, answer.findings)
-    current_findings = [in_current_form(finding, answer.taken_at) for finding in findings]
     return Node(
         taken_at=answer.taken_at,
-        kind=kind_of(answer.facts),
+        kind=kind_of(answer.facts.get(GPU_NAME)),
         facts=answer.facts,
-        findings=tuple(current_findings),
-        sight=Sight(sources=_sources_of_check(answer)),
+        findings=tuple(replace(finding, taken_at=answer.taken_at) for finding in findings),
+        sources=tuple(source for source in OF_A_CHECK if source not in answer.blind_to),
+        gpu_uuids=answer.gpu_uuids,
     )
-
-
-def _sources_of_check(answer: _NodeCheck) -> tuple[Source, ...]:
-    """The sources that a check of a node could read. Records of older versions do not say whether
-    the kernel log was among them."""
-    if answer.blind_to is not None:
-        return tuple(source for source in OF_A_CHECK if source not in answer.blind_to)
-    has_gpus = answer.facts.get(GPU_COUNT, "0") != "0"
-    return ("driver",) if has_gpus else ()
-
-
-def in_current_form(finding: NodeFinding, taken_at: str | None) -> NodeFinding:
-    """A finding of `fleet check` in the form that the current version writes.
-
-    Older versions name the GPUs only in the title, do not mark differences from the profile, and
-    have no time for each finding; the time of the whole check (`taken_at`) is used instead.
-    """
-    about = finding.about or gpus_of(finding.title)
-    is_of_profile = finding.id == "unlike-profile"
-    return replace(
-        finding,
-        title=in_short(finding.title),
-        about=about,
-        source="profile" if is_of_profile else finding.source,
-        taken_at=finding.taken_at or taken_at,
-    )
-
-
-def _from_history(raw: bytes, what: str) -> Node:
-    history = from_json(raw, NodeHistory, what=what)
-    since = {}
-    for key, time in history.since().items():
-        # Check each time, because a user may have edited the file.
-        if moment(time) is not None:
-            since[key] = time
-    return Node(since=since, has_record=False)
 
 
 def _from_run(raw: bytes, what: str) -> Node:
     """The node in a file that `fleet run` wrote because the records are incomplete; it only has a
     problem."""
-    run = from_json(raw, _Run, what=what)
-    # The file contains nothing but the problem.
-    problem = run.problem
-    return Node(problem=problem)
+    return Node(problem=from_json(raw, _Run, what=what).problem)
 
 
 READERS: dict[str, Callable[[bytes, str], Node]] = {
@@ -399,6 +330,71 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
     "gpusetup.run": _from_run,
-    "gpusetup.history": _from_history,
 }
 """Maps each schema to the function that reads it."""
+
+
+# --- several records of one node ------------------------------------------------------------------
+
+UNDATED = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def merged(records: Sequence[Node]) -> Node:
+    """Several records of one node, merged into one. Newer records take precedence, and undated ones
+    count as the oldest."""
+
+    def newness(record: Node) -> tuple[datetime, bool]:
+        # If two records have the same time, a snapshot counts as the newer one, for it sees more.
+        return moment(record.taken_at) or UNDATED, "snapshot" in record.sources
+
+    newest_first = sorted(records, key=newness, reverse=True)
+    node = newest_first[0]
+    findings = list(node.findings)
+    for number, older in enumerate(newest_first[1:], 1):
+        # A fault is gone if a newer record looked for it and does not report it. A report of verify
+        # has no date, so it neither contradicts other records nor is contradicted by them.
+        read_later: set[Source] = set()
+        for newer in newest_first[:number]:
+            is_newer = newness(newer)[0] > newness(older)[0] > UNDATED
+            read_later.update(newer.sources if is_newer else ())
+        known_ids = {finding.id for finding in findings}
+        for finding in older.findings:
+            if finding.source not in read_later and finding.id not in known_ids:
+                findings.append(finding)
+        node = replace(
+            node,
+            taken_at=node.taken_at or older.taken_at,
+            kind=node.kind or older.kind,
+            # If both records contain a fact, the newer record counts.
+            facts={**older.facts, **node.facts},
+            rates=(*node.rates, *older.rates),
+            problem=node.problem or older.problem,
+            broken_file=node.broken_file or older.broken_file,
+            gpu_uuids=node.gpu_uuids or older.gpu_uuids,
+        )
+        if node.snapshot_file is None:
+            node = replace(
+                node,
+                snapshot_file=older.snapshot_file,
+                snapshot_findings=older.snapshot_findings,
+            )
+    return replace(node, findings=tuple(findings))
+
+
+def moment(text: str | None) -> datetime | None:
+    """The time in a text, in UTC; None if the text is not an ISO 8601 time.
+
+    >>> str(moment("2026-11-19T03:00:00Z")), moment("yesterday"), moment(None)
+    ('2026-11-19 03:00:00+00:00', None, None)
+    """
+    if text is None:
+        return None
+    # Replace the `Z` at the end of our times, which Python 3.10 cannot read.
+    with_offset = f"{text[:-1]}+00:00" if text.endswith("Z") else text
+    try:
+        time = datetime.fromisoformat(with_offset)
+        if time.tzinfo is None:
+            return time.replace(tzinfo=timezone.utc)
+        return time.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None

@@ -1,4 +1,4 @@
-"""Finds the GPUs that a finding's title names, and shortens their list.
+"""Shortens the list of GPUs in a finding's title.
 
 Doctor gives each GPU's full name, `GPU 4 (00000000:5E:00.0, NVIDIA H100)`. Slurm and
 node-problem-detector truncate a reason after a few hundred characters, so a list of eight such
@@ -11,34 +11,12 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from gpusetup.readings.sources import bus_key
-
 BUS_ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
 ONE_GPU = rf"GPU(?: \d{{1,3}}\b)?(?: \({BUS_ADDRESS}(?:, [^()]*)?\))?"
 """A GPU in doctor's notation: with its number, its address or both."""
 GPU_LIST = re.compile(rf"(?<![\w-]){ONE_GPU}(?:, {ONE_GPU})*")
 NUMBER = re.compile(r"GPU (\d{1,3})\b")
 ADDRESS = re.compile(BUS_ADDRESS)
-
-
-def gpus_of(title: str) -> tuple[str, ...]:
-    """The GPUs that a title names, by PCI address if it is given (because it does not change if
-    another GPU is lost), otherwise by number.
-
-    >>> gpus_of("GPU 4 (00000000:5E:00.0, NVIDIA L4), GPU 5 (00000000:6F:00.0, NVIDIA L4): hot")
-    ('0000:5e:00.0', '0000:6f:00.0')
-    >>> gpus_of("GPU 3: hot"), gpus_of("driver 570.1, expected 580.1")
-    (('GPU 3',), ())
-    """
-    names: dict[str, None] = {}
-    for gpu in re.findall(ONE_GPU, title):
-        address = ADDRESS.search(gpu)
-        number = NUMBER.search(gpu)
-        if address:
-            names[bus_key(address[0]) or address[0]] = None
-        elif number:
-            names[number[0]] = None
-    return tuple(names)
 
 
 def in_short(title: str) -> str:
@@ -102,29 +80,3 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts += map(str, row)
     return ", ".join(parts)
-
-
-GPU_NUMBERS = re.compile(r"\(GPUs? ([\d, -]{1,200})\)")
-
-
-def numbered_gpus(value: str) -> tuple[str, ...]:
-    """The GPUs that a fact's text lists because their value differs from that of most GPUs.
-
-    >>> numbered_gpus("6 x 400 W, 2 x 250 W (GPUs 3, 7)"), numbered_gpus("400 W")
-    (('GPU 3', 'GPU 7'), ())
-    >>> numbered_gpus("5 x 16, 3 x 8 (GPUs 0-2)")
-    ('GPU 0', 'GPU 1', 'GPU 2')
-    """
-    names = []
-    for numbers in GPU_NUMBERS.findall(value):
-        for part in numbers.split(","):
-            first, _, last = part.strip().partition("-")
-            # A record from an unknown source may contain anything in brackets.
-            if first.isdecimal() and (last or first).isdecimal():
-                last_number = min(int(last or first), MOST_GPUS)
-                names += [f"GPU {number}" for number in range(int(first), last_number + 1)]
-    return tuple(names)
-
-
-MOST_GPUS = 1000
-"""The highest GPU number that is read from a range; no node has this many GPUs."""

@@ -1,15 +1,11 @@
-"""Decides whether a node can run jobs, based on doctor's findings and on differences from a
-profile.
-
-A profile describes what nodes of one kind should be like. It is the record that `fleet check
---json` writes on a healthy node; the user deletes the `facts` that may differ between nodes. A fact
-that a node does not report counts as unknown, and never makes a node fail.
-"""
+"""Judges one node within seconds, by doctor's rules for the driver and its GPUs, and compares it
+with a profile."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
@@ -19,14 +15,31 @@ from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS
 from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, facts_of, words_of
-from gpusetup.fleet.gpu_words import gpus_of, in_short, numbered_gpus
-from gpusetup.fleet.node_finding import FindingKey, NodeFinding, Source, dated, since_words
-from gpusetup.fleet.sight import Sight, addresses, sources_read
+from gpusetup.fleet.gpu_words import in_short
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.probe.node import NodeRecord
+
+Source = Literal["driver", "kernel log", "profile", "snapshot", "verify"]
+"""Where a finding comes from. `snapshot` means something that only doctor examines, such as torch.
+"""
+
+
+class NodeFinding(Frozen):
+    """A finding about a node, in short form."""
+
+    id: str
+    severity: Severity
+    title: str = ""
+    root: bool = False
+    source: Source = "driver"
+    field: str | None = None
+    """The fact that differs from the profile."""
+    taken_at: str | None = None
+    """When the record that contains it was taken."""
+
 
 HARMLESS_XIDS = ("63", "94")
 """Numbers of driver events that require no action; see `without_harmless` for the source."""
@@ -41,9 +54,8 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
     `rules`: use only these rules; None means all rules.
     """
     grave = without_harmless(without_memory_of_jobs(snapshot))
-    diagnosis = diagnose(grave, load_catalog(), rules=rules)
     findings = []
-    for finding in diagnosis.findings:
+    for finding in diagnose(grave, load_catalog(), rules=rules).findings:
         is_consequence = finding.explained_by is not None
         if is_consequence:
             continue
@@ -52,7 +64,6 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
             severity=finding.severity,
             title=in_short(finding.title),
             root=finding.root,
-            about=gpus_of(finding.title),
             source=_source_of(finding),
             taken_at=snapshot.taken_at,
         )
@@ -69,8 +80,7 @@ def _source_of(finding: Finding) -> Source:
 
 def check_rules() -> tuple[Rule, ...]:
     """The rules that `fleet check` applies: those about the driver and its GPUs."""
-    rules_of_files = rules_of(("message_rules", *DRIVER_FILES))
-    return (*presence.OF_THE_DRIVER, *rules_of_files)
+    return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
 
 
 def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
@@ -79,13 +89,14 @@ def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
     Used memory on an idle GPU may be left over from a job that has ended. If it is unknown how busy
     a GPU is, it counts as busy.
     """
-    gpus = []
-    for gpu in snapshot.gpus or ():
-        if gpu.utilization_percent != 0:
-            gpu = replace(gpu, memory_used_bytes=None)
-        gpus.append(gpu)
     # None means that the GPUs could not be listed.
-    return replace(snapshot, gpus=None if snapshot.gpus is None else tuple(gpus))
+    if snapshot.gpus is None:
+        return snapshot
+    gpus = []
+    for gpu in snapshot.gpus:
+        is_idle = gpu.utilization_percent == 0
+        gpus.append(gpu if is_idle else replace(gpu, memory_used_bytes=None))
+    return replace(snapshot, gpus=tuple(gpus))
 
 
 def without_harmless(snapshot: Snapshot) -> Snapshot:
@@ -96,11 +107,8 @@ def without_harmless(snapshot: Snapshot) -> Snapshot:
     rows are left, NVML reports this separately. The Xids of NVLink 5 (144 to 150) contain the word
     "nonfatal" if they are harmless.
     """
-    grave_events = []
-    for event in snapshot.events:
-        if not _is_harmless(event):
-            grave_events.append(event)
-    return replace(snapshot, events=tuple(grave_events))
+    grave_events = tuple(event for event in snapshot.events if not _is_harmless(event))
+    return replace(snapshot, events=grave_events)
 
 
 def _is_harmless(event: Event) -> bool:
@@ -116,6 +124,8 @@ def _is_harmless(event: Event) -> bool:
     is_known = values.get("number") in HARMLESS_XIDS
     return needs_nothing or is_known or "nonfatal" in values
 
+
+# --- the profile of a healthy node ----------------------------------------------------------------
 
 MOST_BYTES = 1 << 20
 """The largest profile that is read, in bytes."""
@@ -143,11 +153,7 @@ def read_profile(text: str, what: str) -> dict[str, str]:
     # Refuse such a profile, because other nodes would be required to have the same fault.
     if not profile.ok:
         raise BadInput(f"{what} is the record of a node that failed: {profile.reason}")
-    facts = {}
-    for name, value in profile.facts.items():
-        if name not in MAY_DIFFER:
-            facts[name] = value
-    return facts
+    return {name: value for name, value in profile.facts.items() if name not in MAY_DIFFER}
 
 
 def unlike_profile(
@@ -164,31 +170,24 @@ def unlike_profile(
     for name, expected_value in expected.items():
         # A fact that the node does not report counts as unknown, and never makes the node fail.
         actual = facts.get(name, expected_value)
+        expectation, differs = expected_value, actual != expected_value
         # A node needs only half of the free disk space that the profile's node had.
-        is_free_disk = (
-            name.endswith(FREE_DISK) and expected_value.isdecimal() and actual.isdecimal()
-        )
-        if is_free_disk:
+        if name.endswith(FREE_DISK) and expected_value.isdecimal() and actual.isdecimal():
             least = int(expected_value) // 2
-            expectation = f"at least {least}"
-            differs = int(actual) < least
-        else:
-            expectation = expected_value
-            differs = actual != expected_value
+            expectation, differs = f"at least {least}", int(actual) < least
         if differs:
-            title = f"{words_of(name)} {actual}, expected {expectation}"
-            # If only some of the GPUs differ in the fact, the history records each of them
-            # separately.
-            gpus = [f"{name}: {gpu}" for gpu in numbered_gpus(actual)]
             finding = NodeFinding(
                 id="unlike-profile",
                 severity=Severity.ERROR,
-                title=title,
-                about=tuple(gpus or (name,)),
+                title=f"{words_of(name)} {actual}, expected {expectation}",
                 source="profile",
+                field=name,
             )
             differences.append(finding)
     return tuple(differences)
+
+
+# --- the answer -----------------------------------------------------------------------------------
 
 
 class NodeCheckAnswer(Frozen):
@@ -202,6 +201,8 @@ class NodeCheckAnswer(Frozen):
     facts: Mapping[str, str]
     blind_to: tuple[Source, ...] = ()
     """The sources that the check could not read, so that findings from them may exist unnoticed."""
+    gpu_uuids: tuple[str, ...] = ()
+    """The UUIDs of the node's GPUs. Two nodes with the same ones have a copy of one record."""
 
 
 def all_findings(
@@ -209,8 +210,7 @@ def all_findings(
 ) -> tuple[NodeFinding, ...]:
     """The findings of a check. If it failed without a finding of severity error, a finding with its
     reason is added."""
-    severities = {finding.severity for finding in findings}
-    has_error = Severity.ERROR in severities
+    has_error = any(finding.severity is Severity.ERROR for finding in findings)
     if ok or has_error:
         return findings
     # With this finding, `fleet show` also counts the node as failed.
@@ -218,38 +218,31 @@ def all_findings(
     return (*findings, failure)
 
 
-def check_node(
-    node: str,
-    record: NodeRecord,
-    expected: Mapping[str, str],
-    since: Mapping[FindingKey, str] | None = None,
-) -> NodeCheckAnswer:
-    """Judge a node. `expected` contains the facts of its profile; `since` contains the times of
-    earlier findings (None if there is no history)."""
+def check_node(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeCheckAnswer:
+    """Judge a node. `expected` contains the facts of its profile."""
     snapshot = record.snapshot
-    now = snapshot.taken_at
     facts = {**facts_of(snapshot), **record.facts}
-    findings = []
-    for finding in (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts)):
-        if since is not None:
-            finding = dated(finding, since, now)
-        findings.append(replace(finding, taken_at=now))
-    problems = _problems(findings, now)
+    findings = (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts))
+    problems = _problems(findings)
     # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
-    expects_gpu = GPU_COUNT in expected
-    is_explained = expects_gpu or bool(snapshot.gpus) or bool(snapshot.events)
+    is_explained = GPU_COUNT in expected or bool(snapshot.gpus) or bool(snapshot.events)
     if not is_explained:
         problems.append("no NVIDIA GPU found")
     text = "; ".join(problems) or what_it_is(facts)
+    sources = sources_read(snapshot)
+    # A fact that the node does not report was not compared.
+    if any(name in facts for name in expected):
+        sources = (*sources, "profile")
     return NodeCheckAnswer(
         node=node,
         ok=not problems,
         # Remove line breaks, because a GPU's name may contain one and would split a log line.
         reason=" ".join(text.split()),
-        taken_at=now,
-        findings=tuple(findings),
+        taken_at=snapshot.taken_at,
+        findings=findings,
         facts=facts,
-        blind_to=_blind_to(sight_of(record, expected)),
+        blind_to=tuple(source for source in OF_A_CHECK if source not in sources),
+        gpu_uuids=uuids_of(snapshot),
     )
 
 
@@ -258,43 +251,47 @@ HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause !=
 program."""
 
 
-def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
+def _problems(findings: Iterable[NodeFinding]) -> list[str]:
     """The errors among the findings as phrases for the reason, with hardware faults first; findings
     with the same id share a phrase.
 
     Hardware faults come first because Slurm truncates a reason, and the limit for drained nodes
     depends on how the reason begins.
     """
-    words_by_id: dict[str, list[str]] = {id: [] for id in HARDWARE_FAULTS}
+    titles_by_id: dict[str, list[str]] = {id: [] for id in HARDWARE_FAULTS}
     for finding in findings:
         if finding.severity is Severity.ERROR:
-            words = f"{finding.title}{since_words(finding, now)}"
-            words_by_id.setdefault(finding.id, []).append(words)
-    problems = []
-    for id, words_of_id in words_by_id.items():
-        if words_of_id:
-            problems.append(f"{id}: {'; '.join(words_of_id)}")
-    return problems
+            titles_by_id.setdefault(finding.id, []).append(finding.title)
+    return [f"{id}: {'; '.join(titles)}" for id, titles in titles_by_id.items() if titles]
 
 
-def sight_of(record: NodeRecord, expected: Mapping[str, str]) -> Sight:
-    """What a check with this record and profile could have seen."""
-    facts = {**facts_of(record.snapshot), **record.facts}
-    # A fact that the node does not report was not compared.
-    compared_facts = tuple(name for name in expected if name in facts)
-    sources = sources_read(record.snapshot)
-    if compared_facts:
-        sources = (*sources, "profile")
-    return Sight(sources=sources, gpus=addresses(record.snapshot), facts=compared_facts)
-
-
+SOURCES: tuple[Source, ...] = get_args(Source)
 OF_A_CHECK: tuple[Source, ...] = ("driver", "kernel log", "profile")
 """The sources that a check reads if it can."""
 
 
-def _blind_to(sight: Sight) -> tuple[Source, ...]:
-    """The sources that a check could not read."""
-    return tuple(source for source in OF_A_CHECK if source not in sight.sources)
+def sources_read(snapshot: Snapshot) -> tuple[Source, ...]:
+    """The sources that a snapshot could read: `driver` if the driver responded for all GPUs, and
+    `kernel log`."""
+    sources: list[Source] = []
+    answered = {reading.subject for reading in snapshot.readings if reading.problem is None}
+    failed = {reading.subject for reading in snapshot.readings if reading.problem is not None}
+    # A driver may report its version first and hang later, so the version alone proves nothing.
+    if snapshot.gpus and snapshot.driver.nvml_code == 0 and "driver" not in failed:
+        sources.append("driver")
+    if "events" in answered:
+        sources.append("kernel log")
+    return tuple(sources)
+
+
+UUID = re.compile(r"GPU-[0-9a-f]{8}[0-9a-f-]*")
+"""A GPU's UUID. In a redacted record, its place is taken by an alias such as `GPU-0001`."""
+
+
+def uuids_of(snapshot: Snapshot) -> tuple[str, ...]:
+    """The UUIDs of the GPUs; aliases and unknown ones are left out."""
+    uuids = [gpu.uuid for gpu in snapshot.gpus or () if gpu.uuid and UUID.fullmatch(gpu.uuid)]
+    return tuple(sorted(uuids))
 
 
 def what_it_is(facts: Mapping[str, str]) -> str:

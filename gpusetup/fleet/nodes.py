@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpusetup.errors import UsageError
-from gpusetup.fleet.node_finding import FindingKey, NodeFinding
-from gpusetup.fleet.sight import Sight
+from gpusetup.fleet.node_check import NodeFinding, Source
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
@@ -29,9 +28,9 @@ class Rate(Frozen):
 class Drift(Frozen):
     """A difference between a node and most nodes of its kind, in one field.
 
-    Three fields are not facts about the node: `record.taken_at` means that its record is older than
-    the others, `record.future` that its record is dated in the future, and `node.kind` that no
-    other node has GPUs of this model.
+    Four fields are not facts about the node: `record.taken_at` means that its record is older than
+    the others, `record.future` that its record is dated in the future, `record.copied` that another
+    node's record has the same GPUs, and `node.kind` that no other node has GPUs of this model.
     """
 
     field: str
@@ -68,19 +67,15 @@ class Node(Frozen):
     rates: tuple[Rate, ...] = ()
     problem: str | None = None
     """Why the record is missing or incomplete; None if it is complete."""
-    since: Mapping[FindingKey, str] = {}
-    """Maps a finding to the time when a check first reported it, according to the node's
-    history."""
     snapshot_file: str | None = None
     """The file with the node's snapshot, which doctor can read again."""
     snapshot_findings: tuple[str, ...] = ()
     """The ids of doctor's findings for that file."""
     broken_file: str | None = None
     """The file of a record that could not be read."""
-    sight: Sight = Sight(sources=())
-    """What the record could have seen."""
-    has_record: bool = True
-    """False if there is only a history, which contains no facts about the node."""
+    sources: tuple[Source, ...] = ()
+    """What the record could read, so that a fault which it does not report is gone."""
+    gpu_uuids: tuple[str, ...] = ()
 
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")

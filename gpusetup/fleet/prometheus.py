@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.folder import on_one_line
-from gpusetup.fleet.history import moment
 from gpusetup.fleet.node_check import NodeCheckAnswer
 
 FILE_SUFFIX = ".prom"
@@ -26,16 +25,7 @@ Labels = Mapping[str, str]
 def metrics(answer: NodeCheckAnswer, now: float) -> str:
     """The metrics of one check, in Prometheus' text format. `now` is the time of the check in
     seconds since 1970."""
-    counts: Counter[tuple[str, str]] = Counter()
-    since: dict[tuple[str, str], float] = {}
-    for finding in answer.findings:
-        key = (finding.id, finding.severity.value)
-        counts[key] += 1
-        began = moment(finding.since)
-        if began is not None:
-            # If several findings have the same id, the oldest one counts.
-            seconds = began.timestamp()
-            since[key] = min(seconds, since.get(key, seconds))
+    counts = Counter((finding.id, finding.severity.value) for finding in answer.findings)
     return "".join(
         (
             _metric(
@@ -53,11 +43,6 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
                 "gpusetup_node_finding",
                 "Findings of the check, by id and severity.",
                 [(_labels(*key), float(count)) for key, count in sorted(counts.items())],
-            ),
-            _metric(
-                "gpusetup_node_finding_since_timestamp_seconds",
-                "Since when the node has the finding without interruption.",
-                [(_labels(*key), began) for key, began in sorted(since.items())],
             ),
         )
     )

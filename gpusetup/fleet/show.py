@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from pathlib import Path
+from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.drift import (
-    LEAST_NODES,
-    fact_differences,
-    lone_kinds,
-    misdated_records,
-    newest_of,
-    outliers,
-    span,
-    uncompared,
-)
+from gpusetup.fleet.differences import DAY, LEAST_NODES, RATES, differences, newest_of, span
+from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.folder import Records
-from gpusetup.fleet.next_step import next_command
-from gpusetup.fleet.node_finding import NodeFinding, dated
+from gpusetup.fleet.node_check import NodeFinding
 from gpusetup.fleet.nodes import SAFE, Drift, FactSplit, Node, natural, slurm_list
 from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 
 GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
@@ -61,8 +54,7 @@ class Uncompared(Frozen):
 
 
 class Common(Frozen):
-    """A finding that most nodes have, of the whole fleet or of one kind, so that it does not
-    distinguish a node."""
+    """A finding that most nodes of one kind have, so that it does not distinguish a node."""
 
     id: str
     severity: Severity
@@ -70,14 +62,7 @@ class Common(Frozen):
     nodes: int
     of: int
     gpus: tuple[str, ...] = ()
-    """The GPU models of that kind; empty if most nodes of the whole fleet have the finding."""
-
-    def is_of(self, node: Node) -> bool:
-        """Whether this node belongs to the nodes among which the finding is common: the whole fleet
-        or one kind."""
-        is_of_whole_fleet = not self.gpus
-        # If `gpus` is not empty, the finding is common only among nodes with these GPUs.
-        return is_of_whole_fleet or self.gpus == node.kind
+    """The GPU models of that kind."""
 
 
 class Exclude(Frozen):
@@ -109,9 +94,7 @@ class FleetAnswer(Frozen):
     """How long ago the newest record was taken, if more than a day."""
 
 
-OLD = timedelta(days=1)
-"""If the newest record is older than this, the answer says how old it is, because records are
-usually judged on the day when they were taken."""
+NO_RECORD = "no record: the node did not answer"
 
 
 def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAnswer:
@@ -121,196 +104,173 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
     common_findings = common(records.nodes)
-    compared_facts = fact_differences(nodes)
-    differences = all_differences(nodes, compared_facts.drifts, now)
-    undecided = _nodes_in(compared_facts.splits)
+    compared = differences(nodes, now)
+    undecided: set[str] = set()
+    for split in compared.splits:
+        undecided.update(*split.values.values())
     rows = []
     for node in nodes:
-        # Collect the findings that this node shares with most nodes, because they do not
-        # distinguish it.
-        common_ids = {finding.id for finding in common_findings if finding.is_of(node)}
-        row = _row(node, differences[node.name], common_ids, records.folder)
-        if row.status == "ok" and node.name in undecided:
-            row = replace(row, status="undecided")
+        common_ids = {finding.id for finding in common_findings if finding.gpus == node.kind}
+        drift = sorted(
+            compared.of_node.get(node.name, ()), key=lambda row: (-GRAVITY[row.severity], row.field)
+        )
+        status = _status(node, drift, common_ids)
+        if status == "ok" and node.name in undecided:
+            status = "undecided"
+        next_step = None
+        if status in ("failed", "differs"):
+            next_step = next_command(node, drift, common_ids, records.folder)
+        row = NodeAnswer(
+            name=node.name,
+            status=status,
+            problem=node.problem,
+            taken_at=node.taken_at,
+            findings=node.findings,
+            drift=tuple(drift),
+            next=next_step,
+        )
         rows.append(row)
-    rows.sort(key=_worst_first)
-    failed = [row.name for row in rows if row.status == "failed"]
+    # `Status` lists the worst status first.
+    statuses: tuple[Status, ...] = get_args(Status)
+    rows.sort(key=lambda row: (statuses.index(row.status), natural(row.name)))
     newest = newest_of(nodes, now)
-    is_old = newest is not None and now - newest > OLD
-    small_kinds = []
-    for kind, names in uncompared(nodes).items():
-        small_kinds.append(Uncompared(gpus=kind, nodes=tuple(names)))
     return FleetAnswer(
         nodes=tuple(rows),
         common=common_findings,
-        exclude=excluded(failed),
+        exclude=excluded(row.name for row in rows if row.status == "failed"),
         left_out=records.left_out,
-        uncompared=tuple(small_kinds),
-        splits=tuple(sorted(compared_facts.splits, key=_gravest_split_first)),
+        uncompared=tuple(
+            Uncompared(gpus=kind, nodes=tuple(names)) for kind, names in compared.uncompared.items()
+        ),
+        splits=tuple(
+            sorted(compared.splits, key=lambda split: (-GRAVITY[split.severity], split.field))
+        ),
         newest_record=f"{newest:%Y-%m-%dT%H:%M:%SZ}" if newest else None,
-        age=span(now - newest) if newest and is_old else None,
+        # Records are usually judged on the day when they were taken.
+        age=span(now - newest) if newest and now - newest > DAY else None,
     )
 
 
-def _nodes_in(splits: Iterable[FactSplit]) -> set[str]:
-    """The names of all nodes in facts that have no majority value."""
-    names: set[str] = set()
-    for split in splits:
-        for nodes_of_value in split.values.values():
-            names.update(nodes_of_value)
-    return names
-
-
-def _gravest_split_first(split: FactSplit) -> tuple[int, str]:
-    """A sort key that puts the most serious facts first, and then sorts by name."""
-    return -GRAVITY[split.severity], split.field
-
-
-def all_differences(
-    nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
-) -> dict[str, list[Drift]]:
-    """Maps each node to its differences from the others: those in `fact_drifts`, and differences in
-    speed, in its kind and in its record's date."""
-    differences: dict[str, list[Drift]] = defaultdict(list)
-    for drifts_by_node in (fact_drifts, outliers(nodes)):
-        for name, rows in drifts_by_node.items():
-            differences[name].extend(rows)
-    # A node has at most one difference of each of these two types.
-    for drift_by_node in (lone_kinds(nodes), misdated_records(nodes, now)):
-        for name, drift in drift_by_node.items():
-            differences[name].append(drift)
-    return differences
-
-
-NO_RECORD = "no record: the node did not answer"
-
-
 def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
-    """The findings that more than half of the nodes have, of the whole fleet or of one kind of
-    machine.
+    """The findings that more than half of the nodes of a kind have, with the most frequent first.
 
     For example, if the GPUs of all nodes of a kind are divided (MIG), the finding about it is not a
     difference, even if the rest of the fleet has other GPUs.
     """
-    of_all = _common_among(nodes)
-    ids_of_all = {row.id for row in of_all}
-    by_kind: dict[tuple[str, ...], list[Node]] = {}
-    for node in nodes:
-        by_kind.setdefault(node.kind, []).append(node)
-    of_kinds: list[Common] = []
-    if len(by_kind) > 1:
-        for kind in sorted(filter(None, by_kind)):
-            rows = _common_among(by_kind[kind])
-            of_kinds += [replace(row, gpus=kind) for row in rows if row.id not in ids_of_all]
-    return (*of_all, *of_kinds)
-
-
-def _common_among(nodes: Sequence[Node]) -> list[Common]:
-    """The findings that more than half of these nodes have, with the most frequent first; [] if
-    there are too few nodes."""
-    counts: Counter[str] = Counter()
-    examples: dict[str, NodeFinding] = {}
-    for node in nodes:
-        findings = {finding.id: finding for finding in node.findings}
-        counts.update(findings.keys())
-        examples = {**findings, **examples}
-    node_count = sum(1 for node in nodes if node.facts)
-    if node_count < LEAST_NODES:
-        return []
     rows = []
-    for id, count in counts.most_common():
-        example = examples[id]
-        if count * 2 > node_count:
-            row = Common(
-                id=id,
-                severity=example.severity,
-                title=example.title,
-                nodes=count,
-                of=node_count,
-            )
-            rows.append(row)
-    return rows
-
-
-def _row(
-    node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
-) -> NodeAnswer:
-    """A node's row in the result, with its status, differences and next command."""
-    findings = []
-    for finding in node.findings:
-        # If a finding has no time from its own record, use the node's history.
-        findings.append(finding if finding.since else dated(finding, node.since))
-    status = _status(node, drift, common_ids)
-    next_step = None
-    if status in ("failed", "differs"):
-        next_step = _next_of(node, drift, common_ids, folder)
-    return NodeAnswer(
-        name=node.name,
-        status=status,
-        problem=node.problem,
-        taken_at=node.taken_at,
-        findings=tuple(findings),
-        drift=tuple(sorted(drift, key=_gravest_difference_first)),
-        next=next_step,
-    )
-
-
-def _gravest_difference_first(difference: Drift) -> tuple[int, str]:
-    """A sort key that puts the most serious differences first, and then sorts by field."""
-    return -GRAVITY[difference.severity], difference.field
-
-
-def _next_of(
-    node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
-) -> str | None:
-    """The command that shows more about a node than the result does; None if the node has only
-    minor differences in facts."""
-    findings = []
-    for finding in node.findings:
-        is_uncommon_warning = finding.severity is Severity.WARNING and finding.id not in common_ids
-        if finding.severity is Severity.ERROR or is_uncommon_warning:
-            findings.append(finding)
-    has_grave_difference = any(row.severity is Severity.ERROR for row in drift)
-    if not (findings or has_grave_difference or node.problem):
-        return None
-    return next_command(replace(node, findings=tuple(findings)), drift, folder)
+    for kind in sorted({node.kind for node in nodes}):
+        of_kind = [node for node in nodes if node.kind == kind]
+        node_count = sum(1 for node in of_kind if node.facts)
+        examples = {finding.id: finding for node in of_kind for finding in node.findings}
+        counts = Counter(id for node in of_kind for id in {row.id for row in node.findings})
+        for id, count in counts.most_common():
+            if count * 2 > node_count >= LEAST_NODES:
+                row = Common(
+                    id=id,
+                    severity=examples[id].severity,
+                    title=examples[id].title,
+                    nodes=count,
+                    of=node_count,
+                    gpus=kind,
+                )
+                rows.append(row)
+    return tuple(rows)
 
 
 def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
     """A node's status: `failed` after an error, `differs` after a difference or an uncommon
     warning, `degraded` if it is slow, otherwise `ok`."""
     severities = {finding.severity for finding in node.findings}
-    severities |= {row.severity for row in drift}
+    severities.update(row.severity for row in drift)
     if node.problem or Severity.ERROR in severities:
         return "failed"
     warnings = {finding.id for finding in node.findings if finding.severity is Severity.WARNING}
-    uncommon = [id for id in warnings if id not in common_ids]
-    if drift or uncommon:
+    if drift or any(id not in common_ids for id in warnings):
         return "differs"
     # A node with a warning about speed is degraded even if all others have the same warning.
-    costs_speed = not warnings.isdisjoint(COST_SPEED)
-    return "degraded" if costs_speed else "ok"
-
-
-def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """A sort key that puts the nodes with the worst status first, and then sorts by name."""
-    # `Status` lists the worst status first.
-    statuses: tuple[Status, ...] = get_args(Status)
-    badness = statuses.index(row.status)
-    name_key = natural(row.name)
-    return badness, name_key
+    return "ok" if warnings.isdisjoint(COST_SPEED) else "degraded"
 
 
 def excluded(names: Iterable[str]) -> Exclude:
     """The nodes to keep out of jobs, in the form that schedulers need; names that are not safe in a
     command are left out."""
-    usable_names = []
-    for name in names:
-        # The names become part of a command.
-        if SAFE.fullmatch(name):
-            usable_names.append(name)
-    usable_names.sort(key=natural)
+    usable_names = sorted(filter(SAFE.fullmatch, names), key=natural)
     if not usable_names:
         return Exclude()
-    option = f"--exclude={slurm_list(usable_names)}"
-    return Exclude(slurm=option, names=tuple(usable_names))
+    return Exclude(slurm=f"--exclude={slurm_list(usable_names)}", names=tuple(usable_names))
+
+
+# --- the next command for a node ------------------------------------------------------------------
+
+BUS_AND_LOG = 'lspci -nn -d 10de:; sudo dmesg | grep -E "NVRM|Xid|AER|pcieport" | tail -n 40'
+"""Shows which GPUs are on the PCI bus (10de is NVIDIA), and the kernel's messages about those that
+are missing."""
+VERIFY_AGAIN = "gpusetup verify --level standard"
+RECORDERS = {
+    "verify": f"{VERIFY_AGAIN} --json",
+    "check": "gpusetup fleet check --json",
+    "doctor": "gpusetup doctor --json",
+}
+"""Maps the ending of a record's file name to the command that writes such a record."""
+
+
+def next_command(
+    node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
+) -> str | None:
+    """The command that shows more about a node than the records do, or takes a new record; None if
+    the node has only minor differences, or a name that is not safe in a command.
+
+    `folder`: the folder for the node's record.
+
+    >>> next_command(Node(name="n1", problem="no record"), (), (), "records")
+    'ssh n1 gpusetup snapshot > records/n1.json'
+    >>> next_command(Node(name="n1", problem="cut", broken_file="n1.verify.json"), (), (), ".")
+    'ssh n1 gpusetup verify --level standard --json > n1.verify.json'
+    """
+    findings = []
+    for finding in node.findings:
+        is_uncommon_warning = finding.severity is Severity.WARNING and finding.id not in common_ids
+        if finding.severity is Severity.ERROR or is_uncommon_warning:
+            findings.append(finding)
+    grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
+    if not (findings or grave_fields or node.problem):
+        return None
+    if not node.problem and _doctor_knows(node, findings, grave_fields):
+        return f"gpusetup doctor --from {quote(node.snapshot_file or '')}"
+    if not SAFE.fullmatch(node.name):
+        return None
+    if node.problem:
+        return _new_record(node, folder)
+    if GPU_COUNT in grave_fields or any(finding.field == GPU_COUNT for finding in findings):
+        return f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
+    is_slow = any(field.startswith(RATES) for field in grave_fields)
+    if is_slow or any(finding.source == "verify" for finding in findings):
+        return f"ssh {node.name} {VERIFY_AGAIN}"
+    return f"ssh {node.name} gpusetup doctor"
+
+
+def _doctor_knows(node: Node, findings: Sequence[NodeFinding], grave_fields: set[str]) -> bool:
+    """Whether doctor, run on the node's snapshot file, reports one of the node's most serious
+    findings."""
+    # A file name with control characters must not become part of a command on the terminal.
+    if node.snapshot_file is None or not node.snapshot_file.isprintable():
+        return False
+    errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
+    # Doctor judges a single machine, so it cannot report differences from other machines.
+    gravest = errors if errors or grave_fields else {finding.id for finding in findings}
+    return not gravest.isdisjoint(node.snapshot_findings)
+
+
+def _new_record(node: Node, folder: str | None) -> str:
+    """The command that takes a node's missing or broken record again."""
+    file = node.broken_file
+    # If some of the records exist but not all, something on the node hangs.
+    if file is None and not node.facts and folder is not None:
+        file = str(Path(folder) / f"{node.name}.json")
+    if file is None or not file.isprintable():
+        return f"ssh {node.name} gpusetup doctor"
+    command = "gpusetup snapshot"
+    for ending, recorder in RECORDERS.items():
+        if Path(file).stem.endswith(ending):
+            command = recorder
+    return f"ssh {node.name} {command} > {quote(file)}"

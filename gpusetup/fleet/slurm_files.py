@@ -40,7 +40,7 @@ PATH="${PATH:+$PATH:}"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 NODE = """\
 export PATH LC_ALL=C SLURM_TIME_FORMAT=standard
 node=${SLURMD_NODENAME:-$(hostname -s)}
-export SLURMD_NODENAME="$node"  # the check names the node's history after it
+export SLURMD_NODENAME="$node"  # the check names its record after it
 
 # A field of this node's record, e.g. State or Reason.
 field() { timeout 10 scontrol show node "$node" | sed -n "s/^ *$1=//p"; }
@@ -207,8 +207,6 @@ class SlurmSetup(Frozen):
     """A percentage of a partition, such as `20%`, or a number of nodes."""
     prometheus: str | None = None
     """A file on each node for the metrics of the health program's check."""
-    history: str | None = None
-    """A folder for the history of the health program's findings."""
     scontrol_folder: str | None = None
     """The folder of Slurm's commands, if this machine has them."""
     slurm_conf: str | None = None
@@ -228,18 +226,14 @@ def files(setup: SlurmSetup) -> dict[str, str]:
             hint="a path of letters, digits and ./+@:,=~_- only, as /etc/slurm/gpusetup",
         )
     profile = ("--profile", setup.profile) if setup.profile else ()
-    # Only the health program writes these files, because two programs would overwrite each other's
+    # Only the health program writes this file, because two programs would overwrite each other's
     # results.
-    records: tuple[str, ...] = ()
-    if setup.prometheus:
-        records += ("--prometheus", setup.prometheus)
-    if setup.history:
-        records += ("--history", setup.history)
+    metrics = ("--prometheus", setup.prometheus) if setup.prometheus else ()
     prolog_title = "# Prolog of a job with GPUs"
     health_title = "# HealthCheckProgram: drains and resumes this node"
     return {
         "prolog.sh": _program(setup, prolog_title, profile) + PROLOG,
-        "health.sh": _program(setup, health_title, (*profile, *records)) + HEALTH,
+        "health.sh": _program(setup, health_title, (*profile, *metrics)) + HEALTH,
         "slurm.conf.gpusetup": CONF.format(folder=setup.folder),
     }
 

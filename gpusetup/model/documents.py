@@ -179,9 +179,10 @@ class KnownFinding(Frozen):
     id: str
     title: str
     means: str
-    proven_by: str
-    not_when: str
-    """What the finding can be confused with, and which finding that would be."""
+    check: str = ""
+    """A command that shows whether this is the problem, without gpusetup; "" if there is none."""
+    prints: str = ""
+    """What that command prints on an example machine with this problem."""
     way_out: str
     explains: tuple[str, ...]
     """The findings that are consequences of this one if both are found."""

@@ -374,8 +374,8 @@ def explained(finding: KnownFinding) -> Screen:
         lines += [f"  {finding.means}", ""]
     lines += facts(
         {
-            "Proven by": finding.proven_by,
-            "Check first": finding.not_when,
+            "Check it with": finding.check,
+            "It prints": finding.prints,
             "What to do": finding.way_out,
             "Explains": ", ".join(finding.explains),
         }

@@ -1,5 +1,4 @@
-"""Screens about several machines: the state of a fleet, a sweep between ranks, and a comparison of
-two records."""
+"""Screens about several machines: the state of a fleet, and a comparison of two records."""
 
 from __future__ import annotations
 
@@ -8,9 +7,9 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
-from gpusetup.fleet.drift import FUTURE, KIND, LEAST_NODES, RATES, TAKEN_AT
+from gpusetup.fleet.differences import COPIED, FUTURE, KIND, LEAST_NODES, RATES, TAKEN_AT
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.node_finding import NodeFinding, since_words
+from gpusetup.fleet.node_check import NodeFinding
 from gpusetup.fleet.nodes import Drift, FactSplit, slurm_list
 from gpusetup.fleet.show import (
     COST_SPEED,
@@ -20,7 +19,6 @@ from gpusetup.fleet.show import (
     NodeAnswer,
     Status,
 )
-from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.render.screen import (
     COMMAND,
@@ -30,7 +28,6 @@ from gpusetup.render.screen import (
     Screen,
     ScreenLine,
     command,
-    facts,
     marked,
     plural,
     section,
@@ -147,8 +144,8 @@ def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
 
 
 def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
-    """A line with a finding's title, since when the node has had it, and a remark."""
-    text = f"{finding.title}{since_words(finding)}{remark}"
+    """A line with a finding's title and a remark."""
+    text = f"{finding.title}{remark}"
     mark = MARKS[finding.severity]
     return marked(mark, finding.id, text, indent=4)
 
@@ -162,10 +159,13 @@ def _drift(drift: Drift) -> ScreenLine:
         majority = f"the median of {drift.of} devices is {drift.majority}"
     elif drift.field == TAKEN_AT:
         words = "old record"
-        majority = f"the median of {drift.of} records is {drift.majority}; take a new one"
+        majority = f"the newest of {drift.of} records is of {drift.majority}; take a new one"
     elif drift.field == FUTURE:
         words = "record from the future"
         majority = f"now it is {drift.majority}; check the node's clock"
+    elif drift.field == COPIED:
+        words = "copied record"
+        majority = "so one of them was not examined; take a new record on each"
     elif drift.field == KIND:
         words = "the only node with"
     return marked(MARKS[drift.severity], words, f"{drift.value}, {majority}", indent=4)
@@ -224,41 +224,6 @@ def _exclude(exclude: Exclude) -> Iterator[str]:
     if exclude.slurm:
         lines.append(command(f"sbatch {quote(exclude.slurm)} job.sh"))
     return section("To leave these nodes out of a Slurm job", lines)
-
-
-# --- a sweep between ranks ------------------------------------------------------------------------
-
-LEVELS = {"within": "exchange within a host", "between": "exchange between hosts"}
-
-
-def sweep_screen(answer: SweepAnswer) -> Screen:
-    """The screen of a sweep: the verdict, the faulty nodes and links, and the measured speeds."""
-    ranks = f"{len(answer.ranks)} ranks on {plural(answer.nodes, 'node')}, {answer.backend}"
-    run = f"{ranks}, {answer.rounds} rounds in {answer.seconds:.1f} s"
-    error = MARKS[Severity.ERROR]
-    lines: list[str] = []
-    if answer.ok:
-        lines.append(marked(OK, "ok", f"{run}: all alike"))
-    else:
-        lines.append(marked(error, f"{run}: {len(answer.findings)} found"))
-
-    for finding in answer.findings:
-        lines += ["", marked(error, finding.fault, finding.title)]
-        if finding.detail:
-            lines.append(ScreenLine("    ", (finding.detail, DIM), hang=4))
-        if finding.then:
-            lines.append(ScreenLine(f"    → {finding.then}", hang=6))
-
-    measured = {}
-    for level in answer.levels:
-        # With too few ranks to compare, no rank can be called slow.
-        threshold = "too few to compare"
-        if level.sees_below:
-            threshold = f"slower than {level.sees_below:.0%} of this counts as slow"
-        measured[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {threshold}"
-    lines += section("Measured", facts(measured))
-    lines += _exclude(answer.exclude)
-    return Screen(lines)
 
 
 # --- two records ---------------------------------------------------------------------------------

@@ -17,8 +17,6 @@ from gpusetup.report.facts import HINT, Claim, Facts
 from gpusetup.report.maker_words import (
     NVIDIA_WORD,
     labelled_gpus,
-    maker_of_prose,
-    makers_of_forks,
     other_makers_gpu,
 )
 from gpusetup.report.statements import is_another_card
@@ -54,8 +52,7 @@ def pci_devices_and_nodes(text: Text) -> Facts:
             if node:
                 yield DeviceNode(path=node[2], mode=node[1])
     yield from amd_boards(text)
-    named = list(other_makers_gpu_events(text))
-    yield from named or list(makers_of_forks(text)) or maker_of_prose(text)
+    yield from other_makers_gpu_events(text)
 
 
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:

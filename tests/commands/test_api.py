@@ -195,8 +195,8 @@ def test_a_value_that_no_machine_has_is_a_wrong_question(ask: Callable[[], objec
         ask()
 
 
-@each("name", ["fleet run", "fleet sweep"])
-def test_a_time_limit_of_a_fleet_may_be_a_number(name: str) -> None:
+def test_a_time_limit_of_a_fleet_may_be_a_number() -> None:
+    name = "fleet run"
     question = command(name).QUESTION
     assert question.from_python(name, {"limit": 60}).limit == 60.0
     # The shortest limit is 5 seconds.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import fleet_records
@@ -17,10 +16,6 @@ from gpusetup.probe.node import NodeRecord
 Record = dict[str, Any]
 LOG_WAS_READ = {"subject": "events", "source": "dmesg", "value": "0 lines about the GPU"}
 LOG_WAS_REFUSED = {"subject": "events", "source": "dmesg", "problem": "Operation not permitted"}
-XID = {
-    "kind": "xid", "values": {"bus_id": "0000:3b:00", "number": "48"}, "source": "kernel log",
-    "text": "NVRM: Xid (PCI:0000:3b:00): 48, pid=1234, name=python, DBE (double bit error)",
-}  # fmt: skip
 
 
 def sound() -> Record:
@@ -45,8 +40,7 @@ def with_hung_driver() -> Record:
 class Node:
     """A node that is checked every day, with what it has that day."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.history = folder / "history"
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.day = 0
         self.record: Record = {}
         monkeypatch.setattr(probe_node, "read_node", self.read)
@@ -59,4 +53,4 @@ class Node:
     def check(self, record: Record, *words: str) -> None:
         self.day += 1
         self.record = record
-        main(["fleet", "check", "--history", str(self.history), *words])
+        main(["fleet", "check", *words])

@@ -277,6 +277,22 @@ def test_a_record_that_is_older_than_the_others_is_named(
     assert ("old record" in capsys.readouterr().out) == is_old
 
 
+def test_a_record_that_was_copied_from_another_node_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = {f"n{number}": fleet_records.machine(0) for number in range(5)}
+    rng = random.Random(3)
+    for one in nodes.values():
+        fleet_records.natural(one, rng)
+    nodes["n4"] = nodes["n3"]
+    code, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
+    assert code == 1
+    unlike = {one["name"] for one in answer["nodes"] if one["status"] != "ok"}
+    assert unlike == {"n3", "n4"}
+    main(["fleet", "show", str(tmp_path / "f")])
+    assert "copied record: the same GPUs (by UUID) as n" in capsys.readouterr().out
+
+
 def test_records_that_a_timer_spreads_over_a_day_are_of_one_age(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -206,7 +206,6 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("run", "--slurm", "records"), "does not accept 'records'"),
         (("show",), "required: DIR"),
         (("show", "x", "--slurm"), "has no option `--slurm`"),
-        (("sweep", "--strict"), "has no option `--strict`"),
         (("run", "--hosts", __file__), "is not a list of nodes"),
         (("run", "--slurm", "--limit", "1"), "from 5 to 604800"),
         (("run", "--hosts", "/nonexistent"), "cannot be read"),

@@ -105,7 +105,6 @@ BAD_SETUPS = {
     "a profile that is none": (("--profile", "{folder}/empty.json"), "empty.json"),
     "the record of a failed node": (("--profile", "{folder}/failed.json"), "ecc-error"),
     "a relative profile": (("--profile", "profile.json"), "is a relative path"),
-    "a relative history": (("--history", "history"), "is a relative path"),
     "relative metrics": (("--prometheus", "gpusetup.prom"), "is a relative path"),
     "metrics that nobody reads": (("--prometheus", "/m/gpusetup.txt"), "does not end in .prom"),
 }
@@ -318,14 +317,6 @@ def test_files_that_are_written_without_a_configuration_name_none(
     assert "SLURM_CONF" not in (tmp_path / "files" / "health.sh").read_text()
 
 
-def test_the_history_has_the_nodes_name_in_slurm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURMD_NODENAME", "rack3-n7")
-    main(["fleet", "check", "--history", str(tmp_path / "history")])
-    assert [file.name for file in (tmp_path / "history").iterdir()] == ["rack3-n7.history.json"]
-
-
 def test_the_check_of_the_health_program_knows_the_nodes_name(tmp_path: Path) -> None:
     paper = Paper(tmp_path, nodes=5, check=0)
     program(tmp_path / "bin" / "hostname", "#!/bin/sh\necho n2\n")
@@ -427,9 +418,9 @@ def test_the_python_of_the_nodes_is_said_and_can_be_another(
     assert sys.executable not in (folder / "health.sh").read_text()
 
 
-def test_only_the_health_program_keeps_metrics_and_history(tmp_path: Path) -> None:
-    texts = written("python", prometheus="/m/gpusetup.prom", history="/var/lib/gpusetup")
-    assert "--prometheus /m/gpusetup.prom --history /var/lib/gpusetup" in texts["health.sh"]
+def test_only_the_health_program_writes_metrics(tmp_path: Path) -> None:
+    texts = written("python", prometheus="/m/gpusetup.prom")
+    assert "--prometheus /m/gpusetup.prom" in texts["health.sh"]
     assert "--prometheus" not in texts["prolog.sh"]
 
 
