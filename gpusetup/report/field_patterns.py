@@ -75,10 +75,10 @@ HAS_NO_CUDA = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (
 # `MacBook`, `M2 Max`, `Apple Silicon Mac`, `my M2`; not `Mac and Linux`, which a program supports.
 MAC = (
     r"\b[Ii]?Mac[Bb]ook|\biMac\b|\bMac (?:[Mm]ini|Studio|Pro)\b|\b[Aa]pple [Ss]ilicon\b"
-    r"|\bM[1-5] (?:Pro|Max|Ultra|Air|[Mm]ac|[Cc]hip|[Cc]pu)\b|\b[Mm]ac ?(?:OS )?M[1-5]\b"
+    r"|\bM[1-5] (?:Pro|Max|Ultra|Air|[Mm]ac|[Cc]hip|[Cc]pu)\b|\b[Mm]ac ?(?:OS )?M[1-5](?![A-Za-z0-9.])"
     r"|\b[Mm]y (?:base )?M[1-5]\b(?!\.\d|-)|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
-    r"|\b(?:[Mm]y|[Oo]n an?|[Mm]einem|[Mm]on|[Mm]eu|[Mm]i) [Mm]ac(?:OS)?\b(?! (?:and|or|et|und|y|e|o) )"
-    r"|(?:我的) ?[Mm]ac|(?<![A-Za-z])[Mm]ac(?:OS|[Bb]ook)?(?:で|の|에서)"
+    r"|\b(?:[Mm]y|[Oo]n an?|[Uu]n|[Uu]m|[Mm]einem|[Mm]on|[Mm]eu|[Mm]i) [Mm]ac(?:OS)?\b(?! (?:and|or|et|und|y|e|o) )"
+    r"|\b[Ii]n [Mm]ac ?OS\b(?! and| or|,|/)|(?:我的|适合|在) ?[Mm]ac|(?<![A-Za-z])[Mm]ac(?:OS|[Bb]ook)?(?:で|の|에서)"
 )
 CUDA_IN_A_REPORT = ("cuda available", "gpu available", "available: ")
 AVAILABLE = (
@@ -136,6 +136,11 @@ PATTERNS = (
         for needle, question in AVAILABLE
         for answer in ("True|Yes", r"False|No\b")
     ),
+    # `print(torch.__version__, torch.version.cuda)` with its output: `2.5.1 12.4`.
+    FieldPattern(fields.TORCH_VERSION, "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}({RELEASE}) (?:None|\d)", SURE),
+    # The same with `None` as the CUDA version: a CPU build, or a ROCm build if a HIP version
+    # follows.
+    FieldPattern(fields.TORCH_BACKEND, "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}{RELEASE} None\b(?! [56789]\.)", HINT, value="cpu"),
     # accelerate's `PyTorch version (GPU?): 2.5.1 (True)`.
     FieldPattern(fields.TORCH_CUDA_AVAILABLE, "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
     # `CUDA used to build PyTorch: 12.4`, `torch.version.cuda is 12.4`, conda's build `py3.10_cuda12.4_cudnn9`.
@@ -294,4 +299,12 @@ PATTERNS = (
     FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
     # `驱动版本 550.54.14`, `Treiber 550.54`, and in other languages.
     FieldPattern(fields.DRIVER_VERSION, DRIVER_WORDS, rf"(?:驱动(?:程序)?(?:版本)?|驅動(?:程式)?|драйвер\w{{0,2}}|ドライバー?|드라이버|\bTreiber\w{{0,8}}|\bpilotes?|\bcontrolador\w{{0,2}}|\bdriver(?:s|é)?)(?:[^\w\d]|是|为|版本|version|Version|версии|のバージョン|버전|:){{0,12}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)", HINT),
+    # `my driver 550`. Numbers that documents often give as a minimum (450, 525, 528, 580) do not count.
+    FieldPattern(fields.DRIVER_VERSION, "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
+    # A bare `2.5.1+cpu`. Hardly any other package has such a version.
+    FieldPattern(fields.TORCH_VERSION, "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
+    # `torch2.5.1`, written as one word.
+    FieldPattern(fields.TORCH_VERSION, "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
+    # The driver with its major version alone: `驱动 550`.
+    FieldPattern(fields.DRIVER_VERSION, DRIVER_WORDS, r"(?:驱动(?:程序)?(?:版本)?|драйвер\w{0,2}|ドライバー?|드라이버|\bTreiber)(?:[^\w\d]|是|为|版本|:){0,4}((?!450|525|528|580)[3-6]\d\d)(?![\w+.-])", GUESS),
 )  # fmt: skip
