@@ -91,8 +91,7 @@ def container_no_gpu(context: RuleContext) -> Findings:
         yield finding(context, "container-no-gpu", messages)
     elif _got_none(context):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
-        evidence = (*events(context, *BLIND, *IN_VAIN), kind)
-        yield finding(context, "container-no-gpu", evidence)
+        yield finding(context, "container-no-gpu", (*events(context, *BLIND, *IN_VAIN), kind))
 
 
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")
@@ -173,8 +172,7 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
     messages = events(context, "gpus-not-given") or job_without_gpu(context)
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
     if not messages and value is not None and _none_is_left(context, value):
-        text = f"CUDA_VISIBLE_DEVICES={value}"
-        messages = (shown(context, "environment", text, value=value),)
+        messages = (shown(context, "environment", f"CUDA_VISIBLE_DEVICES={value}", value=value),)
     if messages:
         yield finding(context, "cuda-visible-devices-hidden", messages)
 

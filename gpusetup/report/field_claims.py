@@ -10,9 +10,8 @@ from gpusetup.messages.search import Text
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.model.units import architecture_named
 from gpusetup.report import fields
-from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
 from gpusetup.report.field_patterns import PATTERNS, FieldPattern
-from gpusetup.report.mentions import is_another_torch, is_only_mentioned
 
 # --- the value that the words of a field mean -----------------------------------------------------
 
@@ -143,15 +142,6 @@ def field_claims(text: Text) -> Facts:
             yield Claim(implied_field.subject, implied_field.value, source, implied_trust)
 
 
-NAMED_IN_A_SENTENCE = {
-    fields.OS_FAMILY: GUESS,
-    fields.OS_JETSON: HINT,
-    fields.OS_WSL: USUAL,
-}
-"""The fields that a person's own words may claim, and the highest trust in such a claim.
-
-The limit is low because a sentence may name a different machine from the one that failed.
-"""
 MAX_VALUES = 4
 """The most different values that are read for one pattern."""
 
@@ -181,10 +171,6 @@ def _claims_of_row(text: Text, row: FieldPattern) -> Iterator[Claim]:
             # `values` contains "" from the start, so empty values are skipped too.
             if value in values or len(values) > MAX_VALUES:
                 continue
-            start = offset + match.start()
-            end = offset + match.end()
-            if _is_of_something_else(row, text.flat, start, end):
-                continue
             values.add(value)
             # A pattern with a fixed value may have no group.
             has_group = row.value is None
@@ -199,19 +185,6 @@ def _value_of(match: re.Match[str], row: FieldPattern) -> str | bool | int:
         return row.value
     words = match[1] or ""
     return words.strip()
-
-
-def _is_of_something_else(row: FieldPattern, flat: str, start: int, end: int) -> bool:
-    """Whether the sentence around a match is about another machine or another torch."""
-    subject = row.subject
-    greatest_trust = NAMED_IN_A_SENTENCE.get(subject)
-    if greatest_trust is not None and row.trust <= greatest_trust:
-        return is_only_mentioned(subject, flat, start, end)
-    # If a program prints torch's version, the version belongs to the torch that ran, so only weaker
-    # claims are checked.
-    if subject == fields.TORCH_VERSION and row.trust <= HINT:
-        return is_another_torch(flat, start, end)
-    return False
 
 
 # --- what a field implies of others ---------------------------------------------------------------
