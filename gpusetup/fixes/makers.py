@@ -69,6 +69,11 @@ if TYPE_CHECKING:
 LOAD = {AMD.id: lines("sudo modprobe amdgpu"), INTEL.id: lines("sudo modprobe xe")}
 DRIVER_OF = {AMD.id: "amdgpu", INTEL.id: "i915 or xe"}
 NODES_OF = {AMD.id: "/dev/kfd /dev/dri/renderD*", INTEL.id: "/dev/dri/renderD*"}
+LIST_NODES = {
+    AMD.id: lines("ls -ln /dev/kfd /dev/dri/renderD*"),
+    INTEL.id: lines("ls -ln /dev/dri/renderD*"),
+}
+"""A maker -> the command that lists its device nodes with the numbers of their groups."""
 DEVICES_OF = {AMD.id: "--device /dev/kfd --device /dev/dri", INTEL.id: "--device /dev/dri"}
 
 
@@ -114,7 +119,7 @@ def compute_driver_missing() -> Fix:
 def join_groups(context: RuleContext, maker: Maker) -> Fix:
     """Add the user to the groups that own the device nodes; in a container, the host's groups by
     number."""
-    nodes = lines(f"ls -ln {NODES_OF[maker.id]}", "id -nG")
+    nodes = (*LIST_NODES[maker.id], *lines("id -nG"))
     if in_container(context):
         fix = into_container(context, maker)
         return replace(
@@ -125,8 +130,8 @@ def join_groups(context: RuleContext, maker: Maker) -> Fix:
         )
     return Fix(
         text="Join the groups render and video, then log out and in again (over ssh too; a "
-        "running tmux or Jupyter keeps the old groups). A service such as ollama has a user of its "
-        "own, who needs them too. You do not need to reinstall anything",
+        "running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
+        "separate user, who needs them too. You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
         looks=paste.look("see which group owns the nodes, and which groups you are in", *nodes),
         needs_root=True,
@@ -602,7 +607,7 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
     looks = paste.look(
         "see the GPU's nodes, your groups and what hides it",
         *lines(
-            f"ls -ln {NODES_OF[AMD.id]}; id -nG",
+            "ls -ln /dev/kfd /dev/dri/renderD*; id -nG",
             "rocminfo | grep -i gfx",
             "env | grep VISIBLE_DEVICES",
         ),
@@ -711,9 +716,9 @@ def _intels_driver(context: RuleContext) -> Fix:
         else (),
         looks=paste.look(
             "see what Level Zero shows",
-            *lines(
-                "sycl-ls", "env | grep -E 'ZE_|ONEAPI_'", f"ls -ln {NODES_OF[INTEL.id]}", "id -nG"
-            ),
+            *lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'"),
+            *LIST_NODES[INTEL.id],
+            *lines("id -nG"),
         ),
         needs_root=True,
     )
@@ -868,7 +873,8 @@ def without_torch(context: RuleContext, program: str) -> Fix:
             "works without ROCm",
             looks=paste.look(
                 "see the nodes and ROCm's list of GPUs",
-                *lines(f"ls -ln {NODES_OF[AMD.id]}", "rocminfo | grep -i gfx"),
+                *LIST_NODES[AMD.id],
+                *lines("rocminfo | grep -i gfx"),
             ),
         )
     way = (
