@@ -474,8 +474,7 @@ ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")
 TAKES = {
     "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus", "--tp",
                 *ONLY_FOR_SERVERS, *WHERE),
-    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
-               "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
+    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing", "--optimizer", *WHERE),
     "--cells": ("--predict",),
 }  # fmt: skip
 """The options that work in each mode; it rejects all others."""

@@ -323,7 +323,7 @@ class CodePlan(Frozen):
     phases_gib: Mapping[str, float]
     """Maps `forward`, `backward` and `optimizer` to the peak memory on a GPU."""
     largest_batch: Number
-    """Samples per step, over all GPUs; null if memory does not grow with the batch size."""
+    """Samples per step; null if memory does not grow with the batch size."""
 
 
 class ConfigKey(Frozen):
