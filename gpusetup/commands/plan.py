@@ -232,7 +232,7 @@ class PlanQuestion(CommandQuestion):
     predict: bool = switch("always predict, even if the job was measured", group=ANSWER)
 
     serve: str | None = option(
-        "plan an inference server: vllm (default), sglang or llama.cpp; write an older version "
+        "plan an inference server: vllm (default), sglang or llama.cpp; write another version "
         "as vllm==0.6.3",
         const="vllm",
         metavar="ENGINE",

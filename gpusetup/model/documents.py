@@ -492,7 +492,7 @@ class ServePlan(Frozen):
     fits: bool
     """Whether all requests fit at the same time, each with the full context."""
     uncounted: tuple[str, ...] = ()
-    """Why a server that fits may still fail to start, for example an unknown shape or an older
+    """Why a server that fits may still fail to start, for example an unknown shape or another
     version."""
     model: str
     """The name of the model."""
