@@ -34,7 +34,7 @@ USUAL_KINDS = (
     "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt2", "gpt_neox", "mixtral", "qwen3_moe",
     "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
     "gpt_oss", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
-    "qwen3_next", "deepseek_v3", "jamba", "falcon_h1", "bamba", "lfm2", "glm4_moe", "ernie4_5_moe",
+    "qwen3_next", "deepseek_v3", "bamba", "glm4_moe", "ernie4_5_moe",
 )  # fmt: skip
 
 
