@@ -15,7 +15,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.models import model_in, model_named, model_table, parameter_count
 
-HERE = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
 
 QWEN3_8B = {
     "model_type": "qwen3",
@@ -82,7 +82,7 @@ def planned(*words: str) -> float:
         capture_output=True,
         text=True,
         timeout=600,
-        cwd=HERE.parent,
+        cwd=HERE.parents[1],
     )
     assert done.returncode == 0, done.stdout + done.stderr
     memory = json.loads(done.stdout)["memory_gib"]
