@@ -13,7 +13,14 @@ import pytest
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.models import model_in, model_named, model_table, parameter_count
+from gpusetup.plan.model_names import size_in_name
+from gpusetup.plan.models import (
+    model_in,
+    model_named,
+    model_table,
+    parameter_count,
+    shape_or_relative,
+)
 
 HERE = Path(__file__).resolve().parent
 
@@ -202,3 +209,18 @@ def test_what_has_no_attention_is_traced(name: str) -> None:
 def test_absurd_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parameter_count(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Qwen/Qwen3-27B", "internlm/internlm3-27b", "baichuan-inc/baichuan3-27b", "qwen3-27b",
+     "meta-llama/Llama-4-8B", "deepseek-ai/deepseek-v4", "lab/Llama-3.1-8B-70B-merge"],
+)  # fmt: skip
+def test_a_name_is_matched_whole_and_by_its_size_or_not_at_all(name: str) -> None:
+    try:
+        shape = shape_or_relative(name)
+    except UsageError as problem:
+        assert "No model is called" in problem.message
+    else:
+        assert shape.assumed and not shape.base
+        assert shape.parameters == size_in_name(name).parameters
