@@ -69,6 +69,31 @@ if TYPE_CHECKING:
 LOAD = {AMD.id: lines("sudo modprobe amdgpu"), INTEL.id: lines("sudo modprobe xe")}
 DRIVER_OF = {AMD.id: "amdgpu", INTEL.id: "i915 or xe"}
 NODES_OF = {AMD.id: "/dev/kfd /dev/dri/renderD*", INTEL.id: "/dev/dri/renderD*"}
+LIST_NODES = {
+    AMD.id: lines("ls -ln /dev/kfd /dev/dri/renderD*"),
+    INTEL.id: lines("ls -ln /dev/dri/renderD*"),
+}
+"""A maker -> the command that lists its device nodes with the numbers of their groups."""
+START = {
+    (AMD.id, "docker"): lines(
+        "docker run --rm --device /dev/kfd --device /dev/dri --group-add video "
+        '--group-add "$(stat -c %g /dev/dri/renderD128)" --security-opt seccomp=unconfined '
+        "ubuntu ls -l /dev/kfd /dev/dri"
+    ),
+    (AMD.id, "podman"): lines(
+        "podman run --rm --device /dev/kfd --device /dev/dri --group-add keep-groups "
+        "--security-opt seccomp=unconfined ubuntu ls -l /dev/kfd /dev/dri"
+    ),
+    (INTEL.id, "docker"): lines(
+        "docker run --rm --device /dev/dri --group-add video "
+        '--group-add "$(stat -c %g /dev/dri/renderD128)" ubuntu ls -l /dev/dri'
+    ),
+    (INTEL.id, "podman"): lines(
+        "podman run --rm --device /dev/dri --group-add keep-groups ubuntu ls -l /dev/dri"
+    ),
+}
+"""A maker and a container program -> the command that starts a container with the GPU's device
+nodes. Podman keeps the groups of its user; docker needs the number of the host's group."""
 DEVICES_OF = {AMD.id: "--device /dev/kfd --device /dev/dri", INTEL.id: "--device /dev/dri"}
 
 
@@ -114,7 +139,7 @@ def compute_driver_missing() -> Fix:
 def join_groups(context: RuleContext, maker: Maker) -> Fix:
     """Add the user to the groups that own the device nodes; in a container, the host's groups by
     number."""
-    nodes = lines(f"ls -ln {NODES_OF[maker.id]}", "id -nG")
+    nodes = (*LIST_NODES[maker.id], *lines("id -nG"))
     if in_container(context):
         fix = into_container(context, maker)
         return replace(
@@ -125,8 +150,8 @@ def join_groups(context: RuleContext, maker: Maker) -> Fix:
         )
     return Fix(
         text="Join the groups render and video, then log out and in again (over ssh too; a "
-        "running tmux or Jupyter keeps the old groups). A service such as ollama has a user of its "
-        "own, who needs them too. You do not need to reinstall anything",
+        "running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
+        "separate user, who needs them too. You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
         looks=paste.look("see which group owns the nodes, and which groups you are in", *nodes),
         needs_root=True,
@@ -158,19 +183,11 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
     if kind == "singularity":
         option = "--rocm" if maker is AMD else "--bind /dev/dri"
         return Fix(text=f"Start the container with `{option}` (`apptainer exec {option} IMAGE …`)")
-    # Podman keeps the groups of its user; docker needs the number of the host's group.
-    program, groups = "podman", "--group-add keep-groups"
-    if kind != "podman":
-        program = "docker"
-        groups = '--group-add video --group-add "$(stat -c %g /dev/dri/renderD128)"'
-    seccomp = " --security-opt seccomp=unconfined" if maker is AMD else ""
-    shown = "/dev/kfd /dev/dri" if maker is AMD else "/dev/dri"
+    program = "podman" if kind == "podman" else "docker"
     return Fix(
         text=f"On the host, add `{DEVICES_OF[maker.id]}` and the groups of the nodes to your own "
         f"`{program} run` (this command tests it with a plain image)",
-        commands=lines(
-            f"{program} run --rm {DEVICES_OF[maker.id]} {groups}{seccomp} ubuntu ls -l {shown}"
-        ),
+        commands=START[maker.id, program],
     )
 
 
@@ -259,7 +276,7 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
     return Fix(
         text=f"{text} Yours is {python}, so create an environment with a newer one",
         commands=(
-            *lines(f"uv venv --python 3.12 {folder}"),
+            shell_line(("uv", "venv", "--python", "3.12", folder), context.os.family),
             shell_line((*into_folder, "--index-url", INDEX_OF_AMD), context.os.family),
         ),
     )
@@ -602,7 +619,7 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
     looks = paste.look(
         "see the GPU's nodes, your groups and what hides it",
         *lines(
-            f"ls -ln {NODES_OF[AMD.id]}; id -nG",
+            "ls -ln /dev/kfd /dev/dri/renderD*; id -nG",
             "rocminfo | grep -i gfx",
             "env | grep VISIBLE_DEVICES",
         ),
@@ -711,9 +728,9 @@ def _intels_driver(context: RuleContext) -> Fix:
         else (),
         looks=paste.look(
             "see what Level Zero shows",
-            *lines(
-                "sycl-ls", "env | grep -E 'ZE_|ONEAPI_'", f"ls -ln {NODES_OF[INTEL.id]}", "id -nG"
-            ),
+            *lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'"),
+            *LIST_NODES[INTEL.id],
+            *lines("id -nG"),
         ),
         needs_root=True,
     )
@@ -868,7 +885,8 @@ def without_torch(context: RuleContext, program: str) -> Fix:
             "works without ROCm",
             looks=paste.look(
                 "see the nodes and ROCm's list of GPUs",
-                *lines(f"ls -ln {NODES_OF[AMD.id]}", "rocminfo | grep -i gfx"),
+                *LIST_NODES[AMD.id],
+                *lines("rocminfo | grep -i gfx"),
             ),
         )
     way = (

@@ -323,7 +323,7 @@ class CodePlan(Frozen):
     phases_gib: Mapping[str, float]
     """Maps `forward`, `backward` and `optimizer` to the peak memory on a GPU."""
     largest_batch: Number
-    """Samples per step, over all GPUs; null if memory does not grow with the batch size."""
+    """Samples per step; null if memory does not grow with the batch size."""
 
 
 class ConfigKey(Frozen):
@@ -492,7 +492,7 @@ class ServePlan(Frozen):
     fits: bool
     """Whether all requests fit at the same time, each with the full context."""
     uncounted: tuple[str, ...] = ()
-    """Why a server that fits may still fail to start, for example an unknown shape or an older
+    """Why a server that fits may still fail to start, for example an unknown shape or another
     version."""
     model: str
     """The name of the model."""

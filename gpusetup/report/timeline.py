@@ -118,7 +118,7 @@ def timeline(text: Text) -> Iterator[Event]:
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.values for event in timeline(text_of("KeyError: 'qwen3'"))]
     [{'exception': 'KeyError', 'own': 'yes'}]
-    >>> [event.kind for event in timeline(text_of("OSError: no\nTraining completed"))]
+    >>> [event.kind for event in timeline(text_of("OSError: no\\nTraining completed"))]
     ['program-failed', 'run-finished']
     """
     unread_lines = max(len(text.lines) - LINES_READ, 0)
