@@ -149,7 +149,7 @@ def test_anything_else_is_an_error(said: dict[str, Any]) -> None:
 
 def test_a_trial_counts_steps_memory_and_speed(child: Bench) -> None:
     said = child.trial(16)
-    assert (said.status, said.batch, said.readings) == ("ok", 16, 2)
+    assert (said.status, said.batch) == ("ok", 16)
     assert (said.peak_bytes or 0) > 50 << 20
     assert set(said.phases) == {"forward", "backward", "optimizer"}
     assert (said.samples_per_second or 0) > 0
