@@ -1,21 +1,239 @@
-"""One static HTML page for each finding, and an index by message, for the page in the browser.
+"""A page for each finding, and their index by message: HTML for the page in the browser, Markdown
+for the site.
 
-The content is that of `finding_page`; this file makes HTML of it.
+The words are the record's. The commands are doctor's, for a text with one of the finding's messages
+and the output of its check.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from html import escape
-
-from finding_groups import GROUPS, finding_ids, group_of
-from finding_page import Block, Bullets, Code, Heading, blocks, title_of
-from messages_searched import headings_of
+from pathlib import Path
+from typing import NamedTuple
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.causes.record import Cause
+from gpusetup.causes import container_engines, containers, parallel
+from gpusetup.causes.layers import STAGES, Layer
+from gpusetup.causes.record import RECORDS, Cause
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.explanations import records
+from gpusetup.model.finding import Finding, command_lines
+from gpusetup.report.read import read_bytes
+
+MESSAGES = Path(__file__).resolve().parent.parent / "web" / "messages.json"
+SYSTEM = "OS: Ubuntu 24.04.1 LTS (x86_64)"
+"""The line of `python -m torch.utils.collect_env` that names the system of the examples."""
+MACHINE = """Nvidia driver version: 570.133.07
+GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5070 Ti
+PyTorch version: 2.6.0+cu124 in /home/me/venv
+"""
+"""What a text must show besides before a change of torch can be recommended."""
+CHECK_IT = "Check that this is your problem"
+FIX_IT = "How to fix it"
+MAY_DIFFER = "Commands depend on the machine: run `gpusetup doctor` there, or \
+`gpusetup doctor --report error.txt` on its whole log."
+GROUP_OF_STAGE = {
+    "install": "Installing",
+    "build": "Installing",
+    "import": "Importing",
+    "start": "Starting on the GPU",
+    "first-kernel": "Starting on the GPU",
+    "running": "Running",
+    "distributed": "Several GPUs",
+}
+GROUPS = (
+    *dict.fromkeys(GROUP_OF_STAGE.values()),
+    "Containers, Kubernetes and WSL",
+    "Driver and hardware",
+)
+"""Where a message comes from, in the order of a first evening with PyTorch."""
+
+
+def group_of(record: Cause) -> str:
+    """The group of the index that a finding stands in."""
+    if record in parallel.CAUSES:
+        return "Several GPUs"
+    layer = record.place[0] if record.place else None
+    if record in (*containers.CAUSES, *container_engines.CAUSES) or layer is Layer.BOUNDARY:
+        return "Containers, Kubernetes and WSL"
+    if layer in (Layer.HARDWARE, Layer.DRIVER):
+        return "Driver and hardware"
+    return GROUP_OF_STAGE[record.stage or (STAGES.get(layer, "start") if layer else "running")]
+
+
+# --- what people search for -----------------------------------------------------------------------
+
+
+class SearchedMessage(NamedTuple):
+    """A message as a program prints it, and the finding that it shows."""
+
+    finding: str
+    message: str
+    beside: str = ""
+    """What else stood in the text, if the message alone does not decide."""
+
+    @property
+    def line(self) -> str:
+        """The message on one line."""
+        return " ".join(self.message.split())
+
+
+@cache
+def messages() -> tuple[SearchedMessage, ...]:
+    """Every row of `web/messages.json`, in the file's order."""
+    rows = json.loads(MESSAGES.read_text(encoding="utf-8"))
+    return tuple(SearchedMessage(**row) for row in rows)
+
+
+def headings_of(id: str) -> tuple[str, ...]:
+    """The messages that lead to this finding's page, each once.
+
+    Several findings may share a message; then the page of the one that it shows without further
+    words has it, so that a search leads to the usual cause.
+    """
+    homes: dict[str, str] = {}
+    for row in sorted(messages(), key=lambda row: bool(row.beside)):
+        homes.setdefault(row.line, row.finding)
+    return tuple(line for line, home in homes.items() if home == id)
+
+
+def title_of(record: Cause) -> str:
+    """The message that people search for, else the record's name."""
+    return next(iter(headings_of(record.id)), record.name)
+
+
+# --- what a page says -----------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """A part of a page: a heading, a paragraph or lines of code."""
+
+    kind: str
+    """`h1`, `h2`, `p`, `sh` for commands, `text` for an output."""
+    text: str
+
+
+def blocks(record: Cause) -> Iterator[Block]:
+    """The whole page, from its title to the next step."""
+    yield Block("h1", title_of(record))
+    yield Block("p", f"{record.name}. {record.means}".rstrip())
+    yield Block("h2", CHECK_IT)
+    for line in headings_of(record.id)[1:]:
+        yield Block("text", line)
+    if record.check:
+        yield Block("sh", record.check.command)
+        yield Block("p", "prints")
+        yield Block("text", record.check.prints)
+    else:
+        yield Block("p", "On the machine itself, run `gpusetup doctor`: it names this finding.")
+    yield Block("h2", FIX_IT)
+    found = example_of(record)
+    fix = found.fix if found else None
+    # Where a text does not show what a change needs, doctor's words ask for that first.
+    is_complete = fix is not None and not any(need.state != "read" for need in fix.needs)
+    text = fix.text if fix and is_complete else record.text
+    if text:
+        yield Block("p", f"{text.rstrip(' :.')}.")
+    if commands := command_lines(fix):
+        yield Block("sh", "\n".join(commands))
+    yield Block("p", MAY_DIFFER)
+    if record.explains:
+        others = ", ".join(record.explains)
+        yield Block("p", f"If found together, it explains: {others}.")
+
+
+def example_of(record: Cause) -> Finding | None:
+    """The finding in a text that shows it, with commands if a text brings them; None if no text
+    does."""
+    first: Finding | None = None
+    check = record.check
+    checked = f"$ {check.command}\n{check.prints}" if check else ""
+    shown = [f"{m.message}\n{m.beside}" for m in messages() if m.finding == record.id]
+    for text in (*shown, *record.examples, ""):
+        for context in ("", checked, MACHINE):
+            words = f"{text}\n{SYSTEM}\n{context}"
+            diagnosis = diagnose(read_bytes(words.encode()), load_catalog())
+            for finding in diagnosis.findings:
+                if finding.id != record.id:
+                    continue
+                if finding.fix and finding.fix.commands:
+                    return finding
+                first = first or finding
+    return first
+
+
+# --- Markdown, for the site -----------------------------------------------------------------------
+
+ID = re.compile(r"(?<![\w/-])[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?![\w/-])")
+HEAD = """# Error messages
+
+To find your message, search this page for a few of its words, without numbers and paths, then run
+`gpusetup doctor --explain ID` with the id next to it.
+
+One message may have several causes. To let gpusetup read your whole log and name the cause, run
+`gpusetup doctor --report error.txt`; on the machine itself, run `gpusetup doctor`.
+
+"""
+
+
+def markdown_index() -> str:
+    """The messages by where they come from, each with the id of its finding."""
+    parts = [HEAD]
+    for group in GROUPS:
+        rows = []
+        for record in records():
+            if group_of(record) == group:
+                names = [code_span(line) for line in headings_of(record.id)] or [record.name]
+                rows += [f"- {name} (`{record.id}`)\n" for name in names]
+        # Messages first, then the findings that no program names.
+        rows.sort(key=lambda row: (not row.startswith("- `"), row.lower()))
+        parts.append(f"## {group}\n\n{''.join(rows)}\n")
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def markdown(record: Cause) -> str:
+    """The page of one finding."""
+    parts = []
+    for kind, text in blocks(record):
+        if kind in ("h1", "h2"):
+            is_message = text in headings_of(record.id)
+            parts.append(f"{'#' * int(kind[1])} {code_span(text) if is_message else text}")
+        elif kind == "p":
+            parts.append(_linked(text.replace("<", "&lt;"), "[{0}]({0}.md)"))
+        else:
+            # The fence is longer than any run of backticks in it.
+            fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
+            parts.append(f"{fence}{kind}\n{text}\n{fence}")
+    parts.insert(1, f"Finding: `{record.id}`")
+    return "\n\n".join(parts) + "\n"
+
+
+def code_span(message: str) -> str:
+    """A message as code in Markdown, whatever it contains.
+
+    >>> code_span("a `b`"), code_span("a b")
+    ('`` a `b` ``', '`a b`')
+    """
+    line = " ".join(message.split())
+    return f"`` {line} ``" if "`" in line else f"`{line}`"
+
+
+def _linked(text: str, link: str) -> str:
+    """The text with links for the ids of findings, outside its code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    for place, part in enumerate(parts):
+        if not part.startswith("`"):
+            parts[place] = ID.sub(
+                lambda match: link.format(match[0]) if match[0] in RECORDS else match[0], part
+            )
+    return "".join(parts)
+
+
+# --- HTML, for the page in the browser ------------------------------------------------------------
 
 FRAME = """<!doctype html>
 <html lang="en">
@@ -40,8 +258,7 @@ img-src data:; base-uri 'none'; form-action 'none'">
 </html>
 """
 ABOUT = "What error messages of CUDA, PyTorch, docker and the NVIDIA driver mean, and what to type"
-HINT = """<p class="hint">Commands depend on the machine: <a href="../index.html#report">paste \
-what yours printed</a>, or run <code>gpusetup doctor</code> there.</p>
+HINT = """<p class="hint"><a href="../index.html#report">Paste what your machine printed</a>.</p>
 """
 LONGEST_TITLE = 110
 """Of the browser's tab; the page's own heading has the whole message."""
@@ -57,66 +274,24 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def page(record: Cause) -> str:
     """The page of one finding."""
-    first, *others = blocks(record)
+    first, *others = (_in_html(block) for block in blocks(record))
     id_line = f'<p>Finding: <span class="id">{record.id}</span></p>\n'
-    body = in_html(first) + id_line + "".join(map(in_html, others)) + HINT
-    about = f"{record.name}. {record.means}"
-    return frame(f"{_tab_title(record)}: cause and fix", about, body)
+    title = title_of(record)
+    if len(title) > LONGEST_TITLE:
+        title = f"{title[:LONGEST_TITLE].rsplit(' ', 1)[0]} …"
+    body = "".join((first, id_line, *others, HINT))
+    return _frame(f"{title}: cause and fix", f"{record.name}. {record.means}", body)
 
 
-def _tab_title(record: Cause) -> str:
-    text = title_of(record).text
-    if len(text) <= LONGEST_TITLE:
-        return text
-    return f"{text[:LONGEST_TITLE].rsplit(' ', 1)[0]} …"
-
-
-def in_html(block: Block) -> str:
-    """One block of a page."""
-    if isinstance(block, Heading):
-        return f"<h{block.level}>{escape(block.text)}</h{block.level}>\n"
-    if isinstance(block, Code):
-        lines = escape("\n".join(block.lines))
-        return f'<pre tabindex="0">{lines}</pre>\n'
-    if isinstance(block, Bullets):
-        items = "".join(f"<li>{linked(text)}</li>\n" for text in block.texts)
-        return f"<ul>\n{items}</ul>\n"
-    return f"<p>{linked(block.text)}</p>\n"
-
-
-def linked(text: str) -> str:
-    """A paragraph as HTML: code, emphasis, and links for the ids of findings outside code.
-
-    >>> linked("run `a < b` & **see** ok")
-    'run <code>a &lt; b</code> &amp; <strong>see</strong> ok'
-    """
-    ids = finding_ids()
-    parts = re.split(r"(`[^`]*`)", text)
-    for place, part in enumerate(parts):
-        if part.startswith("`"):
-            parts[place] = f"<code>{escape(part.strip('`'), quote=False)}</code>"
-            continue
-        prose = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", escape(part, quote=False))
-        parts[place] = re.sub(
-            r"(?<![\w/-])[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?![\w/-])",
-            lambda match: link(match[0]) if match[0] in ids else match[0],
-            prose,
-        )
-    return "".join(parts)
-
-
-def link(id: str) -> str:
-    return f'<a class="id" href="{id}.html">{id}</a>'
-
-
-def frame(title: str, about: str, body: str) -> str:
-    """A whole document."""
-    return FRAME.format(
-        title=escape(title),
-        about=escape(about[:LONGEST_DESCRIPTION]),
-        as_of=load_catalog().as_of,
-        body=body,
-    )
+def _in_html(block: Block) -> str:
+    kind, text = block
+    if kind in ("h1", "h2"):
+        return f"<{kind}>{escape(text)}</{kind}>\n"
+    if kind in ("sh", "text"):
+        return f'<pre tabindex="0">{escape(text)}</pre>\n'
+    linked = _linked(escape(text, quote=False), '<a class="id" href="{0}.html">{0}</a>')
+    coded = re.sub("`([^`]*)`", r"<code>\1</code>", linked)
+    return f"<p>{coded}</p>\n"
 
 
 def index() -> str:
@@ -124,16 +299,22 @@ def index() -> str:
     title = "Error messages of CUDA, PyTorch and the NVIDIA driver"
     body = f'<h1>{title}</h1>\n<p>{ABOUT}. <a href="../index.html">Paste your own</a>.</p>\n'
     for group in GROUPS:
-        members = [record for record in records() if group_of(record) == group]
-        rows = "".join(sorted(row for record in members for row in index_rows(record)))
-        body += f'<h2>{group}</h2>\n<ul class="plain">\n{rows}</ul>\n'
-    return frame(title, ABOUT, body)
+        rows = set()
+        for record in records():
+            if group_of(record) == group:
+                rows |= {
+                    f'<li><a href="{record.id}.html">{escape(name)}</a> '
+                    f'<span class="source id">{record.id}</span></li>\n'
+                    for name in headings_of(record.id) or (record.name,)
+                }
+        body += f'<h2>{group}</h2>\n<ul class="plain">\n{"".join(sorted(rows))}</ul>\n'
+    return _frame(title, ABOUT, body)
 
 
-def index_rows(record: Cause) -> Iterator[str]:
-    """A row for each message of a finding, or one with its name."""
-    for name in headings_of(record.id) or (title_of(record).text,):
-        yield (
-            f'<li><a href="{record.id}.html">{escape(name)}</a> '
-            f'<span class="source id">{record.id}</span></li>\n'
-        )
+def _frame(title: str, about: str, body: str) -> str:
+    return FRAME.format(
+        title=escape(title),
+        about=escape(about[:LONGEST_DESCRIPTION]),
+        as_of=load_catalog().as_of,
+        body=body,
+    )

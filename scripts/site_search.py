@@ -1,4 +1,5 @@
-"""What the site's search reads: of a finding's page its messages, and no page for makers.
+"""Adds the pages of the findings to the site, and says what its search reads: of a finding's page
+its messages, and no page for makers.
 
 A hook of mkdocs. The search matches the beginnings of words and weighs headings most, so a heading
 that 160 pages share ("Check that this is your problem") would hide the page with the message.
@@ -7,6 +8,8 @@ that 160 pages share ("Check that this is your problem") would hide the page wit
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 FOR_MAKERS = (
@@ -20,6 +23,21 @@ FOR_MAKERS = (
 """Pages for people who change gpusetup: they quote messages and solve none."""
 
 
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """The site's files with a page for each finding, made from its record."""
+    # mkdocs loads a hook without its folder.
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    from finding_pages import markdown
+    from mkdocs.structure.files import File
+
+    from gpusetup.diagnosis.explanations import records
+
+    for record in records():
+        place = f"findings/{record.id}.md"
+        files.append(File.generated(config, place, content=markdown(record)))
+    return files
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page, with what the search leaves out marked for Material's search."""
     source = page.file.src_uri
@@ -28,6 +46,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if source.startswith("findings/") and source != "findings/index.md":
         page.meta["tags"] = words_of_messages(markdown)
         return without_shared_headings(markdown)
+    if source == "findings/index.md":
+        return re.sub(r"(?m)\(`([\w-]+)`\)$", r"([\1](\1.md))", markdown)
     return markdown
 
 

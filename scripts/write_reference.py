@@ -152,20 +152,16 @@ def python_api() -> Iterator[tuple[Path, str]]:
     yield REFERENCE / "api.md", GENERATED + page()
 
 
-FINDINGS = ROOT / "docs" / "findings"
+def messages() -> Iterator[tuple[Path, str]]:
+    """The messages with their findings; the site's own build adds a page for each finding."""
+    from finding_pages import markdown_index
 
-
-def finding_pages() -> Iterator[tuple[Path, str]]:
-    """A page for each finding; a page whose finding is gone has no text."""
-    from findings_reference import pages
-
-    found = {FINDINGS / name: text for name, text in pages()}
-    yield from (dict.fromkeys(FINDINGS.glob("*.md"), "") | found).items()
+    yield ROOT / "docs" / "findings" / "index.md", markdown_index()
 
 
 WRITERS = (
     known_gpus,
-    finding_pages,
+    messages,
     commands,
     verify_checks,
     transcripts,
@@ -175,7 +171,7 @@ WRITERS = (
 
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8") if text else path.unlink()
+    path.write_text(text, encoding="utf-8")
 
 
 def main() -> int:

@@ -141,7 +141,7 @@ $("d-os").addEventListener("change", () => {
 
 function listed() {
   const words = $("finding-filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const said = (row) => [row.id, row.title, row.means, row.proven_by, ...messagesOf(row.id)].join(" ").toLowerCase();
+  const said = (row) => [row.id, row.title, row.means, row.prints, ...messagesOf(row.id)].join(" ").toLowerCase();
   const rows = known.findings.filter((row) => words.every((word) => said(row).includes(word)));
   $("finding-count").textContent = `${rows.length} of ${known.findings.length} findings`;
   const item = (row) => h("li", {}, h("button", { type: "button", onclick: () => open(row.id) }, h("span", { class: "id" }, row.id), ...prose(row.title)));

@@ -211,7 +211,7 @@ function reasons(document) {
 // --- findings ----------------------------------------------------------------------------------
 
 export function finding(row, open, messages) {
-  const parts = [["What it means", row.means], ["What proves it", row.proven_by], ["What it is not", row.not_when], ["What to do", row.way_out]];
+  const parts = [["What it means", row.means], ["Check it with", row.check], ["It prints", row.prints], ["What to do", row.way_out]];
   const explains = row.explains.map((id) => h("button", { type: "button", onclick: () => open(id) }, id));
   return [
     h("h2", { tabindex: "-1" }, h("span", { class: "id" }, row.id), ": ", ...prose(row.title)),

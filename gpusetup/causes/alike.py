@@ -25,12 +25,6 @@ THIS_TORCH = (
 """Prints the Python, torch and its kernels. It must run with the Python of the program that failed.
 """
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
-BOTH_VERSIONS = (
-    'python -c "import torch; from importlib.metadata import version; '
-    "print(torch.__file__, torch.__version__, version('torchvision'))\""
-)
-"""Prints the versions of torch and torchvision without importing torchvision, because that import
-may fail."""
 WHICH_ROCM = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.version.hip, '
     'torch.cuda.is_available())"'
@@ -62,19 +56,12 @@ WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.li
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
 """Shows whether ollama's model runs on the CPU or the GPU, and why its server chose that."""
-OLLAMA_IN_DOCKER = (
-    "docker logs NAME 2>&1 | tail -n 200; docker exec NAME ls -ln /dev/kfd /dev/dri"
-    "  # NAME: the container's"
-)
-"""Shows the server's log, and which groups own the device nodes in the container."""
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
-MEMORY_OVER_TIME = (
-    "nvidia-smi --query-gpu=timestamp,memory.used --format=csv -l 60  "
-    "# while it runs, and `free -m`: which of the two grows?"
-)
-"""Shows whether the GPU's memory grows (because the program keeps tensors) or the host's (because
-of data and workers)."""
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"
+LOADER = (
+    "top -b -n 1 | head -n 20; py-spy dump --pid PID  # while it trains: what do its workers do?"
+)
+"""Shows whether the processor is busy, and where the loader's workers wait."""
 FAULTS = f"export PYTHONFAULTHANDLER=1  {RUN_AGAIN}"
 """With Python's faulthandler, a program that crashes without a message prints where it crashed."""
 LAST_BOOT = "sudo journalctl -k -b -1 -n 100"
@@ -83,11 +70,6 @@ if the power failed."""
 GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
 """Shows whether docker can give a container a GPU at all, independent of the program and its
 compose file."""
-TORCHS_DEVICES = (
-    'python -c "import os, torch; '
-    "print(torch.cuda.device_count(), os.environ.get('CUDA_VISIBLE_DEVICES'))\""
-)
-"""Shows how many GPUs the program sees, and whether a variable hides others."""
 MONITOR = "gpusetup monitor"
 """Shows whether the GPU is idle, throttled or waiting for data while a slow program runs."""
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
@@ -101,26 +83,11 @@ TORCHS_XPU = (
 XPU_SEES = "sycl-ls; env | grep -E 'ZE_|ONEAPI_|SYCL_|LD_LIBRARY_PATH'; ls -ln /dev/dri; id -Gn"
 """Shows whether Level Zero lists the GPU (`level_zero:gpu`), which variables select or hide it, and
 whether this user may open its node."""
-DIRECTMLS_GPUS = (
-    'python -c "import torch, torch_directml as d; '
-    'print(torch.__version__, [d.device_name(i) for i in range(d.device_count())])"'
-)
-"""Shows torch's build and the GPUs that DirectML lists. It fails if this Python lacks
-torch-directml."""
-CRASH_ON_ROCM = (
-    'rocminfo | grep -i gfx; python -X faulthandler -c "import torch; print(torch.__version__, '
-    "torch.cuda.get_arch_list()); print(torch.ones(2, device='cuda') * 2)\""
-)
-"""Shows the GPU's target next to the targets that torch has kernels for, and whether the first
-kernel already crashes."""
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 # --- what differs between a run that works and one that fails -------------------------------------
 
 BOTH_SHELLS = "env | sort  # where it works, then where it fails: which variables differ?"
-BOTH_RELEASES = (
-    "python -m pip freeze  # with the release that works, then with the other: what else changed?"
-)
 BOTH_MACHINES = "python -m torch.utils.collect_env  # on both machines: what differs?"
 WHICH_STACK = (
     "uname -r; (dpkg -l || rpm -qa || pacman -Q) 2>/dev/null "
@@ -129,18 +96,12 @@ WHICH_STACK = (
 """Shows the kernel, the firmware and the driver's packages, because a fault that came with an
 update is in one of them."""
 KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
-ROCM_ON_THE_HOST = (
-    "rocminfo | grep -iE 'gfx|open'; sudo dmesg | grep -iE 'amdgpu|kfd' | tail -n 40  "
-    "# on the host, not in the container"
-)
-"""Shows whether the host's own kernel refuses the GPU too."""
 ROCM_REACHES = (
     "ls -l /dev/kfd /dev/dri/renderD*; id -nG; rocminfo | grep -iE 'gfx|marketing|open'; "
     "env | grep -E 'HSA_|HIP_|ROCR_'"
 )
 """Shows whether this user reaches the GPU: its nodes and their groups, ROCm's own list, and the
 variables that hide a GPU."""
-RIGHTS = "id; ls -l /dev/kfd /dev/dri"
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
 """Shows how the GPUs are connected, and which pairs have peer access."""
 WHAT_LOADS = (
@@ -155,55 +116,3 @@ INTEL_RUNTIME = (
 )
 """Shows the oneAPI runtime that torch's build includes, and the one that the shell's settings put
 before it."""
-INTERFACES = "ip -brief addr"
-ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=1  {RUN_AGAIN}, once with each number of a GPU (0, 1)"
-"""Shows whether the program also fails on the card, or only on the integrated graphics."""
-HIDDEN_FROM_TORCH = (
-    "env | grep -E 'VISIBLE_DEVICES|HSA_'; rocminfo | grep -i gfx; "
-    'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.version.hip)"'
-)
-"""Shows what can hide a GPU from torch that rocminfo lists: a variable, another Python, or a target
-without kernels in this build."""
-ROCM_COMPUTES = (
-    'python -X faulthandler -c "import torch; '
-    "gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count())); "
-    "print(torch.__version__, torch.cuda.get_arch_list(), [(g.name, g.gcnArchName) for g in gpus]); "
-    "ones = torch.ones(9, 9, device='cuda'); print((ones @ ones).sum())\""
-)
-"""Shows the GPUs' targets next to those of torch's build, and whether a matrix product on the first
-GPU fails too. If it does not, the program's own call is at fault."""
-ROCM_BLOCKING = f"export AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
-"""With these variables, HIP waits for each kernel, so the traceback names the call that failed."""
-CPU_FLAGS = (
-    "grep -m1 'model name' /proc/cpuinfo; grep -m1 -o -w avx2 /proc/cpuinfo || echo 'no avx2'"
-)
-"""Shows whether the processor supports the instructions that torch's wheels use."""
-IMPORT_FAULT = 'python -X faulthandler -c "import torch"'
-"""Shows where the import of torch crashes if it prints nothing. torch's own tools would crash in
-the same way, because they import torch."""
-ROCM_STARTS = (
-    'python -X faulthandler -c "import torch; print(torch.__version__, torch.version.hip); '
-    'torch.cuda.init()"'
-)
-IN_THE_JOB = (
-    "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L; scontrol show job $SLURM_JOB_ID | grep TRES"
-)
-"""Run inside the job: shows whether the scheduler assigned a GPU and whether a variable hides the
-GPU."""
-
-SETTLES: dict[str, tuple[str, ...]] = {
-    LIST_GPUS: ("gpus",),
-    ON_THE_BUS: ("gpus", "driver", "bus"),
-    ON_THE_HOST: ("gpus", "driver", "bus", "build"),
-    TORCHS_KERNELS: ("kernels",),
-    ASK_TORCH: ("torch",),
-    BESIDE_TORCH: ("gpus", "program"),
-    NODES: (),
-    "gpusetup monitor": (),
-    "conda list torch": (),
-    "findmnt -O noexec": ("executable stack",),
-    BITS: ("program", "other maker's index"),
-}
-"""A command -> the content of a text that makes the command unnecessary. `program` means that a
-program's own message already states the reason. `other maker's index`: the catalog knows what the
-searched index of ROCm or XPU builds has."""

@@ -12,7 +12,7 @@ from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext, has_nvidia
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
-from gpusetup.fixes import paste, rocm
+from gpusetup.fixes import paste
 from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -35,8 +35,7 @@ def _triton_windows(context: RuleContext) -> Lines:
     newest_first = releases_for(triton, torch)
     if not newest_first:
         return ()
-    requirement = f"triton-windows{newest_first[0]}"
-    return (paste.pip(context, "install", requirement),)
+    return (paste.pip(context, "install", f"triton-windows{newest_first[0]}"),)
 
 
 def conda_install(context: RuleContext, *words: str) -> Line:
@@ -51,11 +50,15 @@ def conda_install(context: RuleContext, *words: str) -> Line:
 def _older_numpy(context: RuleContext) -> Lines:
     """The command that installs NumPy 1, with conda if conda installed torch or manages Python."""
     machine = context.snapshot
-    installer_of_torch = machine.torch.installer or machine.python.manager
-    if "conda" in (context.installer, installer_of_torch):
+    if "conda" in (context.installer, machine.torch.installer or machine.python.manager):
         return (conda_install(context, "numpy<2"),)
     return (paste.pip(context, "install", "numpy<2"),)
 
+
+BUILD_TOOLS = (
+    "winget install Microsoft.VisualStudio.2022.BuildTools --override "
+    '"--wait --passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
+)
 
 CAUSES = (
     Cause(
@@ -66,7 +69,6 @@ CAUSES = (
         means="torch includes Triton on Linux only.",
         text="Install the community build triton-windows, in the release that fits this torch "
         "(2.4 or newer). As an alternative, do not use torch.compile",
-        proven_by="On Windows, torch is a CUDA build, and triton is not installed",
         stage="first-kernel",
         where=(no(ON_LINUX), no(ON_MACOS)),
         commands=_triton_windows,
@@ -74,10 +76,7 @@ CAUSES = (
             r"Cannot find a working triton installation",
             r"Windows not yet supported for torch\.compile",
             "tritonmissing",
-            says(
-                r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
-                unless="matching Triton is not available|comfy_kitchen|unavailable_reason",
-            ),
+            says(r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))", unless="matching Triton is not available|comfy_kitchen|unavailable_reason"),
             r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
         ),
         examples=(
@@ -103,20 +102,12 @@ CAUSES = (
                 commands=_triton_windows,
             ),
         ),
-        proven_by="torch imports a name that the installed triton release does not have",
-        not_when="If no triton is installed, the cause is triton-missing or triton-missing-windows",
         # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
         stage="first-kernel",
         look=("pip check",),
         says=(
-            says(
-                r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b",
-                "cannot import name",
-            ),
-            says(
-                r"module ['\"]?triton\.(?:compiler|runtime|backends)[\w.]*['\"]? has no attribute ['\"]?(?P<name>\w{3,40})",
-                "has no attribute",
-            ),
+            says(r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b", "cannot import name"),
+            says(r"module ['\"]?triton\.(?:compiler|runtime|backends)[\w.]*['\"]? has no attribute ['\"]?(?P<name>\w{3,40})", "has no attribute"),
         ),
         examples=(
             "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'",
@@ -132,8 +123,6 @@ CAUSES = (
         "the driver does not respond to Triton.",
         text='Install the version of Triton that torch requires. `python -c "import triton"` '
         "shows why Triton cannot be imported",
-        not_when="On Windows the cause is triton-missing-windows. If Triton is installed, the "
-        "cause is triton-no-compiler",
         # Source: torch/_inductor/scheduler.py.
         stage="first-kernel",
         events=("triton-missing-windows",),
@@ -145,7 +134,6 @@ CAUSES = (
         title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above",
-        not_when="If there is no compiler, the cause is triton-no-compiler",
         # Source: Triton's sources (build.py, driver.py).
         stage="first-kernel",
         explains=("triton-no-compiler",),
@@ -157,43 +145,17 @@ CAUSES = (
                 "libcuda.so.1, or create a link called libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
             ),
-            Message(
-                having={"lacks": "^(?:cuda.h|ptxas)$"},
-                title="Triton cannot build its helper program: it cannot find {lacks}",
-                text="Reinstall Triton (its wheel includes that file), or set CUDA_HOME to the "
-                "folder of a CUDA toolkit",
-                look=("pip check",),
-            ),
-            Message(
-                having={"lacks": "python.h"},
-                title="Triton cannot build its helper program: the compiler cannot find Python.h",
-                text="Install the headers of this Python (python3-dev, python3-devel). For an "
-                "embedded Python on Windows, copy the folders include and libs from a full "
-                "Python of the same version next to python.exe",
-            ),
         ),
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION),
-            says(
-                r"(?P<lacks>Python\.h): No such file",
-                unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building",
-            ),
+            says(r"(?P<lacks>Python\.h): No such file", unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building"),
             r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
             r"error: (?P<lacks>cuda\.h): No such file",
             says("cannot find ptxas", lacks="ptxas"),
             says(r"libcuda\.so cannot found", lacks="libcuda.so"),
-            says(
-                r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}",
-                lacks="a ptxas that runs",
-            ),
-            says(
-                r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status",
-                lacks="headers",
-            ),
-            says(
-                r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+",
-                lacks="libcuda",
-            ),
+            says(r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}", lacks="a ptxas that runs"),
+            says(r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status", lacks="headers"),
+            says(r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+", lacks="libcuda"),
         ),
         examples=(
             "/usr/bin/ld: cannot find -lcuda: No such file or directory",
@@ -210,7 +172,6 @@ CAUSES = (
         title="torch.compile needs a C compiler, but there is none on PATH",
         means="Triton builds a small helper program with the compiler.",
         text="Install a C compiler (gcc), or set CC to an installed one",
-        proven_by="There is no cc, gcc or clang on PATH",
         stage="first-kernel",
         commands=("package gcc",),
         needs_root=True,
@@ -221,7 +182,7 @@ CAUSES = (
                 "in their shell (x64 Native Tools Command Prompt), where `where cl` finds the "
                 "compiler. Keep the Triton that torch's XPU build installed: triton-windows is "
                 "for CUDA and would replace it",
-                windows=rocm.BUILD_TOOLS,
+                windows=BUILD_TOOLS,
             ),
             Message(
                 where=(ON_WINDOWS,),
@@ -236,10 +197,7 @@ CAUSES = (
             r"No working C(?:\+\+)? compiler found",
             "invalidcxxcompiler",
             "compiler: cl is not found",
-            says(
-                r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
-                unless=IN_A_BUILD,
-            ),
+            says(r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'", unless=IN_A_BUILD),
         ),
         examples=(
             "torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx",
@@ -249,10 +207,7 @@ CAUSES = (
     Cause(
         "torchvision-mismatch",
         certain_if=proofs.installed_pair_is_read("torchvision"),
-        check=CheckCommand(
-            command="python -m pip list | grep -i torch  # on Windows: findstr torch",
-            prints="torch                    2.14.1+cu130\ntorchvision              0.20.1",
-        ),
+        check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", "torch                    2.14.1+cu130\ntorchvision              0.20.1"),
         refuted_by=(
             Refutation(
                 facts.versions_are_a_pair("torchvision"), "other-torch-imported", alike.WHICH_TORCH
@@ -263,8 +218,6 @@ CAUSES = (
         means="torchvision's operators are compiled for one torch release and one CUDA version, so "
         "updating only one of the two packages breaks them.",
         text="Install the torchvision that fits this torch, from the same index",
-        proven_by="According to gpusetup's catalog, the two packages have versions or build "
-        "labels that do not fit together",
         # Source: the wheels' metadata.
         by_check=True,
         says=(
@@ -273,28 +226,19 @@ CAUSES = (
             r"module 'torchvision' has no attribute 'extension'",
             r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
             r"register a meta kernel directly to the operator \W?torchvision::",
-            says(
-                r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-                unless="Failed to load image Python extension",
-            ),
-            says(
-                r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-                unless="Failed to load image Python extension",
-            ),
+            says(r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)", unless="Failed to load image Python extension"),
+            says(r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)", unless="Failed to load image Python extension"),
             r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
             r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
         examples=(
-            "UserWarning: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
             "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8.",
             "ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl",
             "dlopen(/x/site-packages/torchvision/_C.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators",
             "torchvision 0.19.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
             "RuntimeError: We should not register a meta kernel directly to the operator 'torchvision::roi_align', because it has a CompositeImplicitAutograd kernel in core.",
         ),
-        not_examples=(
-            "We should not register a meta kernel directly to the operator 'mylib::add'",
-        ),
+        not_examples=("We should not register a meta kernel directly to the operator 'mylib::add'",),
     ),
     Cause(
         "torchaudio-mismatch",
@@ -309,8 +253,6 @@ CAUSES = (
         means="Each torchaudio release needs one particular torch release. 2.11 is the last "
         "release of torchaudio.",
         text="Install the torchaudio that fits this torch, from the same index",
-        proven_by="According to gpusetup's catalog, the two packages have versions or build "
-        "labels that do not fit together",
         # Source: the wheels' metadata.
         by_check=True,
         says=(
@@ -340,8 +282,6 @@ CAUSES = (
         "together, and an installer has since replaced one of them.",
         text="Restore the recorded versions. If the change was intended, run `gpusetup guard "
         "--write` to record the new versions",
-        proven_by="The installed versions differ from those that the guard or the last "
-        "installation recorded",
     ),
     Cause(
         "companion-torch-mismatch",
@@ -351,9 +291,6 @@ CAUSES = (
         "metadata does not require that version, pip and uv do not notice a mismatch, so the "
         "package fails at import or runs without its kernels.",
         text="Install the release of the package that fits this torch",
-        proven_by="The package's known requirements or its build label do not fit torch's version",
-        not_when="torchvision and torchaudio have their own findings: torchvision-mismatch and "
-        "torchaudio-mismatch",
         # Source: each row in data/companions.json names its own.
     ),
     Cause(
@@ -362,7 +299,6 @@ CAUSES = (
         title="torch or another module was built for NumPy 1, but NumPy 2 is installed",
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or torch 2.3 or newer",
-        proven_by="torch is older than 2.3, and NumPy is 2 or newer",
         # Source: NumPy 2 migration guide.
         commands=_older_numpy,
         cases=(
@@ -379,10 +315,7 @@ CAUSES = (
             r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
             r"numpy\.core\.multiarray failed to import",
             r"numpy\.(?:dtype|ufunc|ndarray) size changed",
-            says(
-                r"compiled against NumPy C-API version 0x\w+ \(NumPy (?P<compiled>2)[\d.]*\) but the running NumPy has C-API version",
-                wants="NumPy 2",
-            ),
+            says(r"compiled against NumPy C-API version 0x\w+ \(NumPy (?P<compiled>2)[\d.]*\) but the running NumPy has C-API version", wants="NumPy 2"),
             r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
             r"Could not infer dtype of numpy\.\w+",
             r"(?:Error: |processing !!! |error: )Numpy is not available",
@@ -403,7 +336,6 @@ CAUSES = (
         means="MKL 2024.1 removed the symbol iJIT_NotifyEvent; older conda builds of torch need "
         "it.",
         text="Install an older MKL in this environment, or install torch with pip",
-        proven_by="The versions of conda's torch and MKL are known to have this fault",
         # Source: pytorch/pytorch#123097.
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(
@@ -417,4 +349,4 @@ CAUSES = (
             "libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8",
         ),
     ),
-)
+)  # fmt: skip

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
     IN_KUBERNETES,
     ON_WINDOWS,
-    message_matches,
     on_windows_without_container,
 )
 from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.fixes.lenders import is_lent
-from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
@@ -141,9 +139,6 @@ CAUSES = (
         "folder.",
         text="Create the CDI specification on the host, and again after every driver update. The "
         "host needs the driver and nvidia-container-toolkit",
-        proven_by="The container engine names the device that it cannot resolve",
-        not_when="If the engine does not know NVIDIA's device driver at all, the cause is "
-        "container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, CDI support.
         commands=(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
@@ -167,13 +162,7 @@ CAUSES = (
     ),
     Cause(
         "container-toolkit-missing",
-        check=CheckCommand(
-            command="docker run --rm --gpus all ubuntu nvidia-smi",
-            prints=(
-                "docker: Error response from daemon: could not select device driver"
-                ' "" with capabilities: [[gpu]].'
-            ),
-        ),
+        check=CheckCommand("docker run --rm --gpus all ubuntu nvidia-smi", "docker: Error response from daemon: could not select device driver" ' "" with capabilities: [[gpu]].'),
         refuted_by=(
             Refutation(
                 facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
@@ -188,9 +177,6 @@ CAUSES = (
         text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). If you installed "
         "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
         "packages",
-        proven_by="Docker reports that it cannot select a device driver, or that it has no "
-        "runtime called nvidia",
-        not_when="If the container starts without GPUs, the cause is container-no-gpu",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         impossible=(on_windows_without_container, is_lent),
         way=_toolkit,
@@ -211,26 +197,10 @@ CAUSES = (
             r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
             r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
             r"nvidia-docker: (?:command )?not found",
-            says(
-                r"\b(?:docker|container)s?\b[^.\n]{0,20}? (?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{0,900}?\bRuntimes: (?:(?!nvidia)[\w.-]{2,40} ){1,6}Default Runtime: (?!nvidia)\w",
-                runtime="nvidia",
-                unless="nvidia.com/gpu=|cdi: ",
-            ),
-            says(
-                (
-                    r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b"
-                    r"|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)"
-                ),
-                runtime="nvidia",
-                unless=IF_ONLY,
-            ),
             says("did you configure the nvidia container toolkit", runtime="nvidia"),
             says("could not load nvml library", runtime="nvidia"),
             says(r"invalid device discovery strategy", runtime="nvidia"),
-            says(
-                r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)",
-                runtime="nvidia",
-            ),
+            says(r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)", runtime="nvidia"),
         ),
         examples=(
             'docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].',
@@ -239,13 +209,7 @@ CAUSES = (
             "bash: nvidia-docker: command not found",
             "Error: unknown runtime specified nvidia",
             "slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide",
-            "docker can not use the GPU\n$ docker info | grep -i runtime\n Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
-            "Docker not using Nvidia Runtime by Default",
             "docker: could not select device driver",
-        ),
-        not_examples=(
-            "docker can not use the GPU\n Runtimes: io.containerd.runc.v2 nvidia runc\n Default Runtime: nvidia",
-            "Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
         ),
     ),
     Cause(
@@ -256,8 +220,6 @@ CAUSES = (
         "driver's files and devices.",
         text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and "
         "check which GPUs and folders the container is given",
-        not_when="If the error shows driver-missing, driver-not-loaded or nvml-mismatch on the "
-        "host, that is the cause",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         symptom=True,
         way=_toolkit,
@@ -271,47 +233,6 @@ CAUSES = (
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",
                 ),
-            ),
-        ),
-        likelier=(
-            Likelier(
-                cause="driver-not-loaded",
-                shown=message_matches(
-                    "container-hook-failed",
-                    "driver rpc er|driver not lo|driver error|nvidia driver",
-                ),
-                because="the host's driver did not respond to the toolkit",
-            ),
-            Likelier(
-                cause="device-permission",
-                shown=message_matches(
-                    "container-hook-failed",
-                    "insufficient permissions|no-cgroups|/dev/nvidiactl: permission",
-                ),
-                because="the toolkit has no permission to open the GPU's device files",
-                text="Add the user who starts the container to the group of /dev/nvidia* (`ls -l "
-                "/dev/nvidia*`). A rootless engine needs `no-cgroups = true` in "
-                "/etc/nvidia-container-runtime/config.toml, or CDI",
-            ),
-            Likelier(
-                cause="device-permission",
-                shown=message_matches(
-                    "container-hook-failed", "operation not permitted|devices.(?:allow|deny)"
-                ),
-                because="the engine is not allowed to choose the container's devices, because it "
-                "runs without root or in a container itself",
-            ),
-            Likelier(
-                cause="invalid-device-ordinal",
-                shown=message_matches("container-hook-failed", "unknown device"),
-                because="the container asks for a GPU that the host does not have",
-                text="Request only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
-            ),
-            Likelier(
-                cause="container-toolkit-missing",
-                shown=message_matches("container-hook-failed", "error|hook directly|terminate"),
-                because="the toolkit's configuration, version or permissions do not fit this "
-                "container engine",
             ),
         ),
         says=(
@@ -332,15 +253,12 @@ CAUSES = (
     ),
     Cause(
         "container-runtime-not-default",
-        no_command=("containerd, CRI-O, k3s and RKE2 each need a different command."),
         title="The node's container runtime does not start this pod with the nvidia runtime",
         means="The toolkit is installed, but the engine that starts the pods does not use it: it "
         "was configured for another engine, or the engine was not restarted.",
         text="Configure nvidia-container-toolkit for the node's own container engine, and "
         "restart that engine. As an alternative, set `runtimeClassName: nvidia` for the pod, if "
         "the engine has a runtime with that name",
-        proven_by="The device plugin finds no GPU, although the toolkit is installed on the node",
-        not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
         by_check=True,
         needs_root=True,
@@ -348,16 +266,7 @@ CAUSES = (
     ),
     Cause(
         "docker-other-daemon",
-        check=CheckCommand(
-            command="docker context ls",
-            prints=(
-                "NAME              DESCRIPTION      DOCKER ENDPOINT\n"
-                "default                            unix:///var/run/docker.sock\n"
-                "desktop-linux *   Docker Desktop   "
-                "unix:///home/me/.docker/desktop/docker.sock"
-            ),
-        ),
-        no_command="what to do depends on the daemon that `docker context ls` marks with a star.",
+        check=CheckCommand("docker context ls", "NAME              DESCRIPTION      DOCKER ENDPOINT\ndefault                            unix:///var/run/docker.sock\ndesktop-linux *   Docker Desktop   unix:///home/me/.docker/desktop/docker.sock"),
         title="docker is connected to a daemon that has no nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
         "and configuration, and none of them reads /etc/docker/daemon.json.",
@@ -366,8 +275,6 @@ CAUSES = (
         "if it has not been restarted since the runtime was configured. Docker Desktop on Linux "
         "and docker from snap cannot pass a GPU to a container. For rootless docker, configure "
         "the toolkit with --config=$HOME/.config/docker/daemon.json",
-        proven_by="docker has no nvidia runtime, although the toolkit is installed",
-        not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
         by_check=True,
         look=(
@@ -375,4 +282,4 @@ CAUSES = (
             "docker info --format '{{{{.OperatingSystem}}}}: {{{{.Runtimes}}}}'",
         ),
     ),
-)
+)  # fmt: skip

@@ -28,8 +28,7 @@ RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
 
 def _named(context: RuleContext) -> str:
     """The names of the missing libraries, separated by spaces."""
-    names = [event.values.get("library", "") for event in events(context, LACKING)]
-    return " ".join(names)
+    return " ".join([event.values.get("library", "") for event in events(context, LACKING)])
 
 
 def _is_anothers(context: RuleContext) -> bool:
@@ -39,11 +38,9 @@ def _is_anothers(context: RuleContext) -> bool:
     another package, or if the library is from another CUDA version.
     """
     torch = context.torch
-    program = context.snapshot.failing.program or "torch"
-    if torch.cuda_available or program != "torch":
+    if torch.cuda_available or (context.snapshot.failing.program or "torch") != "torch":
         return True
-    owner = failing_package(context)
-    if owner not in ("", "torch", "nvidia"):
+    if failing_package(context) not in ("", "torch", "nvidia"):
         return True
     runtime = re.search(RUNTIME_FILE, _named(context))
     cuda = cuda_needed(torch)
@@ -94,20 +91,15 @@ def _undeclared(context: RuleContext) -> str:
     libraries = _named(context).split()
     library = libraries[0] if libraries else ""
     # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
-    is_on_arm = library.startswith("libnvpl_")
-    is_on_a_board = board_of(context.snapshot) is not None
-    if not (is_on_a_board or is_on_arm):
+    if board_of(context.snapshot) is None and not library.startswith("libnvpl_"):
         return ""
     return library if undeclared(library) else ""
 
 
 def _of_a_jetson(context: RuleContext) -> Lines:
     """The commands that install a library that a Jetson's torch needs without declaring it."""
-    board = board_of(context.snapshot)
-    jetpack = jetpack_of(board) or UNIFIED
-    cuda = cuda_needed(context.torch) or jetpack.cuda
-    library = _undeclared(context)
-    return undeclared_commands(context, library, cuda)
+    cuda = cuda_needed(context.torch) or (jetpack_of(board_of(context.snapshot)) or UNIFIED).cuda
+    return undeclared_commands(context, _undeclared(context), cuda)
 
 
 def _torch_needs_cudnn_9(context: RuleContext) -> bool:
@@ -120,8 +112,7 @@ def _torch_needs_cudnn_9(context: RuleContext) -> bool:
     if not torch:
         return True
     release, _, _ = torch.partition("+")
-    first_with_cudnn_9 = context.catalog.milestone("torch with cudnn 9")
-    return parsed(release) >= parsed(first_with_cudnn_9)
+    return parsed(release) >= parsed(context.catalog.milestone("torch with cudnn 9"))
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -137,10 +128,7 @@ OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\
 CAUSES = (
     Cause(
         "cuda-lib-missing",
-        check=CheckCommand(
-            command="python -m pip list | grep -i nvidia  # on Windows: findstr nvidia",
-            prints="nvidia-cudnn-cu12        8.9.2.26",
-        ),
+        check=CheckCommand("python -m pip list | grep -i nvidia  # on Windows: findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete, so programs that need it cannot load",
@@ -152,8 +140,6 @@ CAUSES = (
         text="If an extension needs the library (the traceback names the extension's file), "
         "install the extension's build for torch's CUDA. If no extension needs the library, "
         "install torch with its libraries. ",
-        proven_by="Files of an nvidia-* package are missing, or a program reports that a library "
-        "is missing",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=with_torchs_libraries,
         cases=(
@@ -163,15 +149,6 @@ CAUSES = (
                 "Install the library and add it to the loader's path. Add the second command to "
                 "your start script too",
                 commands=_of_a_jetson,
-            ),
-            Message(
-                having={"library": "^-lcuda$"},
-                title="The linker cannot find libcuda.so, which the build links against",
-                text="Let the linker find libcuda.so. For a build, the stub in the toolkit's "
-                "stubs folder is enough; a link to the driver's libcuda.so.1 works too. At run "
-                "time the program loads the driver's own library: `export "
-                "LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
-                look=("ldconfig -p | grep libcuda.so",),
             ),
             Message(
                 having={"module": "^ctranslate2$"},
@@ -211,14 +188,6 @@ CAUSES = (
                 ),
             ),
             Message(
-                where=(_is_anothers, lambda context: bool(failing_package(context))),
-                title="{library} is missing: {owner} needs it and cannot load",
-                text="Another package, not torch, needs this library, because that package was "
-                "built for another CUDA version (the traceback names its file). Install the "
-                "package's build for torch's CUDA version, or rebuild the package here",
-                look=(alike.TORCHS_CUDA,),
-            ),
-            Message(
                 where=(_is_anothers,),
                 text="Another package, not torch, needs this library, because that package was "
                 "built for another CUDA version (the traceback names its file). Install the "
@@ -228,10 +197,7 @@ CAUSES = (
         ),
         alike={"python -m bitsandbytes": ("extension-not-built",)},
         says=(
-            says(
-                rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})",
-                by_the="linker",
-            ),
+            says(rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})", by_the="linker"),
             r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
             r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
             r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
@@ -242,77 +208,26 @@ CAUSES = (
             r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
             r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
             says("cannot load cudnn shared library", library="cuDNN"),
-            says(
-                rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S",
-                ".so",
-                unless="dlerror|Ignore above",
-            ),
-            says(
-                rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open",
-                unless="Ignore above|could not load dynamic",
-            ),
-            says(
-                r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
-                module="bitsandbytes",
-            ),
-            says(
-                r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
-                module="bitsandbytes",
-            ),
-            says(
-                r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
-                module="bitsandbytes",
-                unless=CPU_PART,
-            ),
-            says(
-                r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
-                module="bitsandbytes",
-                unless=OF_LINUX,
-            ),
-            says(
-                "cuda setup failed despite gpu being available",
-                module="bitsandbytes",
-                unless=OF_LINUX,
-            ),
+            says(rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S", ".so", unless="dlerror|Ignore above"),
+            says(rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open", unless="Ignore above|could not load dynamic"),
+            says(r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes"),
+            says(r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes"),
+            says(r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes", unless=CPU_PART),
+            says(r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found", module="bitsandbytes", unless=OF_LINUX),
+            says("cuda setup failed despite gpu being available", module="bitsandbytes", unless=OF_LINUX),
             r"Could not load library (?P<library>cu\w+\.dll)",
             says(rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}", module="ctranslate2"),
             says(rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"),
-            says(
-                rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)",
-                ".so",
-                unless="dlerror|Ignore above|CUDA_SETUP|did not contain",
-            ),
-            says(
-                r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)",
-                lacks="a DLL",
-            ),
-            says(
-                r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126",
-                lacks="a DLL",
-                library="onnxruntime_providers_cuda.dll",
-            ),
-            says(
-                r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'",
-                module="llama-cpp-python",
-            ),
-            says(
-                r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?",
-                module="jax",
-            ),
+            says(rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)", ".so", unless="dlerror|Ignore above|CUDA_SETUP|did not contain"),
+            says(r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)", lacks="a DLL"),
+            says(r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126", lacks="a DLL", library="onnxruntime_providers_cuda.dll"),
+            says(r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'", module="llama-cpp-python"),
+            says(r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?", module="jax"),
             says(r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))", module="cupy"),
-            says(
-                r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
-                library="libnvvm",
-                module="numba-cuda",
-            ),
+            says(r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open", library="libnvvm", module="numba-cuda"),
             says("failed to open nvvm", library="libnvvm", module="numba-cuda"),
-            says(
-                r"NvrtcSupportError|NVRTC cannot be loaded", library="libnvrtc", module="numba-cuda"
-            ),
-            says(
-                r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing',
-                module="onnxruntime",
-            ),
+            says(r"NvrtcSupportError|NVRTC cannot be loaded", library="libnvrtc", module="numba-cuda"),
+            says(r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing', module="onnxruntime"),
         ),
         examples=(
             "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed.",
@@ -348,4 +263,4 @@ CAUSES = (
             "a cuSPARSE library can be found",
         ),
     ),
-)
+)  # fmt: skip

@@ -9,7 +9,6 @@ from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
-from gpusetup.messages.fragments import in_any_order
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
@@ -43,11 +42,10 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
         text += " (`nvidia-smi` shows the version)"
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
-    branch = version.partition(".")[0]
     return Fix(
         text=text,
         commands=(
-            *((filled(row, branch=branch, version=version),) if row else ()),
+            *((filled(row, branch=version.partition(".")[0], version=version),) if row else ()),
             *paste.posix(
                 context,
                 "sudo systemctl enable nvidia-fabricmanager",
@@ -69,19 +67,13 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def _without_stubs(context: RuleContext) -> Lines:
-    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
-    return paste.without_folders(context, "/stubs")
-
-
 def _is_of_another_driver(path: str, version: str | None) -> bool:
     """Whether a libcuda file's name contains the version of a driver that is not the loaded one."""
     if not version or ".so." not in path:
         return False
     # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
     # driver version.
-    names_a_driver = path[-1:].isdigit() and path.count(".") > 2
-    return names_a_driver and not path.endswith(version)
+    return (path[-1:].isdigit() and path.count(".") > 2) and not path.endswith(version)
 
 
 def drivers_own(context: RuleContext) -> Lines:
@@ -105,20 +97,20 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
         return ()
     if folder in library_path:
         return paste.without_folders(context, paste.escaped_for_grep(folder))
-    line = rf"\#{folder.rstrip('/')}/*$#d"
     return (
-        filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=line),
+        filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=rf"\#{folder.rstrip('/')}/*$#d"),
         *lines("sudo ldconfig"),
     )
 
 
-SLEPT = (
-    r"\b(?:(?:after|since|from|when|upon) (?:\S{1,12} ){0,3}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|wak\w+(?: up)?)"
-    r"|resum\w+ from (?:suspen\w+|sleep|hibernation)"
-    r"|(?:after|since|when) (?:I |we )?put(?:ting)? (?:\S{1,12} ){0,3}?(?:in)?to (?:sleep|suspend))\b"
-)
-GPU_FAILS = r"(?:\b(?:GPU|CUDA|torch)\b[^.\n]{0,60}?\b(?:stops?|stopped|no longer|not (?:work|used|seen|detect|found|available)|lost|gone|fails?|unavailable|disappear)\w*|\b(?:on|uses?|using) (?:the |my )?CPU\b)"
-"""How people describe a GPU that does not work after the machine resumed."""
+AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
+"""What people say of a GPU that does not work after the machine resumed."""
+
+
+def _without_stubs(context: RuleContext) -> Lines:
+    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
+    return paste.without_folders(context, "/stubs")
+
 
 CAUSES = (
     Cause(
@@ -129,9 +121,6 @@ CAUSES = (
         "versions.",
         text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
         "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
-        proven_by="nvidia-smi prints CUDA Version ERR!",
-        not_when="In WSL, the cause is wsl-driver. In a container, the cause may be "
-        "container-driver-capability-missing",
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
         stage="import",
@@ -143,17 +132,10 @@ CAUSES = (
         title="CUDA sees no device (error 100)",
         means="CUDA starts, but it is not allowed to use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
-        proven_by="cuInit returns error 100, although another source lists a GPU",
-        not_when="If there is no GPU, the cause is no-nvidia-gpu. If a variable hides the GPU, "
-        "the cause is cuda-visible-devices-hidden",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         alike={
-            alike.LIST_GPUS: (
-                "cuda-visible-devices-hidden",
-                "container-no-gpu",
-                "no-nvidia-gpu",
-            )
+            alike.LIST_GPUS: ("cuda-visible-devices-hidden", "container-no-gpu", "no-nvidia-gpu"),
         },
         look=(
             "nvidia-smi -L",
@@ -168,8 +150,6 @@ CAUSES = (
         text="If the program runs in a container, start the container again: it may have lost "
         "the device nodes, or a sandbox (cgroup, seccomp, limits) may block the call. Outside "
         "containers, create the device nodes, and check their owner and group",
-        proven_by="cuInit returns error 304 or 800",
-        not_when="If uvm-missing or device-permission shows which call fails, that is the cause",
         # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
@@ -181,16 +161,10 @@ CAUSES = (
         title="The NVSwitch fabric is not ready on {who}",
         means="Systems with NVSwitch need Fabric Manager in exactly the driver's version.",
         text="Install Fabric Manager in exactly the driver's version, and start it",
-        proven_by='CUDA returns error 802, or the fabric\'s state is not "completed"',
-        not_when="With confidential computing on Hopper, CUDA may wait until the GPU is set to "
-        "ready",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=(
-            says(
-                r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
-                "fabric",
-            ),
+            says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric"),
             r"\bFabric State ?: In Progress",
             r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
         ),
@@ -212,8 +186,6 @@ CAUSES = (
         "cuda-compat, before the driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
-        proven_by="cuInit returns error 803",
-        not_when="If a reboot fixes it, the cause is nvml-mismatch",
         # Source: CUDA Driver API reference, CUresult.
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -227,7 +199,6 @@ CAUSES = (
         means="Forward compatibility works only on data centre GPUs, and only with some drivers.",
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
         "cuda-compat is for data centre GPUs only",
-        proven_by="cuInit returns error 804",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -239,13 +210,9 @@ CAUSES = (
         means="The MPS daemon, which shares the GPU among programs, belongs to another user, is "
         "not ready, or has too many clients.",
         text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
-        proven_by="cuInit returns an error from 805 to 809",
         # Source: NVIDIA, "Multi-Process Service".
         says=(
-            says(
-                r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
-                "mps",
-            ),
+            says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)", "mps"),
             r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
         ),
         by_check=True,
@@ -258,8 +225,6 @@ CAUSES = (
         "does not allow.",
         text="Raise the address space limit (`ulimit -v`, or the batch system's limit), or give "
         "the virtual machine more memory",
-        proven_by="cuInit returns error 2",
-        not_when="If CUDA started and the program ran, the cause is out-of-memory",
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
         by_check=True,
@@ -268,20 +233,10 @@ CAUSES = (
     ),
     Cause(
         "driver-call-unsupported",
-        check=CheckCommand(
-            command="cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libcuda.so.*",
-            prints=(
-                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May"
-                " 31 09:35:42 UTC 2024\n"
-                "/usr/lib/x86_64-linux-gnu/libcuda.so.1\n"
-                "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"
-            ),
-        ),
-        no_command="how to install the driver depends on your distribution.",
+        check=CheckCommand("cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libcuda.so.*", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n/usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"),
         title="The CUDA library needs a newer kernel driver (error 36)",
         means="The driver's libraries are newer than its kernel module.",
         text="Install the same version of the kernel driver and the libraries, then reboot",
-        proven_by="cuInit returns error 36",
         # Source: CUDA Driver API reference, CUresult.
         kind_of="libcuda-driver-mismatch",
         needs_reboot=True,
@@ -289,29 +244,14 @@ CAUSES = (
     ),
     Cause(
         "cuda-unknown-error",
-        check=CheckCommand(
-            command='nvidia-smi -L; python -c "import torch; torch.cuda.init()"',
-            prints=(
-                "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\n"
-                "RuntimeError: CUDA unknown error - this may be due to an "
-                "incorrectly set up environment"
-            ),
-        ),
+        check=CheckCommand('nvidia-smi -L; python -c "import torch; torch.cuda.init()"', "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\nRuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"),
         title="CUDA does not start: unknown error ({code})",
         means="Often the kernel module nvidia_uvm is in a bad state after suspend, so CUDA does not "
         "start although `nvidia-smi` works.",
         text="On Linux, reload the module nvidia_uvm and start the program again. If reloading "
         "the module does not help, reboot",
-        proven_by="cuInit returns error 999 (30 in older runtimes)",
-        not_when="If the module nvidia_uvm is not loaded, the cause is uvm-missing. If a "
-        "container lost its GPU, the cause is container-nvml-lost",
         # Source: CUDA Driver API reference, CUresult.
-        alike={
-            alike.NODES: (
-                "uvm-missing",
-                "driver-not-loaded",
-            )
-        },
+        alike={alike.NODES: ("uvm-missing", "driver-not-loaded")},
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
@@ -323,10 +263,9 @@ CAUSES = (
                 commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
             ),
         ),
-        says=(says(in_any_order(SLEPT, GPU_FAILS, within=200), said="in words"),),
+        says=(says(AFTER_SUSPEND, said="in words"),),
         examples=(
             "After suspend the GPU is no longer used by ollama, until I reboot",
-            "the host resumes from suspension and CUDA stops working",
         ),
         not_examples=("After suspend the screen stays black",),
     ),
@@ -336,26 +275,11 @@ CAUSES = (
         plain="CUDA does not start, or cannot list its devices",
         means="gpusetup does not know what causes this error code.",
         text="Reboot. If the error remains, reinstall the driver",
-        proven_by="cuInit returns an error that no other finding covers",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
-        alike={
-            alike.KERNEL_LOG: (
-                "cuda-unknown-error",
-                "uvm-missing",
-                "gpu-init-failed",
-            )
-        },
-        cases=(
-            Message(
-                having={"code": ""},
-                title="CUDA does not start: cuInit returns {code}",
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        ),
+        alike={alike.KERNEL_LOG: ("cuda-unknown-error", "uvm-missing", "gpu-init-failed")},
     ),
     Cause(
         "cuda-misses-gpu",
@@ -364,9 +288,6 @@ CAUSES = (
         means="NVML can read the GPU, but CUDA could not start it and ignores it.",
         text="Reboot the machine (for a container, reboot its host). Before the reboot, you can "
         "exclude this GPU with CUDA_VISIBLE_DEVICES",
-        proven_by="NVML lists the GPU, CUDA does not list it, and CUDA_VISIBLE_DEVICES is not set",
-        not_when="If doctor also finds gpu-fell-off-bus or mig-misconfigured, that finding is "
-        "the cause",
         # Source: CUDA Driver API reference, cuDeviceGetCount.
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -382,11 +303,6 @@ CAUSES = (
         means="The stub libcuda is only for linking programs on a machine without a driver, and "
         "cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
-        proven_by="cuInit returns error 34, or libcuda was loaded from a folder called `stubs`. "
-        "If only LD_LIBRARY_PATH contains such a folder, the finding is a warning",
-        # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
-        explains=(*NO_INIT, *NO_DRIVER),
-        commands=_without_stubs,
         cases=(
             # The stub is in the folder, but no program has loaded it.
             Message(
@@ -400,6 +316,9 @@ CAUSES = (
                 only=Severity.WARNING,
             ),
         ),
+        # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
+        explains=(*NO_INIT, *NO_DRIVER),
+        commands=lambda context: paste.without_folders(context, "/stubs"),
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",
@@ -407,4 +326,4 @@ CAUSES = (
         ),
         examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
     ),
-)
+)  # fmt: skip

@@ -10,7 +10,6 @@ from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
 from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
 from gpusetup.fixes.lenders import is_lent
-from gpusetup.messages.fragments import IF, IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
@@ -21,15 +20,13 @@ def serves_every_torch(context: RuleContext) -> bool:
     cudas_of_builds = [parsed(build.cuda or "0") for build in context.catalog.builds]
     cuda_of_driver = parsed(context.driver.cuda or "0")
     # A driver also supports later minor versions of its major CUDA version.
-    newest_major = max(cuda.major for cuda in cudas_of_builds)
-    return cuda_of_driver.major >= newest_major
+    return cuda_of_driver.major >= max(cuda.major for cuda in cudas_of_builds)
 
 
 def _switch_on(context: RuleContext) -> Lines:
     """The command that switches a laptop's NVIDIA GPU on again, with the tool that switched
     it off."""
-    switched_off = events(context, "hybrid-gpu-off")[0]
-    tool = switched_off.values.get("tool", "")
+    tool = events(context, "hybrid-gpu-off")[0].values.get("tool", "")
     if tool not in HYBRID_ON:
         return ()
     return lines(HYBRID_ON[tool], "sudo reboot")
@@ -51,10 +48,7 @@ CAUSES = (
     Cause(
         "driver-too-old",
         certain_if=proofs.driver_and_need_are_read,
-        check=CheckCommand(
-            command="nvidia-smi --query-gpu=name,driver_version --format=csv",
-            prints="name, driver_version\nTesla T4, 470.256.02",
-        ),
+        check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
             Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
             Refutation(gpu_facts.only_gpu_is_from("amd"), "amd-gpu"),
@@ -66,16 +60,9 @@ CAUSES = (
         " every minor version of it. For example, on Linux CUDA 12 needs driver 525 or newer, "
         "and CUDA 13 needs driver 580.",
         text="Update the driver, or install a torch build for an older CUDA",
-        proven_by="The driver is older than torch's CUDA version requires",
-        not_when="If the driver itself supports the CUDA version that the program needs, the "
-        "driver is new enough",
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
-        explains=(
-            "cuda-sees-no-device",
-            "container-hook-failed",
-            "resolver-conflict",
-        ),
+        explains=("cuda-sees-no-device", "container-hook-failed", "resolver-conflict"),
         impossible=(serves_every_torch,),
         by_check=True,
         says=(
@@ -102,36 +89,22 @@ CAUSES = (
             "package pytorch-2.1.0 has constraint __cuda >=12.1 conflicting with __cuda-11.4-0",
             "The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4.",
         ),
-        not_examples=(
-            "The currently installed NVIDIA graphics driver is unsupported or has known issues. The unsupported driver range: [553.0, 560.35)",
-        ),
+        not_examples=("The currently installed NVIDIA graphics driver is unsupported or has known issues. The unsupported driver range: [553.0, 560.35)",),
     ),
     Cause(
         "driver-missing",
-        check=CheckCommand(
-            command="nvidia-smi",
-            prints="bash: nvidia-smi: command not found",
-        ),
+        check=CheckCommand("nvidia-smi", "bash: nvidia-smi: command not found"),
         title="{who}: there is no NVIDIA driver",
         plain="gpusetup found no NVIDIA driver",
         means="The kernel module of NVIDIA's driver is not loaded, and none of its libraries and "
         "programs is installed. PyTorch includes its own CUDA libraries but not the driver, so "
         "you install the driver separately.",
         text="Install your distribution's driver package and reboot",
-        proven_by="There is an NVIDIA GPU on the PCI bus, but no libcuda and no driver module on "
-        "the disk",
-        not_when="If part of the driver is installed, the cause is driver-not-loaded. Containers "
-        "and WSL use their host's driver, so do not install one inside them",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
         impossible=(in_wsl,),
         by_check=True,
-        alike={
-            alike.ON_THE_BUS: (
-                "no-nvidia-gpu",
-                "container-no-gpu",
-            )
-        },
+        alike={alike.ON_THE_BUS: ("no-nvidia-gpu", "container-no-gpu")},
     ),
     Cause(
         "hybrid-gpu-off",
@@ -141,8 +114,6 @@ CAUSES = (
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
         "block its module.",
         text="Turn the NVIDIA GPU on, and reboot",
-        proven_by="The tool that switches between the GPUs shows that the NVIDIA GPU is off",
-        not_when="If no tool switched the GPU off, the cause is driver-missing",
         # Source: the tools' own documentation.
         where=(lambda context: not listed_gpus(context),),
         commands=_switch_on,
@@ -150,47 +121,19 @@ CAUSES = (
         needs_reboot=True,
         says=(
             says(r"supergfxctl (?:-g|--get)\W{0,4}(?P<mode>Integrated|Vfio)", tool="supergfxctl"),
-            says(
-                r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)",
-                tool="envycontrol",
-            ),
+            says(r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)", tool="envycontrol"),
             says(r"prime-select query\W{0,4}(?P<mode>intel|amd)\b", tool="prime-select"),
             says(r"system76-power graphics\W{0,4}(?P<mode>integrated)", tool="system76-power"),
             says(r"Current GPU mode ?: (?P<mode>integrated|intel)", tool="optimus-manager"),
-            says(
-                r"envycontrol (?:-s|--switch) (?P<mode>integrated)(?!.{0,400}?(?:-s|--switch) (?:hybrid|nvidia))",
-                tool="envycontrol",
-            ),
-            says(
-                r"envycontrol\b.{0,200}?\b(?P<mode>integrated) (?:graphics )?mode(?!\w).{0,400}?(?:not found|missing|not (?:listed|detected|shown)|disappear|can ?no?t see|does not see)",
-                tool="envycontrol",
-            ),
-            says(
-                r"supergfxctl (?:-m|--mode) (?P<mode>Integrated|Vfio)(?!.{0,400}?(?:-m|--mode) (?:Hybrid|AsusMuxDgpu))",
-                tool="supergfxctl",
-            ),
-            says(
-                r"sudo prime-select (?P<mode>intel|amd)\b(?!.{0,400}?prime-select (?:nvidia|on-demand))",
-                tool="prime-select",
-            ),
+            says(r"envycontrol (?:-s|--switch) (?P<mode>integrated)(?!.{0,400}?(?:-s|--switch) (?:hybrid|nvidia))", tool="envycontrol"),
+            says(r"envycontrol\b.{0,200}?\b(?P<mode>integrated) (?:graphics )?mode(?!\w).{0,400}?(?:not found|missing|not (?:listed|detected|shown)|disappear|can ?no?t see|does not see)", tool="envycontrol"),
+            says(r"supergfxctl (?:-m|--mode) (?P<mode>Integrated|Vfio)(?!.{0,400}?(?:-m|--mode) (?:Hybrid|AsusMuxDgpu))", tool="supergfxctl"),
+            says(r"sudo prime-select (?P<mode>intel|amd)\b(?!.{0,400}?prime-select (?:nvidia|on-demand))", tool="prime-select"),
             says(r"dgpu_disable\W{1,6}1\b", tool="asus-wmi"),
             says(r"bbswitch.{0,80}? [0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
-            says(
-                r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)",
-                tool="modprobe",
-                unless=r"nouveau",
-            ),
-            says(
-                r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)",
-                tool="modprobe",
-                unless=r"nouveau",
-            ),
+            says(r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)", tool="modprobe", unless=r"nouveau"),
+            says(r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)", tool="modprobe", unless=r"nouveau"),
             says("alias nvidia off", tool="modprobe"),
-            says(
-                r"supergfxctl\b[^.\n]{0,12} (?:is|was|says?|shows?|set) (?:in |to )?(?P<mode>Integrated)\b",
-                tool="supergfxctl",
-                unless=IF_ONLY,
-            ),
         ),
         examples=(
             "$ supergfxctl -g\nIntegrated",
@@ -205,7 +148,6 @@ CAUSES = (
             "With envycontrol I went to integrated mode and now the card is missing",
             "$ supergfxctl -m Integrated",
             "$ sudo prime-select intel",
-            "supergfxctl is in Integrated mode",
         ),
         not_examples=(
             "sudo envycontrol -s integrated, and later sudo envycontrol -s hybrid",
@@ -216,23 +158,13 @@ CAUSES = (
     ),
     Cause(
         "driver-not-loaded",
-        check=CheckCommand(
-            command="nvidia-smi",
-            prints=(
-                "NVIDIA-SMI has failed because it couldn't communicate with the "
-                "NVIDIA driver. Make sure that the latest NVIDIA driver is "
-                "installed and running."
-            ),
-        ),
+        check=CheckCommand("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."),
         refuted_by=(Refutation(facts.driver_lists_a_gpu),),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
         means="Often no module was built after a kernel update, nouveau uses the GPU instead, or "
         "Secure Boot rejects a module whose key is not enrolled. doctor does not load a module "
         "itself, so if your driver loads on demand, run `nvidia-smi` once.",
         text="Load or rebuild the module, block nouveau, or reboot",
-        proven_by="The driver's libraries or module are on the disk, but no module is loaded; or "
-        "NVML returns error 9",
-        not_when="If no part of the driver is installed, the cause is driver-missing",
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
         lacks="gpu",
@@ -241,10 +173,7 @@ CAUSES = (
         way=load_fix,
         says=(
             says("nvml error: driver not loaded", place="host"),
-            says(
-                r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
-                place="host",
-            ),
+            says(r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver", place="host"),
             says(r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file', place="host"),
             "communicate with the nvidia driver",
             r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
@@ -252,7 +181,6 @@ CAUSES = (
             "drivernotloaded",
             r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
             r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
-            r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
             r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
             r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
         ),
@@ -261,13 +189,10 @@ CAUSES = (
             "microk8s kubectl exec nvidia-driver-daemonset-x1 -c nvidia-driver-ctr -- nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
             "ERROR: NVIDIA driver is not loaded",
             "E cuda_diagnostics: kernel driver does not appear to be running on this host (node-17): /proc/driver/nvidia/version does not exist",
-            "nvidia-driver-550-server won't load on kernel 6.8",
             "it does not load (running `nvidia-smi` and it telling me it could not connect to the Nvidia driver)",
             "ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when",
         ),
         not_examples=(
-            "pod/nvidia-driver-daemonset-7 is Running",
-            "nvidia-driver-535 loads on kernel 6.8",
             "nvidia-smi shows the NVIDIA driver",
         ),
     ),
@@ -282,10 +207,6 @@ CAUSES = (
         text="Install the headers for this kernel, and a driver that supports the kernel. If the "
         "GPU needs an old driver branch, use an older kernel. As a workaround, boot the previous "
         "kernel",
-        proven_by="dkms reports that NVIDIA's module was not built, or NVIDIA's installer fails "
-        "while it builds the module",
-        not_when="If nvidia-smi lists the GPU, or another module failed to build, the driver was "
-        "built",
         # Source: dkms's manual page; messages of nvidia-installer.
         kind_of="driver-not-loaded",
         stage="build",
@@ -301,10 +222,7 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            (
-                r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
-                r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/"
-            ),
+            r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/",
             r"\bdkms (?:install|build)\b[^\n]{0,40}?\bnvidia\b.{0,900}?Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60})",
             r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
             r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
@@ -316,34 +234,11 @@ CAUSES = (
             r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
             r'the step: "Building kernel modules"',
             r"ERROR: Unable to build the NVIDIA kernel module",
-            says(
-                r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia",
-                unless=r"amdgpu/|virtualbox|zfs/",
-            ),
+            says(r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia", unless=r"amdgpu/|virtualbox|zfs/"),
             says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler"),
-            says(
-                r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
-                why="compiler",
-            ),
-            says(
-                r"ERROR: Unable to find the kernel source tree for the currently running kernel",
-                why="headers",
-            ),
-            says(
-                r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found",
-                unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]",
-                why="headers",
-            ),
-            says(
-                (
-                    r"\b(?:nvidia|driver \d{3}\b|GeForce|[RG]TX \d{3,4}).{0,400}?(?:DKMS\b[^.\n]{0,30}?FAILS\b|FAILS\b[^.\n]{0,60}?\bDKMS\b(?! ?(?:status|build -m|install -m|remove|add)))|FAILS\b[^.\n]{0,60}?\bDKMS\b.{0,400}?\b(?:nvidia|driver \d{3}\b|GeForce)".replace(
-                        "FAILS",
-                        r"\b(?:br(?:eak|oke)\w{0,3}|fail\w{0,5}|disappear\w{0,2}|gone|missing|delet\w{2,3}|incompatible|not compatible|(?:can(?:no|')t|does(?: not|n't)|won't) build)",
-                    )
-                ),
-                "dkms",
-                unless=rf"{IF}(?:the )?dkms|virtualbox|wi-?fi|wlan|\bvbox|\bzfs\b|broadcom|amdgpu|rtl\d|v4l2",
-            ),
+            says(r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b", why="compiler"),
+            says(r"ERROR: Unable to find the kernel source tree for the currently running kernel", why="headers"),
+            says(r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found", unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]", why="headers"),
         ),
         examples=(
             "make[1]: *** [Makefile:1953: /var/lib/dkms/nvidia/535.183.01/build] Error 2",
@@ -362,7 +257,6 @@ CAUSES = (
         ),
         not_examples=(
             "Building DKMS module: nvidia-565.77... done.",
-            "DKMS module 'nvidia-367.35' already added, skipping.",
             "kernels/nv-like.cu:12:3: error: expected a ;",
         ),
     ),
@@ -372,8 +266,6 @@ CAUSES = (
         title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
         means="The firmware does not trust the key that signed the module.",
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or turn Secure Boot off in the firmware",
-        proven_by="The kernel log says `Key was rejected by service`",
-        not_when="If there is no NVIDIA module at all, the cause is driver-not-loaded",
         # Source: Linux kernel, module signing.
         where=(
             lambda context: not listed_gpus(context),
@@ -386,30 +278,18 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
             r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
             r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
             r"The signed kernel module failed to load",
-            says(
-                (
-                    r"\b(?:nvidia|driver|modules?)\b[^.\n]{0,80}?\b(?:\w*(?:not|n't|nt)|fails? to|refus\w{1,4} to|unable to) (?:be )?(?:loaded|load|accepted)\b[^.\n]{0,40}?\b(?:because of|due to|thanks to|by|under|with) secure[- ]?boot\b"
-                    r"|\bMOK\b.{0,500}?\b(?:NVIDIA|DKMS) (?:\w+ ){0,3}modules? (?:are|is|were|was|get) (?:\w+ )?(?:not (?:being )?(?:accepted|trusted)|rejected|refused)\b"
-                ),
-                unless=rf"{IF}(?:the )?(?:nvidia|driver|module|secure|dkms)|secure[- ]?boot (?:is )?(?:off|disabled)",
-            ),
         ),
         examples=(
             "The kernel module is not signed by a key that is trusted by the Linux kernel.",
             "Loading of unsigned module is rejected",
-            "I use secure boot, and with the new kernel the signed nVidia module is failing to load",
             "with module.sig_enforce=1 the modules nvidia and nvidia_drm are rejected",
             "nvidia module keys are rejected by the kernel",
-            "now the system boots but my nvidia driver cant load because of secure boot",
         ),
         not_examples=(
-            "with secure boot the signed nvidia module loads",
             "module.sig_enforce=1 is set and nvidia loads",
-            "nvidia module keys are enrolled",
         ),
     ),
-)
+)  # fmt: skip

@@ -13,6 +13,13 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.versions import parsed
 
+HERE = Message(
+    where=(IN_A_CONTAINER,),
+    text="Check the GPU on the container's host, where the kernel log shows the reason. Then "
+    "start the container again with its GPUs",
+    needs_root=True,
+)
+
 
 def image_brings_the_library(context: RuleContext) -> bool:
     """Whether a text about an image shows a library that is newer than the host's driver.
@@ -26,14 +33,6 @@ def image_brings_the_library(context: RuleContext) -> bool:
     return parsed(library) > parsed(host)
 
 
-HERE = Message(
-    where=(IN_A_CONTAINER,),
-    text="Check the GPU on the container's host, where the kernel log shows the reason. Then "
-    "start the container again with its GPUs",
-    needs_root=True,
-)
-
-
 CAUSES = (
     Cause(
         "driver-does-not-answer",
@@ -43,20 +42,11 @@ CAUSES = (
         "may crash or hang.",
         text="Reboot. If the driver only takes a long time to start its GPUs, let doctor wait "
         "longer (`--timeout 120`)",
-        proven_by="The child process in which gpusetup queried the driver timed out, or a signal "
-        "ended it",
-        not_when="If the driver responds within the time limit (--timeout), the driver is only "
-        "slow, and the cause is driver-slow",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
-        explains=(
-            "gpu-does-not-answer",
-            "cuda-misses-gpu",
-        ),
+        explains=("gpu-does-not-answer", "cuda-misses-gpu"),
         by_check=True,
-        examples=(
-            "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
-        ),
+        examples=("INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",),
         cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -66,9 +56,6 @@ CAUSES = (
         title="A GPU does not respond properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",
         text="Reboot. Before the reboot, you can exclude this GPU with CUDA_VISIBLE_DEVICES",
-        proven_by="NVML returns an error for the GPU, its memory, temperature or power, or CUDA "
-        "returns an error for its name",
-        not_when="If NVML says that the GPU is lost, the cause is gpu-fell-off-bus",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         explains=("cuda-misses-gpu",),
@@ -85,9 +72,6 @@ CAUSES = (
         "after suspend or a driver update. In a container, the usual reason is that the "
         "container has lost access to its devices.",
         text="Reboot. If the error remains, reinstall the driver",
-        proven_by="nvmlInit or nvmlDeviceGetCount returns an error. Error codes 9, 12 and 13 "
-        "count only if the module is loaded or CUDA starts",
-        not_when="NVML's error codes 4, 8, 10, 11 and 14 to 18 have their own causes",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         where=(
@@ -97,13 +81,7 @@ CAUSES = (
             ),
             lambda context: not context.other_host,
         ),
-        alike={
-            "nvidia-smi": (
-                "container-nvml-lost",
-                "uvm-missing",
-                "cuda-unknown-error",
-            )
-        },
+        alike={"nvidia-smi": ("container-nvml-lost", "uvm-missing", "cuda-unknown-error")},
         cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -117,22 +95,13 @@ CAUSES = (
         " to 30 s on a big node.",
         text="Keep the driver loaded between programs. If it already stays loaded, check the "
         "machine's load and the kernel log",
-        proven_by="The driver responded after more than 5 s",
         # Source: NVIDIA, "Driver Persistence".
         commands=("sudo systemctl enable --now nvidia-persistenced",),
     ),
     Cause(
         "nvml-mismatch",
         certain_if=proofs.not_in_a_container,
-        check=CheckCommand(
-            command="cat /proc/driver/nvidia/version; nvidia-smi",
-            prints=(
-                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May"
-                " 31 09:35:42 UTC 2024\n"
-                "Failed to initialize NVML: Driver/library version mismatch\n"
-                "NVML library version: 550.120"
-            ),
-        ),
+        check=CheckCommand("cat /proc/driver/nvidia/version; nvidia-smi", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.120"),
         title="The kernel module and the driver libraries have different versions",
         means="Usually an update replaced the driver's packages while the old kernel module stayed "
         "loaded, so the two no longer match.",
@@ -141,15 +110,10 @@ CAUSES = (
         "sudo modprobe nvidia`. If other people use this machine, tell them first. In a "
         "container, restart the container instead, and keep driver packages out of its image. "
         "If a reboot changes nothing, reinstall the driver",
-        proven_by="NVML returns error 18, or the two versions differ",
-        not_when="In WSL the two versions always differ, which is normal",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
-            "driver-does-not-answer",
-            "gpu-does-not-answer",
-            "cuda-misses-gpu",
-            "forward-compat-unsupported",
-            "libcuda-driver-mismatch",
+            "driver-does-not-answer", "gpu-does-not-answer", "cuda-misses-gpu",
+            "forward-compat-unsupported", "libcuda-driver-mismatch",
         ),
         by_check=True,
         commands=("sudo reboot",),
@@ -185,9 +149,7 @@ CAUSES = (
             "nvml/rm version mismatch",
             r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
         ),
-        examples=(
-            "NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue",
-        ),
+        examples=("NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue",),
     ),
     Cause(
         "gpu-init-failed",
@@ -199,9 +161,6 @@ CAUSES = (
         "`--gres=gpu:1`).",
         text="Shut the machine down fully and start it again. If a full restart does not help, "
         "reinstall the driver with the modules that the GPU needs (open or closed)",
-        proven_by="The driver's module is bound to the GPU but does not list it, or the kernel "
-        "log reports the failure",
-        not_when="If the GPU worked before, the cause is gpu-fell-off-bus",
         # Source: messages of NVIDIA's open kernel modules.
         by_check=True,
         commands=drivers.driver_commands,
@@ -240,7 +199,6 @@ CAUSES = (
         means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open "
         "ones. Old GPUs work only with old drivers.",
         text="Install the driver branch and modules that this GPU needs",
-        proven_by="The kernel log says that the GPU is not supported or legacy",
         # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
         kind_of="gpu-init-failed",
         explains=("driver-not-loaded",),
@@ -267,12 +225,7 @@ CAUSES = (
                 way=drivers.driver_fix,
             ),
         ),
-        alike={
-            alike.KERNEL_LOG: (
-                "driver-not-loaded",
-                "gpu-init-failed",
-            )
-        },
+        alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
         examples=("NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",),
     ),
-)
+)  # fmt: skip

@@ -18,15 +18,13 @@ def _for_the_target(context: RuleContext) -> Lines:
     driver conda cannot query."""
     missing = events(context, "conda-cuda-virtual-missing")[0]
     version_needed = re.search(r"\d+(\.\d+)?", missing.values.get("needed", ""))
-    usual_cuda = context.driver.cuda or "12"
-    cuda = version_needed[0] if version_needed else usual_cuda
+    cuda = version_needed[0] if version_needed else (context.driver.cuda or "12")
     return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
 def _add_pip(context: RuleContext) -> Lines:
     """The command that installs pip with uv, because uv itself does not need pip."""
-    python = paste.python(context)
-    add = paste.command(context, "uv", "pip", "install", "--python", python, "pip")
+    add = paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip")
     return (add,)
 
 
@@ -69,7 +67,6 @@ CAUSES = (
         "builds. conda may also run on a different machine from the one that computes.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
         "to the CUDA version of the machine that will compute. Otherwise install the driver",
-        proven_by="CONDA_OVERRIDE_CUDA is empty, or conda reports that __cuda is missing",
         # Source: conda documentation, virtual packages.
         commands=_for_the_target,
         says=(
@@ -89,17 +86,13 @@ CAUSES = (
         "pip-missing",
         title="The environment has no pip, so `pip install` would install elsewhere",
         text="Use uv (as gpusetup does), or install pip",
-        proven_by="The environment has no pip",
         # Source: Python documentation, venv.
         commands=_add_pip,
         says=(
             r"No module named ['\"]?pip\b['\"]?(?!\.)",
             r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
             r"'pip3?' is not recognized",
-            says(
-                r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
-                "pip",
-            ),
+            says(r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b", "pip"),
         ),
         examples=(
             "bash: pip: command not found",
@@ -116,30 +109,19 @@ CAUSES = (
         text="You do not need conda: gpusetup creates an environment with uv. If you want conda, "
         "install Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt "
         "(Windows) or a new shell",
-        proven_by="The shell cannot find the command conda",
-        not_when="If `conda activate` asks for `conda init`, conda is installed",
         # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
-        says=(
-            (
-                r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
-                r"|command not found: conda(?![\w-])"
-            ),
-        ),
+        says=(r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found|command not found: conda(?![\w-])",),
         examples=("'conda' is not recognized as an internal or external command,",),
         not_examples=("zsh: command not found: conda-build",),
     ),
     Cause(
         "externally-managed",
         certain_if=proofs.message_states_it,
-        check=CheckCommand(
-            command="python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY",
-            prints="EXTERNALLY-MANAGED",
-        ),
+        check=CheckCommand("python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY", "EXTERNALLY-MANAGED"),
         title="This Python belongs to the operating system: pip is not allowed to install there",
         means="The distribution's own programs use its packages, and pip would break them.",
         text="Create an environment and install there",
-        proven_by="Python's folder contains a file called EXTERNALLY-MANAGED",
         # Source: PEP 668.
         commands=_into_new_environment,
         says=("externally-managed-environment",),
@@ -151,7 +133,6 @@ CAUSES = (
         means="The environment belongs to another user, or a running program uses its files.",
         text="Create your own environment and install there, or close the programs that use its "
         "files",
-        proven_by="This user cannot write to the environment's folder",
         commands=_into_new_environment,
         says=(
             r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
@@ -164,54 +145,35 @@ CAUSES = (
     ),
     Cause(
         "no-target",
-        no_command="only you know which environment your program runs in.",
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
         means="gpusetup does not look at the environment that uvx or pipx made for gpusetup "
         "itself.",
         text="Activate an environment, or name one with `--python PATH`",
-        proven_by="No option names an environment, and none is active",
         by_check=True,
     ),
     Cause(
         "stale-environment",
-        no_command=(
-            "only you know which environment you want to activate. If you deleted the old "
-            "environment on purpose, open a new shell."
-        ),
         severity=Severity.WARNING,
         title="{variable} is set to {path}, which is not an environment",
         plain="The activated environment no longer exists",
         text="doctor checked another Python instead. Activate your environment again",
-        proven_by="VIRTUAL_ENV is set to a folder that is not an environment",
         # Source: Python documentation, venv.
     ),
     Cause(
         "module-shadowed",
         certain_if=proofs.folder_of_the_sources_is_read,
-        check=CheckCommand(
-            command='python -c "import torch; print(torch.__file__)"',
-            prints="/home/me/project/torch.py",
-        ),
-        no_command=(
-            "only you know what the file should be called instead. For example, "
-            "rename `torch.py` to `my_torch.py`."
-        ),
+        check=CheckCommand('python -c "import torch; print(torch.__file__)"', "/home/me/project/torch.py"),
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",
         means="Python looks in the working folder first.",
         text="Rename that file or folder (and delete its __pycache__), or start Python in "
         "another folder",
-        proven_by="The current folder contains a file or folder with the module's name",
         # Source: Python documentation, sys.path.
         stage="import",
         explains=(
-            "torch-sees-no-gpu",
-            "torch-import-failed",
-            "gpu-check-failed",
-            "cuda-lib-missing",
-            "torch-missing",
-            "torch-half-installed",
+            "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
+            "torch-missing", "torch-half-installed",
         ),
         events=("backport-in-the-way", "module-shadowed"),
         cases=(
@@ -222,7 +184,6 @@ CAUSES = (
                 text="Uninstall the package",
                 commands=("pip uninstall -y {package}",),
             ),
-            Message(where=(_does_no_harm,), only=Severity.WARNING),
         ),
         alike={
             'python -c "import torch; print(torch.__file__, torch.__path__)"': (
@@ -234,27 +195,12 @@ CAUSES = (
             rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
             r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
             says(r"loaded the `torch/_C` folder of the PyTorch repository", module="torch"),
-            says(
-                r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
-                module="torch",
-            ),
-            says(
-                r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
-                module="torch",
-            ),
-            says(
-                r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
-                module="torch",
-            ),
-            says(
-                r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
-                module="torch",
-            ),
+            says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b", module="torch"),
+            says(r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b", module="torch"),
+            says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined", module="torch"),
+            says(r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?", module="torch"),
             says(r"cannot import name '\w+' from 'torch\._C' \(unknown location\)", module="torch"),
-            says(
-                r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
-                module="torch",
-            ),
+            says(r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'", module="torch"),
         ),
         examples=(
             "ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)",
@@ -277,8 +223,6 @@ CAUSES = (
         # Source: pip documentation; messages of pip's sources.
         commands=("gpusetup install --venv .venv",),
         says=(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",),
-        examples=(
-            "ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",
-        ),
+        examples=("ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",),
     ),
-)
+)  # fmt: skip

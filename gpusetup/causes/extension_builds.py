@@ -7,18 +7,12 @@ from gpusetup.causes import alike
 from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART, IN_A_BUILD
 from gpusetup.messages.row import says
 
 WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
-
-
-def _has_torch(context: RuleContext) -> bool:
-    """Whether the text or the machine shows which torch is installed."""
-    return bool(context.torch.version)
 
 
 BESIDE = (
@@ -28,8 +22,6 @@ BESIDE = (
 
 WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
 
-BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps?|tells?|says?|gives?|gave|shows?|the|this|an?|me|error|following|fails?|failed|with|still|returns?|reports?|raises?|throws?|see|saw|saying|that|command|message))"
-"""Words that a person writes between a quoted command and its output."""
 
 COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
 """The name of a C++ compiler in a build's output."""
@@ -46,23 +38,13 @@ CAUSES = (
         "Build with gcc 9 or newer (set CC and CXX) and the nvcc of torch's CUDA (set "
         "CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
         "As an alternative, install the torch release that the extension was written for",
-        proven_by="The compiler prints the #error of torch's headers, or does not know the -std "
-        "option",
-        not_when="If nvcc refuses the compiler's version, the cause is compiler-too-new",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         stage="build",
         look=(*WHICH_CUDA, "g++ --version"),
         says=(
-            says(
-                r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)",
-                who="build",
-            ),
+            says(r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", who="build"),
             says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch", who="build"),
-            says(
-                r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)",
-                "-std=",
-                who="compiler",
-            ),
+            says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler"),
             says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc"),
         ),
         examples=(
@@ -83,7 +65,6 @@ CAUSES = (
         text="Let nvcc use an older compiler that its release notes list (for Visual Studio: add "
         "an older MSVC toolset in its installer, and build in that toolset's prompt). As an "
         "alternative, use a newer toolkit with the same CUDA major version as torch",
-        proven_by="nvcc refuses the compiler",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         stage="build",
         commands=(
@@ -116,76 +97,44 @@ CAUSES = (
         "requirements that the package declares.",
         text="Install torch first, then build the package in your environment: `pip install "
         "--no-build-isolation PACKAGE`",
-        proven_by="The build environment has no module named torch",
-        not_when="If a program cannot find torch when it runs, the cause is torch-missing",
         # Source: PEP 518; pip documentation, build system interface.
         stage="build",
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
             Message(
-                where=(_has_torch,),
+                where=(lambda context: bool(context.torch.version),),
                 text="torch is installed, so build the package in this environment: `pip install "
                 "--no-build-isolation PACKAGE` (for the sources in this folder, use `-e .`)",
                 commands=BESIDE,
             ),
         ),
         says=(
-            r"torch is not (?:\w+ ){0,2}in (?:its |the )?build[- ](?:system )?(?:dependencies|requirements|requires)",
             r"depends on `?torch`?, but doesn't declare it as a build dependency",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         (?:Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
         (?:(?!Collecting\ )[^\0]){0,200}?)?
         (?:Getting\ requirements\ to\ build|Preparing\ metadata|setup\.py\ egg_info)
         (?:(?!Collecting\ )[^\0]){0,1500}?No\ module\ named\ ['\"]?torch['\"]?
         (?![\w.])
-        """,
-                "no module named",
-            ),
+        """, "no module named"),
             # pip and uv build a checkout in isolation from the environment, so that the build does
             # not see torch. A program that runs after the installation may lack torch for another
             # reason.
-            says(
-                r"(?:pip3?|uv(?: pip)?) (?:install|sync)(?: -{1,2}[\w-]+){0,4} (?:-e )?\.[\w/\[\]-]{0,40}\W[^\0]{0,600}?No module named ['\"]?torch['\"]?(?![\w.])",
-                unless=r"--no-build-isolation|python3? \S{1,60}\.py",
-            ),
-            r"No module named ['\"]?torch['\"]?[\s\"'`,.]{0,6}(?:error )?(?:when|while|during|on|at|upon) (?:(?:I|we|you|try(?:ing)? to|run(?:ning)?|do(?:ing)?|us(?:e|ing)|execut(?:e|ing)|call(?:ing)?) ){0,3}[\"'`]{0,3}pip3? install\b",
+            says(r"(?:pip3?|uv(?: pip)?) (?:install|sync)(?: -{1,2}[\w-]+){0,4} (?:-e )?\.[\w/\[\]-]{0,40}\W[^\0]{0,600}?No module named ['\"]?torch['\"]?(?![\w.])", unless=r"--no-build-isolation|python3? \S{1,60}\.py"),
             r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         (?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable
           |build\ backend\ returned|Failed\ to\ build\ `).{0,900}No\ module\ named\ ['\"]?torch['\"]?
         (?![\w.])
-        """,
-                "no module named",
-            ),
-            (
-                r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)"
-                r"|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}\bpip3? install\b.{0,600}?Getting requirements to build \w+ \.\.\. error"
-                r"|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build"
-            ),
-            says(
-                r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]",
-                unless=r"--no-build-isolation",
-            ),
-            says(
-                rf"\bpip3? install {WHAT}{BY_THE_WAY}{{0,14}}[\s\"'`,.:]{{1,6}}(?:ModuleNotFoundError:? ?)?No module named ['\"]?torch['\"]?(?![\w.])",
-                unless=r"\bimport torch|python3? \S{1,60}\.py",
-            ),
-            says(
-                r"\b(?:pip3?|setup(?:\.py)?|install(?:s|ed|ing|ation)?|build(?:s|ing)?|built|compil\w{1,4}|wheel)\b[^.\n]{0,120}?\b(?:fail\w{0,4}|errors?|unable|cannot|can't|does ?n[o']t|could ?n[o']t|not able)\b[^.\n]{0,60}?\bfind torch\b(?! ?[<>=~])",
-                unless=r"\bif\b[^.\n]{0,40}find torch|python (?:-c|train|run|main)",
-            ),
+        """, "no module named"),
+            r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}\bpip3? install\b.{0,600}?Getting requirements to build \w+ \.\.\. error|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build",
+            says(r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]", unless=r"--no-build-isolation"),
         ),
         examples=(
             "hint: `flash-attn` depends on `torch`, but doesn't declare it as a build dependency.",
-            "apex needs torch, and torch is not in its build requirements",
-            "a pip setup install error for flash_attn relating to a failure of that module to find torch",
         ),
         not_examples=(
             "pip install -e .\npython train.py\nModuleNotFoundError: No module named 'torchmetrics'",
-            "torch is not in the environment",
-            "I could not find torch in the list",
         ),
     ),
     Cause(
@@ -199,7 +148,6 @@ CAUSES = (
         means="No wheel fits this Python and system, so the installer compiles the package.",
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
-        not_when="If torch.compile needs the compiler, the cause is triton-no-compiler",
         # Source: messages of setuptools and cpp_extension.
         stage="build",
         windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
@@ -208,10 +156,7 @@ CAUSES = (
             r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required",
             r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH",
             r"where cl.{0,20}returned non-zero",
-            (
-                r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))"
-                r"|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]"
-            ),
+            r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]",
             r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'",
             r"running build_ext.{0,400}?error: \[WinError 2\]",
             rf"error: command '{COMPILER}' failed: No such file",
@@ -230,14 +175,8 @@ CAUSES = (
             rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(",
             rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found",
             r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}",
-            says(
-                rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'",
-                unless=r"inductor|triton",
-            ),
-            says(
-                r"\b(?:g\+\+|c\+\+): (?:command )?not found",
-                unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b",
-            ),
+            says(rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'", unless=r"inductor|triton"),
+            says(r"\b(?:g\+\+|c\+\+): (?:command )?not found", unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b"),
         ),
         examples=(
             'error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"',
@@ -253,7 +192,6 @@ CAUSES = (
             "No CMAKE_CXX_COMPILER could be found.",
             "CMake Error: Could not find compiler set in environment variable CXX:",
             "error: Unable to find a compatible Visual Studio installation.",
-            "Running 'nmake' '-?' failed with: no such file or directory",
             "'cl' is not recognized as an internal or external command,",
             "nvcc fatal : No compiler found",
             "error: linker `cc` not found",
@@ -278,10 +216,6 @@ CAUSES = (
         text="Rebuild the extension with the nvcc of the CUDA version that torch was built with, "
         "on a machine where the GPU is visible, and read the build's output. Without a GPU, set "
         "TORCH_CUDA_ARCH_LIST to the GPU's architecture",
-        proven_by="The failed import names the compiled module (._C, ._ext), or a file in "
-        "torch_extensions is missing",
-        not_when="If the compiled part exists but was built for another torch, the cause is "
-        "extension-abi-mismatch",
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
         # torch/utils/cpp_extension.py.
         commands=rebuild_of("extension-not-built"),
@@ -330,50 +264,27 @@ CAUSES = (
             r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
             r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
             r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         No\ module\ named\ ['\"]?
         (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
         (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
-        """,
-                "no module named",
-            ),
+        """, "no module named"),
             r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
             r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
-        """,
-                "torch_extensions",
-            ),
-            says(
-                r"NameError: (?:global )?name '_C' is not defined",
-                unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino",
-            ),
-            says(
-                r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'",
-                module="vllm._C",
-            ),
-            says(
-                r"Can ?not import sgl_kernel\. Please check your installation", module="sgl_kernel"
-            ),
-            says(
-                r"Fallback to pytorch engine because turbomind engine is not installed correctly",
-                module="turbomind",
-            ),
+        """, "torch_extensions"),
+            says(r"NameError: (?:global )?name '_C' is not defined", unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino"),
+            says(r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'", module="vllm._C"),
+            says(r"Can ?not import sgl_kernel\. Please check your installation", module="sgl_kernel"),
+            says(r"Fallback to pytorch engine because turbomind engine is not installed correctly", module="turbomind"),
             says(r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available", module="mmcv"),
             rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
             says(CPU_PART, module="bitsandbytes"),
-            says(
-                r"Configured ROCm binary not found at \S{0,300}?libbitsandbytes_rocm\d+\.(?:so|dll)",
-                module="bitsandbytes",
-                build="rocm",
-            ),
+            says(r"Configured ROCm binary not found at \S{0,300}?libbitsandbytes_rocm\d+\.(?:so|dll)", module="bitsandbytes", build="rocm"),
             says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed"),
-            says(
-                r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2"
-            ),
+            says(r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2"),
         ),
         examples=(
             "NameError: name 'autogptq_cuda_256' is not defined",
@@ -404,8 +315,6 @@ CAUSES = (
         text="Set TORCH_CUDA_ARCH_LIST to the architectures of the GPUs that will run the "
         "extension. On the machine with those GPUs, torch.cuda.get_device_capability() prints "
         "the architecture",
-        proven_by="torch's function _get_cuda_arch_flags ends in an IndexError",
-        not_when="If the build cannot find nvcc, the cause is cuda-toolkit-missing",
         # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
         stage="build",
         commands=paste.architectures_for_build,
@@ -414,4 +323,4 @@ CAUSES = (
             r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
         ),
     ),
-)
+)  # fmt: skip

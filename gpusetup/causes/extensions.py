@@ -11,10 +11,9 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, has_nvidia
-from gpusetup.evidence.places import is_beside_torch
-from gpusetup.fixes import paste, rocm
+from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
-from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
+from gpusetup.messages.fragments import COMPILED_MODULE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.machine import Events
 from gpusetup.model.versions import Capability
@@ -25,13 +24,6 @@ BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_e
 
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 """The top-level names of torch's own modules; "" if no module is named."""
-
-HOPPER = 9
-"""The major compute capability of the GPUs for which FlashAttention-3 is written."""
-
-OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
-
-FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
 
 
 def _is_no_companions(context: RuleContext) -> bool:
@@ -47,11 +39,6 @@ def _is_no_companions(context: RuleContext) -> bool:
     return False
 
 
-BREAKS = r"(?:fails? to (?:load|import)|failed to (?:load|import)|(?:can ?not|can't|could not|couldn't|won't|does not|doesn't|no longer) (?:be )?(?:load|import)(?:ed|s)?\b|breaks\b|broke\b|(?:stops?|stopped) (?:working|loading)|is (?:now )?incompatible|no longer (?:works?|loads?))"
-
-NEW_TORCH = r"(?:(?:un)?install|replac|updat|upgrad|downgrad|overwr[io]t|chang)\w{0,6}[^.\n]{0,40}?\b(?:py)?torch\b"
-
-
 def capabilities(context: RuleContext) -> list[Capability]:
     """The compute capabilities of the GPUs, as far as they are known."""
     return [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
@@ -60,9 +47,7 @@ def capabilities(context: RuleContext) -> list[Capability]:
 def kernel_messages(context: RuleContext) -> Events:
     """Events that say that a kernel for the GPU is missing, in words or as error numbers of the two
     CUDA APIs."""
-    in_words = events(context, "no-kernel-image")
-    in_numbers = cuda_errors(context, 8, 48, 98, 209)
-    return (*in_words, *in_numbers)
+    return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
 
 
 def extension_of(messages: Events) -> str | None:
@@ -87,19 +72,6 @@ def only_python_differs(context: RuleContext) -> bool:
         if same_torch and python and _minor(built_python) != _minor(python):
             return True
     return False
-
-
-OF_HOPPER = r"[/\\]hopper[/\\]|\bfa3[FB]@|capability == \(9, 0\)|flash_fwd_launch_template"
-"""Words that only FlashAttention-3 prints."""
-
-
-def chose_kernels_of_hopper(context: RuleContext) -> bool:
-    """Whether a kernel of FlashAttention-3 failed on a GPU that is not a Hopper GPU."""
-    for gpu in gpus(context):
-        if gpu.compute_capability and gpu.compute_capability.major == HOPPER:
-            return False
-    messages = kernel_messages(context)
-    return any(re.search(OF_HOPPER, message.text or "") for message in messages)
 
 
 def _minor(version: str) -> str:
@@ -127,6 +99,14 @@ def is_built_for_rocm(context: RuleContext) -> bool:
     return any(re.search(r"_rocm\d|_hip\b|3hip", message) for message in messages)
 
 
+FOR_ROCM = (
+    "Keep torch, ROCm and the driver, and install another release of the package, built for this torch "
+    "and ROCm: the newest, or the one before if the newest is what fails. The builds on PyPI are "
+    "usually for CUDA. If its project has none, build it from source (with PYTORCH_ROCM_ARCH set to "
+    'the GPU\'s target), or run without it: in transformers attn_implementation="sdpa" needs no '
+    "flash-attn"
+)
+
 CAUSES = (
     Cause(
         "extension-too-old-for-torch",
@@ -135,8 +115,6 @@ CAUSES = (
         means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
         text="Use a newer release or a fork of the package, or build it in an "
         "environment with torch 1.10 or older",
-        proven_by="The compiler cannot find a THC header",
-        not_when="If a CUDA header is missing, the cause is cuda-toolkit-missing",
         # Source: release notes of torch 1.11, removed headers.
         stage="build",
         look=(alike.TORCHS_CUDA,),
@@ -169,46 +147,23 @@ CAUSES = (
         text='Use torch\'s own attention instead: attn_implementation="sdpa" in transformers, '
         "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. On "
         "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
-        not_when="If FlashAttention supports the GPU but was not built for it, the cause is "
-        "extension-arch-mismatch",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
             r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-            says(
-                (
-                    rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
-                    rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}"
-                ),
-                needs="Ampere",
-                unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
-            ),
         ),
-        examples=("flash attention is not supported on V100",),
     ),
     Cause(
         "extension-abi-mismatch",
         certain_if=proofs.releases_of_torch_differ,
-        check=CheckCommand(
-            command=(
-                'python -c "import torch, flash_attn; print(torch.__version__)"  # '
-                "the extension in your traceback"
-            ),
-            prints=(
-                "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: "
-                "undefined symbol: _ZN3c104cuda9SetDeviceEi"
-            ),
-        ),
+        check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
         plain="A compiled extension was built for a different torch from the installed one",
         means="A compiled extension, for example flash-attn, fits only the torch release and the "
         "CUDA version that it was compiled for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
-        proven_by="A symbol of torch is undefined, or the extension itself reports the mismatch",
-        not_when="torchvision and torchaudio have their own findings, torchvision-mismatch and "
-        "torchaudio-mismatch. If torch's own files are damaged, the cause is mixed-conda-pip",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
@@ -240,15 +195,15 @@ CAUSES = (
             Message(
                 where=(is_built_for_rocm,),
                 having={"lacks": ""},
-                way=rocm.extension_for_rocm,
                 title="{module}'s compiled library lacks a part: it was built for another ROCm or "
                 "is incomplete",
+                text=FOR_ROCM,
                 means="The undefined symbol belongs to the package's own kernels or to ROCm's "
                 "runtime, and not to torch. So torch, the driver and ROCm are fine.",
             ),
             Message(
                 where=(is_built_for_rocm,),
-                way=rocm.extension_for_rocm,
+                text=FOR_ROCM,
                 means="A compiled extension fits only the torch and the ROCm that it was compiled "
                 "for. torch, the driver and ROCm itself are fine.",
             ),
@@ -288,88 +243,43 @@ CAUSES = (
         ),
         says=(
             rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
-        """,
-                "torch_extensions",
-            ),
+        """, "torch_extensions"),
             r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
             rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
             r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
             r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-            says(
-                r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?",
-                module="xformers",
-            ),
-            says(
-                rf"""(?x)
+            says(r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?", module="xformers"),
+            says(rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-                "undefined symbol",
-            ),
+        """, "undefined symbol"),
             rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
-            says(
-                rf"""(?x)
+            says(rf"""(?x)
         (?P<copy>/(?:(?!(?:site|dist)-packages|torch_extensions)[^\s'\":]){{2,200}})/
         (?P<module>(?!_|lib(?:torch|c10))[\w-]{{2,60}})
         (?:\.[\w-]{{1,40}}){{0,2}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-                "undefined symbol",
-                unless=r"torch(?:audio|vision)[/\\]",
-            ),
-            says(
-                rf"""(?x)
+        """, "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
+            says(rf"""(?x)
         dlopen\((?:[^()]{{0,200}}/)?
         (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
         (?:\.[\w-]{{1,40}}){{0,3}},\ \w{{1,10}}\):\ Symbol\ not\ found:
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-                "symbol not found",
-                unless=r"torch(?:audio|vision)[/\\]|_torch_sox",
-            ),
-            says(
-                rf"""(?x)
+        """, "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox"),
+            says(rf"""(?x)
         (?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)
         (?:\.[\w-]+)*\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
-        """,
-                "undefined symbol",
-                unless=r"torch(?:audio|vision)[/\\]",
-            ),
+        """, "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
             # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
             # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
-            says(
-                rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})",
-                "undefined symbol",
-                lacks="a part of its build",
-            ),
-            says(
-                r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)",
-                unless=r"\.so|lib(?:torch|c10)",
-            ),
-            says(
-                (
-                    rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}"
-                    rf"|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b"
-                ),
-                *(
-                    " load",
-                    " import",
-                    "breaks",
-                    "broke",
-                    "broken",
-                    "incompatible",
-                    "no longer",
-                    "stop",
-                ),
-                unless=rf"{MAYBE}(?:update|upgrade|fail|break|install|torch)",
-            ),
+            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build"),
+            says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)"),
         ),
         examples=(
             "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
@@ -379,13 +289,10 @@ CAUSES = (
             "ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE",
             "ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa",
             "RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0",
-            "torch 2.10.0 broke torchcodec",
             "OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_",
         ),
         not_examples=(
             "selective_scan_cuda has an undefined symbol",
-            "torch broke the record",
-            "whether torch 2.9 breaks xformers",
             "/x/site-packages/vllm/_C.so: undefined symbol: PyUnicode_AsUTF8",
         ),
     ),
@@ -396,39 +303,12 @@ CAUSES = (
         plain="An extension has no kernel for the GPU, but torch has one",
         means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
-        proven_by="A kernel is missing, although torch's own kernels support the GPU, or the GPU "
-        "is not in the extension's list of architectures",
-        not_when="If torch itself lacks the kernel, the cause is arch-too-new-for-wheel or "
-        "arch-too-old-for-wheel",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="first-kernel",
         commands=lambda context: (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
-        cases=(
-            Message(
-                where=(chose_kernels_of_hopper,),
-                title="xformers chose FlashAttention-3, whose kernels are for Hopper (9.0) only",
-                means="FlashAttention-3 has kernels for compute capability 9.0. On any other "
-                "GPU, xformers must use FlashAttention-2 or its own kernels.",
-                text="Use torch's own attention instead of xformers (ComfyUI: "
-                "`--use-pytorch-cross-attention`; diffusers: no "
-                "`enable_xformers_memory_efficient_attention`), or a release of xformers that "
-                "checks the GPU first. Keep torch and the driver",
-                commands=lambda _: (),
-            ),
-            Message(
-                where=(is_beside_torch,),
-                text="Install the program's newest release, or build the program with kernels for "
-                "this GPU",
-            ),
-        ),
-        alike={
-            alike.TORCHS_KERNELS: (
-                "arch-too-old-for-wheel",
-                "arch-too-new-for-wheel",
-            )
-        },
+        alike={alike.TORCHS_KERNELS: ("arch-too-old-for-wheel", "arch-too-new-for-wheel")},
     ),
-)
+)  # fmt: skip

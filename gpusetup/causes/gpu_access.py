@@ -34,8 +34,7 @@ DESKTOP_PROFILE = (
 
 def _slurm_binds_gpus_to_tasks(context: RuleContext) -> bool:
     """Whether the job's options assign one GPU to each task."""
-    jobs = events(context, "slurm-job")
-    return any(job.values.get("binding") == "task" for job in jobs)
+    return any(job.values.get("binding") == "task" for job in events(context, "slurm-job"))
 
 
 CAUSES = (
@@ -44,7 +43,6 @@ CAUSES = (
         title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
         means="NVML and nvidia-smi work without this module, but CUDA does not.",
         text="Load nvidia_uvm and create its device node",
-        proven_by="The module or its device node is missing, and cuInit fails",
         # Source: manual page of nvidia-modprobe.
         impossible=(on_windows_without_container, in_wsl),
         by_check=True,
@@ -77,15 +75,8 @@ CAUSES = (
         means="No program can open that GPU: NVML lists one GPU fewer, or CUDA skips it.",
         text="Create the device node. A reboot removes the node, so also enable the driver's "
         "udev rules or nvidia-persistenced",
-        proven_by="There are fewer device nodes (/dev/nvidia0, 1, …) than GPUs in the kernel "
-        "driver, and this is not a container",
-        not_when="A container has only the device nodes of the GPUs that it was given, which is "
-        "normal",
         # Source: manual page of nvidia-modprobe.
-        explains=(
-            "gpu-init-failed",
-            "cuda-misses-gpu",
-        ),
+        explains=("gpu-init-failed", "cuda-misses-gpu"),
         where=(places.no(places.IN_A_CONTAINER),),
         commands=("sudo nvidia-modprobe -c={gpu}",),
         look=("ls -l /dev/nvidia*",),
@@ -100,7 +91,6 @@ CAUSES = (
         "log in again. If the group is root, an administrator or a setting "
         "(NVreg_DeviceFileMode) restricted access: by default, every user can open the nodes. "
         "`sudo chmod a+rw /dev/nvidia*` opens them until the next boot",
-        proven_by="This user cannot read and write a device node",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
         by_check=True,
@@ -116,18 +106,12 @@ CAUSES = (
             ),
         ),
         says=(
-            says(
-                r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
-                unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
-            ),
+            says(r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions", unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)"),
             "nvmlerror_nopermission",
             r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
             r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
             r"NvRmMemInit\w* failed with Permission denied",
-            says(
-                r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
-                unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
-            ),
+            says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)"),
             r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
         ),
         examples=(
@@ -148,26 +132,18 @@ CAUSES = (
         text="Set CUDA_VISIBLE_DEVICES to one instance (`nvidia-smi -L` lists them), or to the "
         "UUIDs of GPUs without MIG. As an alternative, turn MIG off as administrator while no "
         "program uses the GPUs: `sudo nvidia-smi -mig 0`",
-        proven_by="MIG is on without an instance, or with several instances and none of them in "
-        "CUDA_VISIBLE_DEVICES",
         # Source: NVIDIA, "MIG User Guide".
-        explains=(
-            "invalid-device-ordinal",
-            "torch-internal-error",
-        ),
+        explains=("invalid-device-ordinal", "torch-internal-error"),
         by_check=True,
         commands=_chosen,
         look=("nvidia-smi -L",),
         says=(
             says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
             r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
         .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
-        """,
-                "cuda_visible_devices=mig",
-            ),
+        """, "cuda_visible_devices=mig"),
         ),
         examples=("torch shows only one GPU, MIG is enabled with three instances",),
     ),
@@ -179,7 +155,6 @@ CAUSES = (
         "process uses the GPU.",
         text="End the other process, or set the compute mode to default. If no process uses the "
         "GPU, reboot",
-        proven_by="The GPU is in compute mode Exclusive_Process, or CUDA returns error 46",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         by_check=True,
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
@@ -192,20 +167,11 @@ CAUSES = (
         plain="The compute mode does not allow CUDA programs",
         means="An administrator set the compute mode Prohibited, which allows no CUDA program.",
         text="Set the compute mode to default",
-        proven_by="The GPU is in compute mode Prohibited",
-        not_when="If the GPU is virtual (vGPU), the cause is vgpu-no-compute",
         # Source: nvidia-smi's manual page.
     ),
     Cause(
         "vgpu-no-compute",
-        check=CheckCommand(
-            command="nvidia-smi --query-gpu=name,compute_mode --format=csv",
-            prints="name, compute_mode\nGRID T4-2A, Prohibited",
-        ),
-        no_command=(
-            "the administrator of the virtual machines sets the profile and the licence on the "
-            "host."
-        ),
+        check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
         plain="This virtual GPU (vGPU) does not support CUDA",
@@ -213,20 +179,13 @@ CAUSES = (
         "supports compute.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
         "for it, or enable compute on the host",
-        proven_by="CUDA returns error 801 or 102, or a vGPU is in compute mode Prohibited",
         # Source: NVIDIA, "Virtual GPU Software User Guide".
         explains=("compute-mode-prohibited",),
         by_check=True,
         says=(
             says("device context 801", code="801"),
-            says(
-                rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
-                code="801",
-            ),
-            says(
-                rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}",
-                code="801",
-            ),
+            says(rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported", code="801"),
+            says(rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}", code="801"),
         ),
     ),
     Cause(
@@ -239,13 +198,9 @@ CAUSES = (
         text="Install the licence server's token (and gridd.conf) and restart the licence client. "
         "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
-        proven_by="NVML reports that the vGPU is unlicensed",
         # Source: NVIDIA, "Virtual GPU Client Licensing User Guide".
         explains=(
-            "cuda-unknown-error",
-            "os-call-failed",
-            "cuda-init-failed",
-            "compute-mode-exclusive",
+            "cuda-unknown-error", "os-call-failed", "cuda-init-failed", "compute-mode-exclusive",
         ),
         by_check=True,
         commands=("sudo systemctl restart nvidia-gridd",),
@@ -255,28 +210,28 @@ CAUSES = (
             r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
             r"valid Grid licen[sc]e",
         ),
-        examples=(
-            "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
-        ),
+        examples=("nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",),
     ),
     Cause(
         "invalid-device-ordinal",
-        check=CheckCommand(
-            command='python -c "import torch; print(torch.cuda.device_count())"',
-            prints="1",
-        ),
+        check=CheckCommand('python -c "import torch; print(torch.cuda.device_count())"', "1"),
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
         means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
         "does not exist.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
-        proven_by="CUDA returns error 101",
+        cases=(
+            # Source: Slurm, srun(1): --gpus-per-task implies --gpu-bind=per_task.
+            Message(
+                where=(_slurm_binds_gpus_to_tasks,),
+                title="Slurm shows each task one GPU, which is number 0 there (error 101)",
+                means="With `--gpus-per-task` or `--gpu-bind` a task sees only its own GPU, so that "
+                "its local rank is not the number of a GPU.",
+                text="Request the GPUs for the node instead (`--gpus-per-node`), or let each task "
+                "use device 0",
+            ),
+        ),
         # Source: CUDA Driver API reference, CUresult.
-        alike={
-            alike.LIST_GPUS: (
-                "mig-misconfigured",
-                "cuda-visible-devices-hidden",
-            )
-        },
+        alike={alike.LIST_GPUS: ("mig-misconfigured", "cuda-visible-devices-hidden")},
         says=(
             r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
             "invalid device ordinal",
@@ -290,16 +245,5 @@ CAUSES = (
         ),
         by_check=True,
         look=("nvidia-smi -L",),
-        cases=(
-            # Source: Slurm, srun(1): --gpus-per-task implies --gpu-bind=per_task.
-            Message(
-                where=(_slurm_binds_gpus_to_tasks,),
-                title="Slurm shows each task one GPU, which is number 0 there (error 101)",
-                means="With `--gpus-per-task` or `--gpu-bind` a task sees only its own GPU, so that "
-                "its local rank is not the number of a GPU.",
-                text="Request the GPUs for the node instead (`--gpus-per-node`), or let each task "
-                "use device 0",
-            ),
-        ),
     ),
-)
+)  # fmt: skip

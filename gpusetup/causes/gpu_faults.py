@@ -41,48 +41,27 @@ CAUSES = (
         "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
-        proven_by="The kernel logs Xid 79, or the driver reports `GPU is lost`",
         # Source: NVIDIA, "Xid Errors".
-        explains=(
-            "driver-not-loaded",
-            "pcie-degraded",
-            "nvlink-degraded",
-            "fabric-unhealthy",
-        ),
+        explains=("driver-not-loaded", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
         by_check=True,
         commands=("sudo reboot",),
-        alike={
-            alike.KERNEL_LOG: (
-                "hardware-fault",
-                "gpu-does-not-answer",
-            )
-        },
+        alike={alike.KERNEL_LOG: ("hardware-fault", "gpu-does-not-answer")},
         says=(
             _status("0f", "NV_ERR_GPU_IS_LOST"),
             rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
             "nvml_error_gpu_is_lost",
             rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
-            says(
-                r"\b(?:crash\w*|launch failure|fr(?:eez|oz)\w+|failure state)\b.{0,300}?\b(?:driver|nvidia-smi|system) (?:can|could) no longer (?:access|see|find|reach|detect|talk to|communicate with) (?:the |my )?GPUs?\b",
-                said="unknown error",
-                unless=r"\b(?:updat|upgrad|install|remov)(?:e|ed|ing)\b",
-            ),
-            says(
-                rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error",
-                said="unknown error",
-            ),
+            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", said="unknown error"),
         ),
         examples=(
             "my GPU has fallen off of the bus",
             "Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost",
             "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error",
             "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!",
-            "the GPU enters a failure state, after which the driver can no longer access the GPU",
         ),
         not_examples=(
             "Unable to determine the device handle for gpu 0000:02:00.0: Insufficient Size",
             "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000000",
-            "after I updated it crashes, and nvidia-smi can no longer see the GPU",
         ),
     ),
     Cause(
@@ -93,7 +72,6 @@ CAUSES = (
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
         "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
         "for the module nvidia",
-        proven_by="The kernel logs Xid 119 or 120",
         # Source: NVIDIA, "Xid Errors".
         explains=("driver-slow",),
         by_check=True,
@@ -111,10 +89,6 @@ CAUSES = (
         "if the GPU has one left.",
         text="Reset the GPU or reboot, so that spare rows replace bad ones. If a reset does not "
         "help, the GPU must be replaced",
-        proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages "
-        "are retired, SRAM errors passed the threshold, CUDA returns error 214, or the kernel "
-        "logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
-        not_when="Errors that ECC corrected are harmless",
         cases=(
             Message(
                 where=(memory_waits_for_a_reset,),
@@ -133,25 +107,9 @@ CAUSES = (
         needs_reboot=True,
         says=(
             r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-            says(
-                rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)",
-                "ecc error",
-                "ecc fault",
-                "ecc failure",
-                "ecc memory ",
-                "错误",
-                "报错",
-                "异常",
-                unless=NO_ECC_FAILURE,
-            ),
-            says(
-                r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)",
-                unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)",
-            ),
-            says(
-                r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)",
-                unless=r"\bif\b[^.\n]{0,40}row[- ]remap",
-            ),
+            says(rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)", "ecc error", "ecc fault", "ecc failure", "ecc memory ", "错误", "报错", "异常", unless=NO_ECC_FAILURE),
+            says(r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)", unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)"),
+            says(r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)", unless=r"\bif\b[^.\n]{0,40}row[- ]remap"),
         ),
         examples=(
             "GPU 3 shows an ECC error",
@@ -172,9 +130,6 @@ CAUSES = (
         text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot "
         "be reset). Update the driver. If other programs hang too, remove overclocking, check "
         "power and cooling, and have the GPU examined",
-        proven_by="The kernel logs Xid 8, 38, 44, 46 or 109",
-        not_when="If doctor also finds gpu-fell-off-bus, gsp-timeout, hardware-fault or "
-        "ecc-error, that finding is the cause",
         # Source: NVIDIA, "Xid Errors", catalog.
         kind_of="hardware-fault",
         look=BUG_REPORT,
@@ -189,15 +144,8 @@ CAUSES = (
         text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If the "
         "fault comes back, install another branch of the driver. If the fault comes back again, "
         "check heat and power and run NVIDIA's field diagnostic",
-        proven_by="The driver recommends a reset or a reboot (NVML, Xid 154), or the kernel logs one of the Xids 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, 158, 167 to 169, or an SXid that is fatal",
-        not_when="Xid 13, 31, 43 and 45 come from a program's own fault. For Xid 8 and 109 the "
-        "cause is gpu-hang",
         # Source: NVIDIA, "Xid Errors".
-        explains=(
-            "compute-mode-exclusive",
-            "nvlink-degraded",
-            "fabric-unhealthy",
-        ),
+        explains=("compute-mode-exclusive", "nvlink-degraded", "fabric-unhealthy"),
         events=("hardware-fault", "sxid"),
         by_check=True,
         commands=("sudo reboot",),
@@ -219,18 +167,9 @@ CAUSES = (
             "gpu requires reset",
             says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)"),
             says(rf"{GPU}: FAULTY", what="test"),
-            says(
-                r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
-                what="test",
-            ),
-            says(
-                r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
-                what="test",
-            ),
-            says(
-                r"There was a miscompare",
-                what="test",
-            ),
+            says(r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)", what="test"),
+            says(r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))", what="test"),
+            says(r"There was a miscompare", what="test"),
         ),
         examples=(
             "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!",
@@ -255,9 +194,6 @@ CAUSES = (
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
         "with this setting, the traceback shows it. `compute-sanitizer` finds the kernel too, but "
         "slowly",
-        proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68 or 69, or an Xid of the copy "
-        "and video engines",
-        not_when="If the GPU itself is at fault, the cause is hardware-fault",
         # Source: NVIDIA, "Xid Errors".
         kind_of="cuda-program-error",
         failure=6,
@@ -273,9 +209,6 @@ CAUSES = (
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
         "designed. If the card and the power supply allow more power, raise the limit: `sudo "
         "nvidia-smi -pl WATTS`",
-        proven_by="The GPU reports a slowdown because of heat or power, or has a temperature of "
-        "90 °C or more",
-        not_when="If the reason is sw_power_cap, the slowdown is normal under load",
         # Source: nvidia-smi's manual page.
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
@@ -291,20 +224,14 @@ CAUSES = (
         "setting in the firmware. If the kernel log shows PCIe errors, set the slot one PCIe "
         "generation lower. If the errors fill the log, the kernel option `pcie_aspm=off` often "
         "helps",
-        proven_by="The link uses half of its lanes or fewer (and fewer than 8)",
-        not_when="An idle GPU lowers the generation of its link to save power, which is normal",
         # Source: nvidia-smi's manual page.
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
         look=(
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
         ),
-        says=(
-            r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
-        ),
-        examples=(
-            "41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",
-        ),
+        says=(r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",),
+        examples=("41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",),
     ),
     Cause(
         "gpu-memory-taken",
@@ -313,7 +240,6 @@ CAUSES = (
         plain="Another process uses most of the GPU's memory",
         means="The GPU may have too little free memory for your program.",
         text="End the process that uses the memory",
-        proven_by="More than 85 % of the memory is used",
         # Source: nvidia-smi's manual page.
         look=("nvidia-smi",),
     ),
@@ -325,8 +251,6 @@ CAUSES = (
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
         "first). If the links stay inactive, check the bridge between the cards, their seating "
         "and the board",
-        proven_by="Fewer links are active than on another GPU of the same kind",
-        not_when="A bridge between two cards uses only some of their links, which is normal",
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
@@ -339,20 +263,10 @@ CAUSES = (
         text="Read Fabric Manager's log, and restart Fabric Manager while no program uses the "
         "GPUs. If the fault comes back, reset all GPUs of the board or reboot. If the fault "
         "remains after a reset or a reboot, have the board examined",
-        proven_by="NVML reports a fault of the fabric, or the GPU's registration with the fabric "
-        "failed",
-        not_when="If the fabric is not set up at all, the cause is system-not-ready-fabric-manager",
         # Source: NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide".
         kind_of="system-not-ready-fabric-manager",
-        explains=(
-            "nvlink-degraded",
-            "nccl-error",
-            "nccl-timeout",
-        ),
+        explains=("nvlink-degraded", "nccl-error", "nccl-timeout"),
         commands=("sudo systemctl restart nvidia-fabricmanager",),
-        look=(
-            "nvidia-smi -q | grep -A 12 Fabric",
-            "sudo journalctl -u nvidia-fabricmanager -b",
-        ),
+        look=("nvidia-smi -q | grep -A 12 Fabric", "sudo journalctl -u nvidia-fabricmanager -b"),
     ),
-)
+)  # fmt: skip

@@ -9,7 +9,6 @@ from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste
-from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Disk
@@ -36,8 +35,7 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     """The disks that have too little space for an install."""
     short = []
     for disk in context.snapshot.disks:
-        is_read = disk.free_bytes is not None
-        if is_read and (disk.free_bytes or 0) < needed(disk):
+        if (disk.free_bytes is not None) and (disk.free_bytes or 0) < needed(disk):
             short.append(disk)
     return tuple(short)
 
@@ -55,22 +53,12 @@ CAUSES = (
     Cause(
         "shm-too-small",
         certain_if=proofs.message_states("shm-too-small", "shared memory|shm"),
-        check=CheckCommand(
-            command="df -h /dev/shm  # in the container",
-            prints=(
-                "Filesystem      Size  Used Avail Use% Mounted on\n"
-                "shm              64M   64M     0 100% /dev/shm"
-            ),
-        ),
+        check=CheckCommand("df -h /dev/shm  # in the container", "Filesystem      Size  Used Avail Use% Mounted on\nshm              64M   64M     0 100% /dev/shm"),
         title="/dev/shm is too small for DataLoader workers and NCCL",
         means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), but by "
         "default docker gives a container only 64 MiB of it.",
         text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
-        proven_by="/dev/shm has 1 GiB or less in a container",
-        explains=(
-            "dataloader-worker-killed",
-            "nccl-shm-error",
-        ),
+        explains=("dataloader-worker-killed", "nccl-shm-error"),
         cases=(
             Message(
                 where=(no(IN_A_CONTAINER),),
@@ -112,25 +100,16 @@ CAUSES = (
         means="InfiniBand (RDMA) needs locked memory, which the system never moves or swaps out.",
         text="Raise the hard limit and log in again. For a service such as slurmd, set "
         "LimitMEMLOCK=infinity in the service's unit file",
-        proven_by="RLIMIT_MEMLOCK is below 64 MiB on a machine with eight GPUs",
         # Source: NCCL documentation, troubleshooting.
         stage="distributed",
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
             "| sudo tee /etc/security/limits.d/99-memlock.conf",
         ),
-        cases=(
-            Message(
-                where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
-            ),
-        ),
         says=(
             r"ibv_reg_mr\w* failed",
             r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
-            says(
-                r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
-                "memlock",
-            ),
+            says(r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)", "memlock"),
             r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
         ),
         examples=(
@@ -147,16 +126,12 @@ CAUSES = (
         text="Clear the installers' caches, or move TMPDIR and the cache to a larger disk. An "
         "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for "
         "temporary files",
-        proven_by="The disk has less free space than an installation needs",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
         by_check=True,
         commands=making_room,
         says=(
-            says(
-                r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
-                unless=SHM,
-            ),
+            says(r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?", unless=SHM),
             says(r"\[Errno 28\]", unless=SHM),
             r"\[?(?:WinError|os error) 112\b",
             "nospacelefterror",
@@ -165,7 +140,6 @@ CAUSES = (
         ),
         examples=(
             "OSError: [WinError 112] There is not enough space on the disk",
-            "OSError: [Errno 122] Disk quota exceeded",
         ),
     ),
     Cause(
@@ -175,7 +149,6 @@ CAUSES = (
         means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel.",
         text="Unset CUDA_LAUNCH_BLOCKING",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
-        proven_by="CUDA_LAUNCH_BLOCKING is set to 1",
         # Source: CUDA C++ Programming Guide, environment variables.
     ),
     Cause(
@@ -186,23 +159,11 @@ CAUSES = (
         "separately.",
         text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
         commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        proven_by="PYTORCH_NO_CUDA_MEMORY_CACHING is set to 1",
         # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "tf32-precision",
-        check=CheckCommand(
-            command=(
-                'python -c "import torch; '
-                "print(torch.backends.cuda.matmul.allow_tf32, "
-                'torch.backends.cudnn.allow_tf32)"'
-            ),
-            prints="False True",
-        ),
-        no_command=(
-            "the precision is set in your own program, and for most training runs you want to "
-            "keep TF32 because it is faster."
-        ),
+        check=CheckCommand('python -c "import torch; ' "print(torch.backends.cuda.matmul.allow_tf32, " 'torch.backends.cudnn.allow_tf32)"', "False True"),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
         means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it by default for "
         "matrix products, and every torch uses it for convolutions. Your GPU, driver and torch "
@@ -211,18 +172,11 @@ CAUSES = (
         "torch.backends.cudnn.allow_tf32 = False, or call "
         'torch.set_float32_matmul_precision("highest")',
         only=Severity.NOTE,
-        proven_by="NVIDIA_TF32_OVERRIDE is 1",
         # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "dataloader-worker-killed",
-        check=CheckCommand(
-            command="sudo dmesg | grep -i 'killed process'",
-            prints=(
-                "Out of memory: Killed process 4711 (python3) total-vm:61204020kB, "
-                "anon-rss:30106044kB"
-            ),
-        ),
+        check=CheckCommand("sudo dmesg | grep -i 'killed process'", "Out of memory: Killed process 4711 (python3) total-vm:61204020kB, anon-rss:30106044kB"),
         title="A DataLoader worker was killed because the host's memory ran out",
         means="When memory runs out, the system (or a cgroup, or the batch system) ends the "
         "largest process. Every worker has its own copy of the dataset's data.",
@@ -238,23 +192,15 @@ CAUSES = (
                 "`File` line that it prints shows the library that crashed: update that library",
             ),
         ),
-        proven_by="torch reports that a worker was killed by the signal Killed",
-        not_when="If the signal is Bus error, the cause is shm-too-small",
         # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         says=(
-            says(
-                r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?]| by (?:a |an |the )?signal(?!(?:l?ed)?\W{0,3}(?:\d|Bus|Segm|Abort|Termin|Float|Illegal|Interrupt|Hangup|Unknown))(?!\w))",
-                unless=r"\bif (?:the |a )?dataloader",
-            ),
-            says(
-                r"""(?x)
+            says(r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?]| by (?:a |an |the )?signal(?!(?:l?ed)?\W{0,3}(?:\d|Bus|Segm|Abort|Termin|Float|Illegal|Interrupt|Hangup|Unknown))(?!\w))", unless=r"\bif (?:the |a )?dataloader"),
+            says(r"""(?x)
         DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
         \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
           |exited\ unexpectedly)
-        """,
-                "dataloader worker",
-            ),
+        """, "dataloader worker"),
             r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker",
         ),
         examples=("ERROR: Unexpected segmentation fault encountered in worker.",),
@@ -266,21 +212,13 @@ CAUSES = (
         "GPU's memory is not the reason.",
         text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
         "the job or the container more memory",
-        proven_by="The kernel log or torch says that the process was killed for lack of memory, or the exit code is 137",
-        not_when="If the GPU's memory is full, the cause is out-of-memory",
         # Source: Linux documentation, OOM killer.
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
         says=(
-            says(
-                r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b",
-                who="pip",
-            ),
-            says(
-                r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
-                who="pip",
-            ),
+            says(r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b", who="pip"),
+            says(r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b", who="pip"),
             says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes", who="torch"),
             says(r"DefaultCPUAllocator: not enough memory", who="torch"),
             r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
@@ -300,19 +238,8 @@ CAUSES = (
             says(r"killed due to the node running low on memory", who="ray"),
             says(r"scheduler died during initialization \(exit code: -9\)", who="the system"),
             says(r"llama runner process has terminated: signal: killed", who="the system"),
-            says(
-                r"model requires more system memory \([\d.]{1,8} GiB\) than is available",
-                who="ollama",
-            ),
-            says(
-                r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available",
-                who="ollama",
-            ),
-            says(
-                r"\bcrashed after using (?:up )?all (?:of )?(?:the |its |your )?available RAM\b|\b(?:(?:in|un)sufficient|not enough(?: free| available)?|(?:ran|runs?|running|goes|went) out of(?: my| the| all)?) (?:(?:system |CPU |host |physical |main |computer |PC )?RAM|(?:system|host|CPU) memory)\b",
-                *("ram", "system memory", "host memory", "cpu memory"),
-                unless=rf"\b(?:GPU|video|graphics) RAM|{MAYBE}(?:insufficient|not enough|run|runs|running)",
-            ),
+            says(r"model requires more system memory \([\d.]{1,8} GiB\) than is available", who="ollama"),
+            says(r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available", who="ollama"),
         ),
         examples=(
             "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12",
@@ -321,21 +248,16 @@ CAUSES = (
             "slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch",
             "srun: error: node7: tasks 0-3: Out Of Memory",
             "Last State: Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
-            "OSError: [Errno 12] Cannot allocate memory: 'fork'",
-            "Signal 9 (SIGKILL) received by PID 4711",
             "exitcode  : -9 (pid: 12)",
             "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
             'File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError',
             "the run is killed and exits with return code = -9 on one GPU",
-            "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9).",
             "Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)",
             "Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled",
-            "it is likely that you have unsufficient RAM and / or Reserved RAM allocation should be reduced",
         ),
         not_examples=(
             "except MemoryError:",
             "exits with return code = 1",
-            "this model requires more system memory than mine",
         ),
     ),
     Cause(
@@ -371,10 +293,7 @@ CAUSES = (
             r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
             r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
             r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
-            says(
-                r"EADDRINUSE, message: ?address already in use",
-                unless="server socket has failed to",
-            ),
+            says(r"EADDRINUSE, message: ?address already in use", unless="server socket has failed to"),
         ),
         examples=(
             "OSError: [Errno 98] Address already in use",
@@ -387,4 +306,4 @@ CAUSES = (
             "Error: listen EADDRINUSE: address already in use :::3000",
         ),
     ),
-)
+)  # fmt: skip

@@ -43,93 +43,43 @@ class Layer(enum.IntEnum):
     than it could."""
 
 
-NO_DEVICE = (
-    "cuda-sees-no-device",
-    "torch-sees-no-gpu",
-    "gpu-check-failed",
-)
+NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
 """Findings that appear if CUDA has no device, whatever the reason."""
 
-INIT_FAILS = (
-    "cuda-unknown-error",
-    "os-call-failed",
-    "cuda-init-failed",
-)
+INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
-SILENCE = (
-    "driver-does-not-answer",
-    "gpu-does-not-answer",
-    "nvml-init-failed",
-    "cuda-misses-gpu",
-)
+SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed", "cuda-misses-gpu")
 """Findings that appear if the driver or a GPU is queried but something keeps it from answering."""
 
 NO_DRIVER = (
-    "uvm-missing",
-    "libcuda-missing",
-    "nvml-mismatch",
-    "libcuda-driver-mismatch",
-    "driver-too-old",
-    "nvml-init-failed",
-    "driver-missing",
-    "driver-not-loaded",
-    "device-permission",
-    "gpu-init-failed",
-    "container-hook-failed",
-)
+    "uvm-missing", "libcuda-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old",
+    "nvml-init-failed", "driver-missing", "driver-not-loaded", "device-permission",
+    "gpu-init-failed", "container-hook-failed",
+)  # fmt: skip
 """Findings that appear if the driver cannot be reached, including the container toolkit's, which
 queries the driver before a container starts."""
 
-BROKEN_TORCH = (
-    "torch-sees-no-gpu",
-    "torch-import-failed",
-    "gpu-check-failed",
-    "cuda-lib-missing",
-)
+BROKEN_TORCH = ("torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing")
 
-NO_TORCH = (
-    "torch-missing",
-    "torch-half-installed",
-    "torch-import-failed",
-)
+NO_TORCH = ("torch-missing", "torch-half-installed", "torch-import-failed")
 """Findings that a failed installation can cause."""
 
 UNINSTALLABLE = (
-    "torch-missing",
-    "torch-half-installed",
-    "torch-import-failed",
-    "resolver-conflict",
-    "package-not-found",
-    "wrong-index",
-    "python-no-wheel",
-    "download-hash-mismatch",
-)
+    "torch-missing", "torch-half-installed", "torch-import-failed", "resolver-conflict",
+    "package-not-found", "wrong-index", "python-no-wheel", "download-hash-mismatch",
+)  # fmt: skip
 """Errors in a later step of an installation that only follow from an earlier failed step."""
 
-NEED_A_GPU = (
-    "program-sees-no-gpu",
-    "program-without-gpu-support",
-    "cuda-lib-missing",
-)
+NEED_A_GPU = ("program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing")
 """Findings about programs whose fix is the program's own CUDA build."""
 
-KERNELS_FAIL = (
-    "cuda-library-error",
-    "cuda-program-error",
-)
+KERNELS_FAIL = ("cuda-library-error", "cuda-program-error")
 
-NCCL_SAYS = (
-    "nccl-error",
-    "nccl-timeout",
-)
+NCCL_SAYS = ("nccl-error", "nccl-timeout")
 
-COMPANIONS = (
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "numpy-abi-mismatch",
-)
+COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
 
 OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
 """The layers that only the machine's owner can fix."""
@@ -143,258 +93,100 @@ STAGES: dict[Layer, Stage] = {
 listed, this is the program's start."""
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
-    Layer.UNFINISHED: (
-        *BROKEN_TORCH,
-        *COMPANIONS,
-        *NO_TORCH,
-        "torch-cpu-build",
-    ),
-    Layer.NO_GPU: (
-        *NO_INIT,
-        *NEED_A_GPU,
-    ),
+    Layer.UNFINISHED: (*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
+    Layer.NO_GPU: (*NO_INIT, *NEED_A_GPU),
     Layer.PLATFORM: (*UNINSTALLABLE,),
-    Layer.BOUNDARY: (
-        *NO_INIT,
-        *NO_DRIVER,
-        "container-no-gpu",
-    ),
+    Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
-        *NO_INIT,
-        *SILENCE,
-        "container-hook-failed",
-        "gpu-init-failed",
-        "gpu-hang",
-        *KERNELS_FAIL,
+        *NO_INIT, *SILENCE, "container-hook-failed", "gpu-init-failed", "gpu-hang", *KERNELS_FAIL,
         *NCCL_SAYS,
     ),
-    Layer.DRIVER: (
-        *NO_INIT,
-        *NO_DRIVER,
-    ),
-    Layer.READINESS: (
-        *NO_DEVICE,
-        *INIT_FAILS,
-    ),
+    Layer.DRIVER: (*NO_INIT, *NO_DRIVER),
+    Layer.READINESS: (*NO_DEVICE, *INIT_FAILS),
     Layer.INSTALL: (*UNINSTALLABLE,),
-    Layer.WHEEL: (
-        *BROKEN_TORCH,
-        *COMPANIONS,
-    ),
-    Layer.LIBRARIES: (
-        "torch-import-failed",
-        "gpu-check-failed",
-        "cuda-library-error",
-    ),
+    Layer.WHEEL: (*BROKEN_TORCH, *COMPANIONS),
+    Layer.LIBRARIES: ("torch-import-failed", "gpu-check-failed", "cuda-library-error"),
     Layer.RUNNING: (*NCCL_SAYS,),
-}
+}  # fmt: skip
 """A layer -> the later findings that every cause in this layer explains."""
 
 ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: ("install-unfinished",),
     Layer.NO_GPU: (
-        "python-for-intel-mac",
-        "maker-driver-not-loaded",
-        "container-no-maker-gpu",
-        "wsl-rocm-missing",
+        "maker-driver-not-loaded", "container-no-maker-gpu",
         "maker-device-permission",
-        "rocm-gpu-unsupported",
-        "rocm-override-wrong",
-        "maker-wrong-build",
-        "rocm-arch-missing",
-        "rocm-older-than-torch",
-        "maker-cache-unwritable",
-        "macos-too-old-for-mps",
-        "amd-gpu",
-        "apple-silicon",
-        "intel-gpu",
+        "rocm-override-wrong", "maker-wrong-build", "rocm-arch-missing",
+        "amd-gpu", "apple-silicon", "intel-gpu",
         "no-nvidia-gpu",
     ),
     Layer.PLATFORM: ("no-wheel-for-platform",),
     Layer.PROCESS: (
-        "source-checkout-imported",
-        "module-shadowed",
-        "libcuda-stub",
-        "wsl-linux-driver",
+        "source-checkout-imported", "module-shadowed", "libcuda-stub", "wsl-linux-driver",
         "cuda-visible-devices-hidden",
     ),
     Layer.BOUNDARY: (
-        "container-toolkit-missing",
-        "container-runtime-not-default",
-        "docker-other-daemon",
-        "container-cdi-unresolvable",
-        "k8s-gpu-not-allocatable",
-        "container-no-gpu",
-        "container-nvml-lost",
-        "container-driver-capability-missing",
-        "wsl-driver",
+        "container-toolkit-missing", "container-runtime-not-default", "docker-other-daemon",
+        "container-cdi-unresolvable", "k8s-gpu-not-allocatable", "container-no-gpu",
+        "container-nvml-lost", "container-driver-capability-missing", "wsl-driver",
     ),
-    Layer.HARDWARE: (
-        "gpu-fell-off-bus",
-        "gsp-timeout",
-        "hardware-fault",
-        "ecc-error",
-        "gpu-hang",
-    ),
+    Layer.HARDWARE: ("gpu-fell-off-bus", "gsp-timeout", "hardware-fault", "ecc-error", "gpu-hang"),
     Layer.DRIVER: (
-        "hybrid-gpu-off",
-        "secure-boot-rejected",
-        "driver-missing",
-        "driver-build-failed",
-        "driver-not-loaded",
-        "nvml-mismatch",
-        "gpu-not-supported-by-driver",
-        "gpu-init-failed",
-        "libcuda-missing",
-        "driver-does-not-answer",
-        "nvml-init-failed",
-        "gpu-does-not-answer",
+        "hybrid-gpu-off", "secure-boot-rejected", "driver-missing", "driver-build-failed",
+        "driver-not-loaded", "nvml-mismatch", "gpu-not-supported-by-driver", "gpu-init-failed",
+        "libcuda-missing", "driver-does-not-answer", "nvml-init-failed", "gpu-does-not-answer",
         "container-hook-failed",
     ),
     Layer.READINESS: (
-        "device-permission",
-        "device-node-missing",
-        "uvm-missing",
-        "mig-misconfigured",
-        "vgpu-no-compute",
-        "compute-mode-prohibited",
-        "system-not-ready-fabric-manager",
-        "libcuda-driver-mismatch",
-        "forward-compat-unsupported",
-        "mps-server",
-        "wrong-libcuda-loaded",
-        "cuda-init-out-of-memory",
-        "os-call-failed",
-        "invalid-device-ordinal",
-        "compute-mode-exclusive",
-        "driver-call-unsupported",
-        "cuda-unknown-error",
-        "cuda-init-failed",
-        "cuda-sees-no-device",
-        "cuda-misses-gpu",
+        "device-permission", "device-node-missing", "uvm-missing", "mig-misconfigured",
+        "vgpu-no-compute", "compute-mode-prohibited", "system-not-ready-fabric-manager",
+        "libcuda-driver-mismatch", "forward-compat-unsupported", "mps-server",
+        "wrong-libcuda-loaded", "cuda-init-out-of-memory", "os-call-failed",
+        "invalid-device-ordinal", "compute-mode-exclusive", "driver-call-unsupported",
+        "cuda-unknown-error", "cuda-init-failed", "cuda-sees-no-device", "cuda-misses-gpu",
     ),
     Layer.INSTALL: (
-        "python-32bit",
-        "wrong-index",
-        "python-no-wheel",
-        "download-network-error",
-        "download-hash-mismatch",
-        "pip-cache-disk-full",
-        "windows-path-too-long",
-        "pip-missing",
-        "externally-managed",
-        "site-not-writable",
-        "installed-by-two",
-        "conda-cuda-virtual-missing",
-        "resolver-conflict",
-        "package-not-found",
-        "build-isolation-no-torch",
-        "cuda-toolkit-mismatch-extension-build",
-        "cuda-home-unset",
-        "cuda-toolkit-missing",
-        "compiler-too-new",
-        "compiler-missing",
-        "ninja-missing",
-        "build-without-gpu",
-        "cxx-standard-too-old",
-        "extension-too-old-for-torch",
-        "smi-banner-misread",
+        "python-32bit", "wrong-index", "python-no-wheel", "download-network-error",
+        "download-hash-mismatch", "pip-cache-disk-full", "windows-path-too-long", "pip-missing",
+        "externally-managed", "site-not-writable", "installed-by-two", "conda-cuda-virtual-missing",
+        "resolver-conflict", "package-not-found", "build-isolation-no-torch",
+        "cuda-toolkit-mismatch-extension-build", "cuda-home-unset", "cuda-toolkit-missing",
+        "compiler-too-new", "compiler-missing", "ninja-missing", "build-without-gpu",
+        "cxx-standard-too-old", "extension-too-old-for-torch", "smi-banner-misread",
     ),
     Layer.WHEEL: (
-        "glibc-too-old",
-        "windows-pagefile-too-small",
-        "dll-load-order",
-        "windows-dll-missing",
-        "other-torch-imported",
-        "jetson-wrong-wheel",
-        "torch-outside-environment",
-        "two-torch-installs",
-        "mixed-conda-pip",
-        "torch-builds-mixed",
-        "torch-half-installed",
-        "rocm-wheel-on-nvidia",
-        "xpu-wheel-on-nvidia",
-        "torch-cpu-build",
-        "driver-too-old",
-        "arch-too-new-for-wheel",
-        "arch-too-old-for-wheel",
-        "torch-missing",
+        "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
+        "other-torch-imported", "jetson-wrong-wheel", "torch-outside-environment",
+        "two-torch-installs", "mixed-conda-pip", "torch-half-installed",
+        "rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia", "torch-cpu-build", "driver-too-old",
+        "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torch-missing",
     ),
     Layer.LIBRARIES: (
-        "mkl-version-mismatch",
-        "rocm-libraries-mixed",
-        "torch-lacks-device",
-        "oneapi-libraries-mixed",
-        "ld-library-path-conflict",
-        "extension-abi-mismatch",
-        "torchvision-mismatch",
-        "torchaudio-mismatch",
-        "cuda-lib-missing",
-        "library-not-on-path",
-        "extension-needs-libcuda",
-        "numpy-abi-mismatch",
-        "torch-import-failed",
-        "extension-not-built",
-        "extension-arch-mismatch",
-        "no-kernel-image",
-        "gpu-too-old-for-flash-attention",
-        "other-gpu-used",
-        "kernel-image-invalid",
-        "jit-arch-rejected",
-        "ptx-unsupported-toolchain",
-        "gpu-too-old-for-triton",
+        "mkl-version-mismatch", "torch-lacks-device",
+        "maker-libraries-mixed", "ld-library-path-conflict", "extension-abi-mismatch",
+        "torchvision-mismatch", "torchaudio-mismatch", "cuda-lib-missing", "library-not-on-path",
+        "extension-needs-libcuda", "numpy-abi-mismatch", "torch-import-failed",
+        "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
+        "gpu-too-old-for-flash-attention", "other-gpu-used", "kernel-image-invalid",
+        "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
         "triton-mismatch",
-        "rocm-headers-missing",
-        "rocm-sdk-incomplete",
-        "macos-too-old",
-        "level-zero-headers-missing",
-        "triton-build-failed",
-        "triton-no-compiler",
-        "triton-missing",
-        "triton-missing-windows",
-        "library-missing",
-        "library-not-mapped",
-        "openmp-twice",
+        "triton-build-failed", "triton-no-compiler", "triton-missing",
+        "triton-missing-windows", "library-missing", "library-not-mapped", "openmp-twice",
         "static-tls-full",
     ),
     Layer.RUNNING: (
-        "shm-too-small",
-        "cuda-fork-reinit",
-        "worker-cannot-pickle",
-        "local-rank-argument",
-        "nccl-unavailable-windows",
-        "libuv-missing",
-        "port-in-use",
-        "nccl-duplicate-gpu",
-        "nccl-no-socket-interface",
-        "nccl-shm-error",
-        "nccl-p2p-failure",
-        "rdma-memlock",
-        "bf16-unsupported",
-        "xpu-no-float64",
-        "gpu-gives-no-memory",
-        "out-of-memory",
-        "host-out-of-memory",
-        "dataloader-worker-killed",
-        "tf32-precision",
-        "open-files-limit",
-        "nccl-timeout",
-        "nccl-error",
-        "torch-release-regressed",
-        "torch-sees-no-gpu",
+        "shm-too-small", "cuda-fork-reinit", "worker-cannot-pickle", "local-rank-argument",
+        "nccl-unavailable-windows", "libuv-missing", "port-in-use", "nccl-duplicate-gpu",
+        "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure", "rdma-memlock",
+        "bf16-unsupported", "gpu-gives-no-memory", "out-of-memory",
+        "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
+        "nccl-timeout", "nccl-error", "torch-release-regressed", "torch-sees-no-gpu",
         "gpu-check-failed",
     ),
     Layer.LOSSES: (
-        "vgpu-unlicensed",
-        "power-thermal-throttle",
-        "fabric-unhealthy",
-        "nvlink-degraded",
-        "pcie-degraded",
-        "mixed-precision-no-gain",
-        "launcher-deprecated",
-        "conda-missing",
+        "vgpu-unlicensed", "power-thermal-throttle", "fabric-unhealthy", "nvlink-degraded",
+        "pcie-degraded", "mixed-precision-no-gain", "launcher-deprecated", "conda-missing",
     ),
-}
+}  # fmt: skip
 """All causes that can be the root, by layer. If several remain unexplained, the first one in this
 order is the root."""
 

@@ -31,6 +31,12 @@ def _without_others(context: RuleContext) -> Lines:
     return paste.without_folders(context, pattern)
 
 
+def _does_no_harm(context: RuleContext) -> bool:
+    """Whether the folder may be harmless: torch can be imported, and no message shows a conflict.
+    The loader may search the folder last or not at all."""
+    return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
+
+
 def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
     """Install the exact versions that torch requires of the wheels that `pip check` reports."""
     wheels_and_versions = []
@@ -43,12 +49,6 @@ def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=(paste.pip(context, "install", *requirements),))
 
 
-def _does_no_harm(context: RuleContext) -> bool:
-    """Whether the folder may be harmless: torch can be imported, and no message shows a conflict.
-    The loader may search the folder last or not at all."""
-    return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
-
-
 CAUSES = (
     Cause(
         "library-not-mapped",
@@ -59,7 +59,6 @@ CAUSES = (
         "ulimit -v, a small container).",
         text="Move the environment and pip's TMPDIR to a file system without noexec. Raise the "
         "memory and address space limits",
-        not_when="If the file does not exist, the cause is cuda-lib-missing or library-missing",
         # Source: glibc's sources, dl-load.c; manual page of mmap.
         explains=("torch-import-failed", "amd-gpu"),
         commands=("ulimit -v unlimited",),
@@ -80,43 +79,28 @@ CAUSES = (
         alike={"findmnt -O noexec": ("host-out-of-memory",)},
         says=(
             r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
-            says(
-                r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack",
-                why="stack",
-            ),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack"),
         ),
         examples=(
             "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
-            "ImportError: libamdhip64.so: cannot enable executable stack as shared object requires: Invalid argument",
             "ImportError: libcusparseLt.so.0: failed to map segment from shared object",
         ),
     ),
     Cause(
         "library-missing",
-        no_command=(
-            "the package with this library has a different name on each distribution. For "
-            "example, on Ubuntu `sudo apt install libgl1` installs libGL."
-        ),
         title="{library} is missing from this system",
         plain="A shared library is missing from this system",
         means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
         text="Install the system package that contains the library (libGL: libgl1, mesa-libGL; "
         "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
         "numactl-libs)",
-        not_when="If the library belongs to CUDA, the cause is cuda-lib-missing. If libcuda is "
-        "missing, the cause is driver-missing",
         # Source: manual page of ld.so.
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
-            says(
-                rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared",
-                unless="dlerror",
-            ),
+            says(rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared", unless="dlerror"),
             r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
         ),
-        examples=(
-            "it is linked against `libpython3.10.so`. When this shared library is not found it crashes",
-        ),
+        examples=("it is linked against `libpython3.10.so`. When this shared library is not found it crashes",),
         not_examples=("libpython3.10.so is found",),
     ),
     Cause(
@@ -127,10 +111,6 @@ CAUSES = (
         text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If LD_LIBRARY_PATH "
         "is not set, check which file was loaded: the file may come from a system package or "
         "from a second torch",
-        proven_by="LD_LIBRARY_PATH (on Windows, PATH) contains a folder with another copy of a "
-        "CUDA library. The finding is an error if a library did not load, and otherwise only a "
-        "warning",
-        not_when="If the library does not exist anywhere, the cause is cuda-lib-missing",
         # Source: ld.so's manual page.
         explains=("library-missing",),
         before_torch=(Severity.ERROR,),
@@ -177,14 +157,6 @@ CAUSES = (
                 "version, remove that folder",
             ),
             Message(
-                having={"by_program": ""},
-                title="The first {library} on the path is too old for JAX or TensorFlow",
-                plain="A CUDA library is too old for JAX or TensorFlow",
-                text="Upgrade the library (`pip install --upgrade 'jax[cuda12]'`), and remove "
-                "other folders from LD_LIBRARY_PATH. If torch in the same environment requires "
-                "its own version, use a separate environment for each",
-            ),
-            Message(
                 having={"library": r"stdc\+\+"},
                 text="Put the environment's own libstdc++ first (conda's is newer than the "
                 "system's; install it if it is missing): `export "
@@ -198,58 +170,30 @@ CAUSES = (
             ),
         ),
         says=(
-            says(
-                r"Outdated (?P<library>cu[A-Z]\w{2,10}|CUDA\w*) installation found",
-                by_program="JAX",
-            ),
+            says(r"Outdated (?P<library>cu[A-Z]\w{2,10}|CUDA\w*) installation found", by_program="JAX"),
             r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
             rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
             rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
             r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
         (?P<compiled>\d[\d, .]*\d)\)?\ but
         \ (?:linked\ against|found\ runtime\ version|runtime\ version\ is)\ \(?
         (?P<loaded>\d[\d, .]*\d)
-        """,
-                "cudnn version",
-            ),
+        """, "cudnn version"),
             "cudnn_status_version_mismatch",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so:\ undefined\ symbol:
         \ (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)
         (?:,\ version\ (?P<library>lib\S+))?
-        """,
-                "undefined symbol",
-            ),
-            says(
-                r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
-                library="libstdc++.so.6",
-            ),
-            says(
-                r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
-                library="libstdc++.so.6",
-            ),
+        """, "undefined symbol"),
+            says(r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found", library="libstdc++.so.6"),
+            says(r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found", library="libstdc++.so.6"),
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
-            says(
-                r"Cannot load symbol (?P<symbol>cudnn\w+)",
-                library="libcudnn",
-                unless=r"Could not locate|Unable to load any of",
-            ),
-            says(
-                r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?",
-                library="libnccl",
-            ),
-            says(
-                r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
-                by_program="XLA",
-            ),
-            says(
-                r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
-                by_program="XLA",
-            ),
+            says(r"Cannot load symbol (?P<symbol>cudnn\w+)", library="libcudnn", unless=r"Could not locate|Unable to load any of"),
+            says(r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?", library="libnccl"),
+            says(r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)", by_program="XLA"),
+            says(r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})", by_program="XLA"),
         ),
         examples=(
             "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
@@ -282,9 +226,6 @@ CAUSES = (
     Cause(
         "static-tls-full",
         certain_if=proofs.message_states_it,
-        no_command=(
-            "the change is one line of your program: `import torch` before every other import."
-        ),
         title="{library} cannot be loaded: no room in the static TLS block",
         plain="A library cannot be loaded because the static TLS block has no room",
         means="Libraries that loaded earlier have used up the memory of the static TLS block "
@@ -293,8 +234,6 @@ CAUSES = (
         "(LD_PRELOAD)",
         # Source: glibc's sources, dl-tls.c.
         says=(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",),
-        examples=(
-            "ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",
-        ),
+        examples=("ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",),
     ),
-)
+)  # fmt: skip

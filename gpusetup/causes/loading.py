@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.facts import a_copied_runtime_is_loaded, listed_files
+from gpusetup.evidence.facts import listed_files
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -23,26 +23,14 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
     for path in listed_files(context):
         folder = re.sub(r"[/\\][^/\\]+$", "", path)
         if is_a_path(folder):
-            put_first = paste.prepending(context, variable, folder)
-            return Fix(text=text, commands=(put_first,))
+            return Fix(text=text, commands=(paste.prepending(context, variable, folder),))
     return Fix(text=text)
 
 
 CAUSES = (
     Cause(
         "wrong-libcuda-loaded",
-        check=CheckCommand(
-            command="ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH",
-            prints=(
-                "        libcuda.so.1 (libc6,x86-64) => "
-                "/usr/lib/x86_64-linux-gnu/libcuda.so.1\n"
-                "/usr/local/cuda/lib64/stubs"
-            ),
-        ),
-        no_command=(
-            "the folder to remove is different on each machine, and it may be set "
-            "by an image or a module system."
-        ),
+        check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
         title="The program does not load the driver's own libcuda: {fact}",
         plain="The program does not load the driver's own libcuda",
         means="libcuda itself tells the program which CUDA version it supports. If the loader "
@@ -52,18 +40,12 @@ CAUSES = (
         "called `stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If "
         "the machine has not been restarted since a driver update, restart it. If another "
         "library was built for a newer CUDA version, the traceback names that library",
-        proven_by="A message calls the driver too old, although its version is new enough",
-        not_when="If the driver is older than the program's CUDA needs, the cause is driver-too-old",
         # Source: CUDA Compatibility guide; ld.so(8).
         by_check=True,
         look=(alike.WHICH_LIBCUDA,),
     ),
     Cause(
         "library-not-on-path",
-        no_command=(
-            "the folder to add is different on each machine. To list the files of a package, run "
-            "`python -m pip show -f PACKAGE`."
-        ),
         title="The loader does not search the folder of {library}",
         plain="A library is installed, but the loader does not search its folder",
         means="A wheel's libraries are in folders of site-packages that only torch searches. A "
@@ -71,8 +53,6 @@ CAUSES = (
         text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
         "starts. As an alternative, import torch first in the program, because torch loads its "
         "own CUDA libraries",
-        proven_by="A program cannot find a library, although a listing shows the file",
-        not_when="If the file does not exist, the cause is cuda-lib-missing",
         # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
         stage="import",
         by_check=True,
@@ -80,9 +60,6 @@ CAUSES = (
     ),
     Cause(
         "dll-load-order",
-        no_command=(
-            "the change is one line of your program: `import torch` before every other import."
-        ),
         title="Older DLLs are loaded before torch: {fact}",
         plain="Another package loads older DLLs before torch",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
@@ -91,31 +68,13 @@ CAUSES = (
         text="Keep the installed torch. Import torch first: make `import torch` the first line "
         "of the program, before the package with the older DLLs. As an alternative, update that "
         "package",
-        proven_by="torch's DLLs do not start (error 1114), but they start if no other package is "
-        "loaded first",
-        not_when="If `import torch` alone fails, the cause is windows-dll-missing",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
         stage="import",
         by_check=True,
-        cases=(
-            Message(
-                where=(lambda context: bool(a_copied_runtime_is_loaded(context)),),
-                title="A copy of the C++ runtime is loaded instead of Windows' own: {fact}",
-                means="Programs load DLLs from the folder of python.exe before those of Windows. "
-                "A copied DLL is never updated, so DLLs built with a newer compiler do not start "
-                "with it.",
-                # Python's own installer puts vcruntime140.dll in this folder, but not msvcp140.dll.
-                text="Keep torch, CUDA and Python's own vcruntime140.dll. Rename the "
-                "msvcp140*.dll that were copied into the folder named above, so that Windows "
-                "loads its own, and install the current Visual C++ runtime (x64) from Microsoft. "
-                "In a conda environment run `conda update vc14_runtime` instead",
-            ),
-        ),
     ),
     Cause(
         "extension-needs-libcuda",
         certain_if=proofs.message_states_it,
-        no_command="the project that builds the package must link it again.",
         title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
         plain="A library uses the driver's libcuda but is not linked to it",
         means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with "
@@ -123,38 +82,23 @@ CAUSES = (
         text="Keep the driver and CUDA: the package must be linked to libcuda (report it to the "
         "package's project). As a workaround, preload the driver's libcuda: set LD_PRELOAD to its "
         "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",
-        proven_by="A symbol of the driver's API is undefined",
-        not_when="If the symbol is one of torch's, the cause is extension-abi-mismatch",
         # Source: cuda.h (the driver API); ld.so(8).
         stage="import",
         look=("ldd {path}",),
-        says=(
-            says(
-                r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b",
-                unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b",
-            ),
-        ),
+        says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b"),),
         examples=("OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate",),
         not_examples=("ImportError: /x/flash_attn.so: undefined symbol: cudaLaunch",),
     ),
     Cause(
         "source-checkout-imported",
         certain_if=proofs.folder_of_the_sources_is_read,
-        check=CheckCommand(
-            command=(
-                'python -c "import vllm; print(vllm.__file__)"  # the package in your traceback'
-            ),
-            prints="/home/me/vllm/vllm/__init__.py",
-        ),
-        no_command="you only need to start your program from another folder, for example after `cd ~`.",
+        check=CheckCommand('python -c "import vllm; print(vllm.__file__)"  # the package in your traceback', "/home/me/vllm/vllm/__init__.py"),
         title="{fact}",
         plain="Python imports a package from its source folder, not the installed one",
         means="Python looks in the working folder first. A project's source folder lacks the "
         "compiled files that are in its wheel.",
         text="Start the program from another folder, so that Python imports the installed package. "
         "As an alternative, build the checkout (`pip install -e .`). Reinstalling does not help",
-        proven_by="The file that failed is in a source folder, not in site-packages",
-        not_when="If the file is in site-packages, the cause is extension-not-built",
         # Source: Python documentation, sys.path.
         kind_of="module-shadowed",
         stage="import",
@@ -163,25 +107,13 @@ CAUSES = (
     ),
     Cause(
         "other-torch-imported",
-        check=CheckCommand(
-            command=(
-                'python -c "import sys, torch; print(sys.executable, '
-                'torch.__version__, torch.__file__)"'
-            ),
-            prints=(
-                "/usr/bin/python3 2.4.1+cu121 "
-                "/home/me/.local/lib/python3.10/site-packages/torch/__init__.py"
-            ),
-        ),
-        no_command="the Python that you start the program with is different on each machine.",
+        check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
         title="The program does not import the torch that is listed: {fact}",
         plain="The program does not import the torch that is listed",
         means="A second environment, ~/.local or a program's own Python has its own torch.",
         text="Change nothing in this environment. Run the command with the Python that runs the "
         "program to see which torch it imports and from where, then start the program with the "
         "right Python",
-        proven_by="The listed versions fit each other, although the program reports that they do "
-        "not",
         # Source: Python documentation, site and sys.path.
         stage="import",
         by_check=True,
@@ -189,23 +121,15 @@ CAUSES = (
     ),
     Cause(
         "other-gpu-used",
-        check=CheckCommand(
-            command=(
-                'python -c "import torch; print([torch.cuda.get_device_name(i) for '
-                'i in range(torch.cuda.device_count())])"'
-            ),
-            prints="['NVIDIA GeForce GTX 1080 Ti', 'NVIDIA GeForce RTX 3090']",
-        ),
-        no_command="your GPU's number depends on the other GPUs in the machine.",
+        check=CheckCommand('python -c "import torch; print([torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())])"', "['NVIDIA GeForce GTX 1080 Ti', 'NVIDIA GeForce RTX 3090']"),
         title="The program does not run on the GPU that is named: {fact}",
         plain="The program does not run on the GPU that is named",
         means="A machine may have a second, older GPU, and CUDA may number it first.",
         text="See which GPUs torch lists, and in which order (`torch.cuda.get_device_name(0)` is "
         "the first). Choose the right GPU with CUDA_VISIBLE_DEVICES, and set "
         "CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match those of nvidia-smi",
-        proven_by="A message calls the GPU too old, although the named GPU is new enough",
         # Source: CUDA C++ Programming Guide, environment variables.
         stage="first-kernel",
         by_check=True,
     ),
-)
+)  # fmt: skip

@@ -11,7 +11,6 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 WORKS = r"(?:works?|worked|working|complet(?:es|ed)|succeed(?:s|ed)|pass(?:es|ed)|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
-SETS = r"(?:export |set(?:ting|s)? |with |env |using |add(?:ing|ed)? )?[`'\"]{0,3}(?:export )?NCCL_P2P_DISABLE[`'\"]?(?: ?= ?| to )[`'\"]?(?:1|true)"
 
 RANK_FROM_ENVIRONMENT = (
     "In the script, read the rank from the environment instead of an argument: "
@@ -23,8 +22,7 @@ LOCAL_RANK = r"--local[-_]rank(?![\w-])"
 
 def _something_else_failed(context: RuleContext) -> bool:
     """Whether the text shows another failure, so that the launcher's notice is not the problem."""
-    kinds = [event.kind for event in context.snapshot.events]
-    if "program-failed" in kinds:
+    if "program-failed" in [event.kind for event in context.snapshot.events]:
         return True
     return not says_nothing_else(context, "launcher-deprecated")
 
@@ -38,9 +36,6 @@ CAUSES = (
         "argument (since torch 2.0 with a hyphen), but torchrun sets the variable LOCAL_RANK "
         "instead.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
-        proven_by="The script's argument parser rejects --local-rank or --local_rank",
-        not_when="If the launcher only prints a warning that it is deprecated, the finding is "
-        "launcher-deprecated",
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
         stage="distributed",
         explains=("launcher-deprecated",),
@@ -57,7 +52,6 @@ CAUSES = (
         ),
         not_examples=(
             "train.py: error: unrecognized arguments: --local-batch=4",
-            "add --local_rank to the parser",
         ),
     ),
     Cause(
@@ -66,15 +60,12 @@ CAUSES = (
         title="torch.distributed.launch is deprecated, so use torchrun instead",
         means="The old launcher still starts the processes, but later releases of torch remove it.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
-        proven_by="torch prints a warning that the launcher is deprecated",
         # Source: torch/distributed/launch.py.
         stage="distributed",
         way=by_torchrun,
         cases=(Message(where=(_something_else_failed,), only=Severity.NOTE, way=by_torchrun),),
         says=(r"The module torch\.distributed\.launch is (?:going to be )?deprecated",),
-        examples=(
-            "FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun.",
-        ),
+        examples=("FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun.",),
     ),
     Cause(
         "nccl-no-socket-interface",
@@ -106,8 +97,6 @@ CAUSES = (
         "access.",
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
-        proven_by="CUDA returns error 217, the program reports missing peer access, or a model "
-        "on several GPUs hangs",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
@@ -118,20 +107,6 @@ CAUSES = (
                 "nccl-shm-error",
             )
         },
-        cases=(
-            Message(
-                # Source: NCCL documentation, troubleshooting, "PCI Access Control Services (ACS)".
-                having={"why": "acs"},
-                title="ACS is on in the PCIe bridges, so transfers between these GPUs can hang",
-                means="With ACS (access control services) a PCIe bridge sends the traffic between "
-                "two GPUs through the processor's root complex. NCCL then hangs, or gets slow.",
-                text="Switch ACS off in the firmware's settings (it may be part of IOMMU, VT-d or "
-                "AMD-Vi; a host that passes GPUs to virtual machines needs it). Before you do so, "
-                "or if you cannot, make NCCL use host memory instead",
-                commands=("export NCCL_P2P_DISABLE=1",),
-                look=("sudo lspci -vvv | grep -E 'PCI bridge|ACSCtl'",),
-            ),
-        ),
         says=(
             "peer access is not supported",
             # A line of `lspci -vvv` that shows that a bridge redirects requests between two cards
@@ -141,41 +116,17 @@ CAUSES = (
             r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
             r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
             r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
-            says(
-                (
-                    rf"\b{WORKS}\b[^.\n]{{0,50}}?\b(?:after|with|when|once|if|by|using|setting|only|because)\b[^.\n]{{0,60}}?{SETS}"
-                    rf"|{SETS}[^.\n]{{0,60}}?\b{WORKS}\b"
-                ),
-                unless=r"\b(?:not|n't|never|still|did nothing|without success|no effect|tried|suggest\w*|should|try|neither)\b[^.\n]{0,40}NCCL_P2P|NCCL_P2P_DISABLE[^.\n]{0,60}\b(?:not|n't|never|nothing|no effect|neither|but)\b",
-            ),
-            says(
-                r"\b(?:transfer|cop(?:y|ie)|mov|send|sent)\w{0,5}\b[^.\n]{0,60}?\bGPU ?\d? ?(?:->|to) ?(?:another )?GPU ?\d?\b[^.\n]{0,80}?\b(?:chang|modif|zeros?\b|corrupt|wrong|garbage|differ)",
-                "gpu to gpu",
-                "gpu0 -> gpu1",
-                "gpu 0 to gpu 1",
-                "gpu0 to gpu1",
-                "to another gpu",
-                unless=r"\bif\b|\bhow (?:can|do|to)\b",
-            ),
         ),
         examples=(
             "NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB.",
-            "It works with NCCL_P2P_DISABLE=1",
             "ACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl-",
-            "tensors moved from GPU to GPU are zeros",
         ),
         not_examples=(
             "ACSCtl: SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl-",
-            "I tried NCCL_P2P_DISABLE=1",
-            "NCCL_P2P_DISABLE is an environment variable",
-            "how can I copy GPU to GPU without zeros",
         ),
     ),
     Cause(
         "nccl-unavailable-windows",
-        no_command=(
-            "the backend is an argument in your own program, or an option of your trainer."
-        ),
         title="This build of torch has no NCCL",
         means="NCCL runs on Linux only, so torch's wheels for Windows do not include NCCL. CPU "
         "builds do not include NCCL either.",
@@ -201,9 +152,7 @@ CAUSES = (
         stage="distributed",
         commands=("export USE_LIBUV=0",),
         says=(r"use_libuv was requested but PyTorch was buil[dt] without libuv",),
-        examples=(
-            "RuntimeError: use_libuv was requested but PyTorch was build without libuv support",
-        ),
+        examples=("RuntimeError: use_libuv was requested but PyTorch was build without libuv support",),
     ),
     Cause(
         "nccl-duplicate-gpu",
@@ -215,7 +164,6 @@ CAUSES = (
         text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
         "Before NCCL starts, select the device: "
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
-        not_when="If a rank names a GPU that does not exist, the cause is invalid-device-ordinal",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("nvidia-smi -L",),
@@ -230,19 +178,10 @@ CAUSES = (
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
         "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
         "memory, but is slower",
-        not_when="If a DataLoader worker ends with a bus error, the cause is shm-too-small",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         cases=(
-            Message(
-                having={"why": "space"},
-                text="/dev/shm is full. Enlarge it (docker: --shm-size=8g or --ipc=host; "
-                "Kubernetes: an emptyDir with medium Memory on /dev/shm), and delete the files "
-                "that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared memory, but is "
-                "slower",
-                look=("df -h /dev/shm", "ls -l /dev/shm"),
-            ),
             Message(
                 having={"why": "permission"},
                 text="/dev/shm is not writable for this user",
@@ -251,14 +190,8 @@ CAUSES = (
             ),
         ),
         says=(
-            says(
-                r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device",
-                why="space",
-            ),
-            says(
-                r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied",
-                why="permission",
-            ),
+            says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space"),
+            says(r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied", why="permission"),
             r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
             r"Error while attaching to shared memory segment (?P<path>\S+)",
             r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
@@ -276,8 +209,6 @@ CAUSES = (
         means="One rank (process) waits for another that died, hangs or does other work. If a "
         "rank has a different error, that error shows why.",
         text="Look for the first error in every rank's log, and turn on NCCL's own log",
-        not_when="If doctor also finds a more specific cause related to NCCL or memory, that "
-        "finding is the real cause",
         # Source: torch documentation, distributed.
         symptom=True,
         stage="distributed",
@@ -315,10 +246,7 @@ CAUSES = (
             r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
             r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
             r"rendezvous\.api\.RendezvousTimeoutError",
-            says(
-                r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation",
-                unless="Capture cuda graph failed",
-            ),
+            says(r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation", unless="Capture cuda graph failed"),
         ),
         examples=(
             "MISMATCH\n  Rank 5 -- GPU 5 managed by process 2211 on node 10.0.0.7",
@@ -338,35 +266,19 @@ CAUSES = (
         "prints show the reason.",
         text="Run the program again with NCCL's own log turned on, and read the first line with "
         "WARN",
-        not_when="If doctor also finds a more specific NCCL cause, that finding is the real cause",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         stage="distributed",
         commands=("export NCCL_DEBUG=INFO",),
-        alike={
-            alike.NCCL_LOG: (
-                "nccl-no-socket-interface",
-                "nccl-shm-error",
-                "nccl-p2p-failure",
-            )
-        },
+        alike={alike.NCCL_LOG: ("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure")},
         says=(
-            says(
-                r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))",
-                unless=r"Cannot allocate memory",
-            ),
-            says(
-                r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)",
-                unless=r"Cannot allocate memory",
-            ),
+            says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory"),
+            says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory"),
             r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
             r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
             r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
             r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
-            says(
-                r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
-                "ncclgroupend",
-            ),
+            says(r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b", "ncclgroupend"),
             r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
             r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b",
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
@@ -386,4 +298,4 @@ CAUSES = (
             "a call to ibv_modify_qp",
         ),
     ),
-)
+)  # fmt: skip

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
-from gpusetup.evidence import gpu_facts
+from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -13,7 +12,7 @@ from gpusetup.evidence.context import (
     in_container,
     says_nothing_else,
 )
-from gpusetup.evidence.places import ON_MACOS, is_beside_torch, started_without_a_gpu
+from gpusetup.evidence.places import ON_MACOS, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
@@ -43,8 +42,7 @@ def is_all(context: RuleContext) -> bool:
 def _has_a_gpu(context: RuleContext) -> bool:
     """Whether a program without torch looks for a GPU on a machine that may have an NVIDIA GPU."""
     looks_for_one = events(context, "program-sees-no-gpu") or is_beside_torch(context)
-    may_have_one = has_nvidia(context) is not False
-    return bool(looks_for_one) and may_have_one
+    return bool(looks_for_one) and (has_nvidia(context) is not False)
 
 
 def _holds_no_memory(context: RuleContext) -> bool:
@@ -78,15 +76,16 @@ def _says_nothing_of_a_failure(context: RuleContext) -> bool:
     return says_nothing_else(context, "foreign-gpu")
 
 
-def _only_names_other_makers(context: RuleContext) -> bool:
-    """Whether the text names a GPU of AMD or Intel, and none of NVIDIA."""
-    return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
-
-
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
 
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
 """The name of a program at the beginning of a sentence."""
+
+
+def _only_names_other_makers(context: RuleContext) -> bool:
+    """Whether the text names a GPU of AMD or Intel, and none of NVIDIA."""
+    return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
+
 
 CAUSES = (
     Cause(
@@ -96,46 +95,20 @@ CAUSES = (
         plain="A program without torch finds no GPU, although the driver seems fine",
         means="The program's build, libraries or settings prevent it from using the GPU.",
         text="Install the program's build for CUDA",
-        proven_by="The program reports that it finds no GPU, although a driver responds",
-        not_when="If the driver, the container or a variable hides the GPU from all programs, "
-        "the driver, the container or the variable is the cause",
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
         by_check=True,
         where=(_has_a_gpu, is_all),
         way=programs_own,
-        likelier=(
-            Likelier(
-                cause="container-no-gpu",
-                shown=started_without_a_gpu,
-                because="the program runs in a container that was started without a GPU",
-                way=start_with_gpu,
-            ),
-        ),
         says=(
-            says(
-                r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
-                "no ",
-                unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
-            ),
-            says(
-                r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)",
-                "gpu",
-                unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
-            ),
-            says(
-                r"failure during GPU discovery",
-                unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
-            ),
+            says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
+            says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
+            says(r"failure during GPU discovery", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
             says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama"),
             says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama"),
             says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow"),
-            says(
-                r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)",
-                program="TensorFlow",
-                unless=r"name='/physical_device:GPU",
-            ),
+            says(r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)", program="TensorFlow", unless=r"name='/physical_device:GPU"),
             says("cuda backend failed to initialize", program="JAX"),
             says("no supported devices found for platform cuda", program="JAX"),
             says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp"),
@@ -157,11 +130,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-unused",
-        check=CheckCommand(
-            command=alike.TORCHS_CUDA,
-            prints="2.9.1+cpu None",
-        ),
-        no_command="what to change depends on what your program's Python prints.",
+        check=CheckCommand(alike.TORCHS_CUDA, "2.9.1+cpu None"),
         severity=Severity.WARNING,
         title="The GPU is not used",
         plain="A program does not use the GPU",
@@ -172,16 +141,6 @@ CAUSES = (
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
         "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
         "toolkit. If the program prints an error message, post the message as text",
-        proven_by="The text describes the problem in words, and contains no message that says more",
-        not_when="If torch reports that it is a CPU build, the cause is torch-cpu-build",
-        symptom=True,
-        stage="start",
-        failure=6,
-        where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
-        alike={
-            alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
-            alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
-        },
         cases=(
             Message(
                 where=(ON_MACOS,),
@@ -203,13 +162,17 @@ CAUSES = (
                 "`+cu` does not. You do not need to change the driver for that",
             ),
         ),
+        symptom=True,
+        stage="start",
+        failure=6,
+        where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
+        alike={
+            alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
+            alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
+        },
     ),
     Cause(
         "input-bound",
-        no_command=(
-            "the settings of the data loader are in your own program. To see what "
-            "the GPU waits for, run `gpusetup monitor` next to your training."
-        ),
         severity=Severity.WARNING,
         title="The GPU works, but it waits for its input in between",
         plain="The GPU waits for its data",
@@ -220,15 +183,13 @@ CAUSES = (
         "next to the training to see what the GPU waits for (CPU, disk, network, loader). Often "
         "a copy of the data on a local disk, smaller images made once, or more loader workers "
         "help. You do not need to change the driver, CUDA or torch",
-        proven_by="The text describes a utilization that rises and falls, and shows no error",
-        not_when="If the GPU stays at 0 % all the time, the cause is gpu-unused",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
         stage="running",
         failure=7,
         where=(says_nothing_else, _is_not_known_to_be_the_cpus),
         events=("gpu-starved",),
-        alike={"gpusetup monitor": ()},
+        alike={alike.LOADER: ()},
     ),
     Cause(
         "program-without-gpu-support",
@@ -238,38 +199,18 @@ CAUSES = (
         means="The installed build of the program computes on the CPU only. The GPU and the "
         "driver may be fine.",
         text="Install the program's own build for CUDA",
-        not_when="If the program's GPU part is installed but a library is missing, the cause is "
-        "cuda-lib-missing",
         failure=3,
         by_check=True,
         where=(is_all,),
         way=programs_own,
         says=(
-            says(
-                rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
-                unless=TORCH_ITSELF,
-            ),
-            says(
-                rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
-                unless=TORCH_ITSELF,
-            ),
-            says(
-                r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
-                unless=r"torch|Error: Not",
-            ),
-            says(
-                r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
-                unless=r"torch|Error: Not",
-            ),
-            says(
-                r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"
-            ),
+            says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
+            says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF),
+            says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not"),
+            says(r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"),
             says("cudaexecutionprovider not available", program="onnxruntime"),
             # onnxruntime's list of providers, in which no provider is for a GPU.
-            says(
-                r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]",
-                program="onnxruntime",
-            ),
+            says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime"),
             says(r"jaxlib is not installed\. falling back", program="JAX"),
             says("xformers wasn't build with cuda support", program="xformers"),
             says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow"),
@@ -277,7 +218,6 @@ CAUSES = (
         examples=(
             "tf.test.is_built_with_cuda() is False",
             "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
-            "CUDA execution provider is not enabled in this build.",
             ">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
             'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
         ),
@@ -289,8 +229,29 @@ CAUSES = (
         ),
     ),
     Cause(
+        "tensors-on-two-devices",
+        certain_if=proofs.message_states_it,
+        severity=Severity.NOTE,
+        title="The program uses tensors on two devices: {first} and {second}",
+        plain="The program uses tensors on two devices",
+        means="torch computes only with tensors on the same device. The model, an input or a tensor "
+        "that the program makes is still on another one. torch, the driver and the GPU work.",
+        text="Move the model and every input to the same device: `model.to(device)`, and "
+        "`batch = batch.to(device)` in the loop (`.to()` of a tensor returns a new one). Create new "
+        "tensors there, too (`device=x.device`). If a model is spread over several GPUs "
+        "(`device_map`), move the inputs to the device of its first layer",
+        failure=7,
+        says=(
+            r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)",
+            r"Input type \(\S+\) and weight type \(\S+\) should be the same",
+        ),
+        examples=(
+            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",
+            "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+        ),
+    ),
+    Cause(
         "program-failed",
-        no_command="the error is in your program or its settings, not in the GPU's software.",
         severity=Severity.NOTE,
         title="{program} failed: {said}",
         plain="A program failed on its own",
@@ -298,9 +259,6 @@ CAUSES = (
         "driver and torch are not the reason.",
         text="Run the program again, and read the first error that it prints. If that error "
         "mentions the GPU, the GPU, the driver or torch may be the reason",
-        proven_by="The program ends with an error, and nothing near the error mentions a GPU",
-        not_when="If the error may come from the GPU, its driver or torch, program-failed is not "
-        "the cause",
         failure=8,
         by_check=True,
         where=(lambda context: says_nothing_else(context),),
@@ -330,4 +288,4 @@ CAUSES = (
             ),
         ),
     ),
-)
+)  # fmt: skip

@@ -74,19 +74,6 @@ class Message(Frozen):
     empty come from this message."""
 
 
-class Likelier(Frozen):
-    """A cause that the text makes the likely reason for a symptom."""
-
-    cause: str
-    shown: Question
-    because: str
-    """What makes the cause likely: a clause that doctor prints after the symptom's own words."""
-    text: str = ""
-    """What to do instead, if the symptom's own fix is not right for this cause."""
-    way: Callable[[Any], Fix] | None = None
-    """A function that returns the fix, if the fix depends on the machine."""
-
-
 class Refutation(Frozen, kw_only=False):
     """A fact that rules a cause out, and the cause that remains."""
 
@@ -113,17 +100,10 @@ class Cause(Message, kw_only=False):
     prints about it."""
 
     id: str
-    proven_by: str = ""
-    """What in a snapshot proves the cause; "" if a program's message proves it."""
     severity: Severity = Severity.ERROR
     """The highest severity that the finding can have."""
-    not_when: str = ""
-    """A situation that looks similar but is a different finding or not a problem."""
     check: CheckCommand | None = None
     """How to check for the cause without gpusetup; None if only `gpusetup doctor` shows it."""
-    no_command: str = ""
-    """Why no command fixes it. The finding's page prints this after "There is no command to paste
-    here, because"."""
     explains: Words = ()
     """The findings that are consequences of this cause if both are found, in addition to those of
     its layer."""
@@ -147,9 +127,6 @@ class Cause(Message, kw_only=False):
     alike: Mapping[str, Words] = {}
     """A command -> the other causes that its output can rule out or confirm. doctor suggests the
     first command whose output is not in the text."""
-    likelier: tuple[Likelier, ...] = ()
-    """For a symptom: the causes that may be behind it. The first one whose condition holds is
-    taken."""
     certain_if: Question | None = None
     """The condition under which a text alone proves the cause (see `evidence.proofs`); None if a
     text can only make it likely."""

@@ -5,39 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 
 from gpusetup.causes.record import Cause
-from gpusetup.messages import boundary, driver, makers, packages, people, torch, trainers
+from gpusetup.messages import boundary, driver, makers, outputs, packages, torch, trainers
 
 FILES = (
-    "companions",
-    "container_engines",
-    "containers",
-    "cuda_libraries",
-    "cuda_start",
-    "driver",
-    "driver_state",
-    "environments",
-    "extension_builds",
-    "extensions",
-    "gpu_access",
-    "gpu_faults",
-    "gpu_models",
-    "host",
-    "libraries",
-    "loading",
-    "maker_runtimes",
-    "maker_stacks",
-    "memory",
-    "parallel",
-    "programs",
-    "running",
-    "toolkit",
-    "torch",
-    "torch_builds",
-    "torch_kernels",
-    "training",
-    "wheels",
-    "windows",
-)
+    "companions", "container_engines", "containers", "cuda_libraries", "cuda_start", "driver",
+    "driver_state", "environments", "extension_builds", "extensions", "gpu_access", "gpu_faults",
+    "gpu_models", "host", "libraries", "loading", "makers", "memory",
+    "parallel", "programs", "running", "toolkit", "torch", "torch_builds", "torch_kernels",
+    "training", "wheels", "windows",
+)  # fmt: skip
 _known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
 CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))
 FACTS = (
@@ -47,7 +23,7 @@ FACTS = (
     *packages.ROWS,
     *makers.ROWS,
     *trainers.ROWS,
-    *people.IN_PROSE_AND_LOGS,
+    *outputs.ROWS,
 )
 """Messages that prove a fact but not a cause."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

@@ -22,8 +22,7 @@ def one_cuda(context: RuleContext, text: str) -> Fix:
     """Install the CUDA toolkit with torch's CUDA version if its compiler supports the GPU,
     otherwise the first version that does."""
     rejected = _values(context, "jit-arch-rejected")
-    mismatch = _values(context, "cuda-toolkit-mismatch-extension-build")
-    values = {**rejected, **mismatch}
+    values = {**rejected, **_values(context, "cuda-toolkit-mismatch-extension-build")}
     cuda = values.get("torch") or cuda_needed(context.torch)
     compiler = context.catalog.compiler_for(values.get("arch", ""))
     first_cuda = compiler.from_cuda if compiler and not compiler.until_cuda else None
@@ -47,10 +46,8 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     """Install the CUDA toolkit with torch's CUDA version. If that is unknown, the fix shows the
     command that prints it."""
     cuda = cuda_needed(context.torch) or ""
-    major_and_minor = ".".join(cuda.split(".")[:2])
-    commands = toolkit_commands(context, major_and_minor)
-    missing = _values(context, "cuda-toolkit-missing")
-    sentence = text.replace("NAME", missing.get("package", "NAME"))
+    commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
+    sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
     question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
     by_the_system = bool(commands) and not _by_conda(context)
     return Fix(
@@ -140,8 +137,6 @@ CAUSES = (
         "same major version.",
         text="Build with the nvcc of torch's CUDA version: install that toolkit if it is "
         "missing, and set CUDA_HOME to it",
-        proven_by="The build's output shows both versions, or nvcc does not know an architecture",
-        not_when="If there is no nvcc, the cause is cuda-toolkit-missing",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         stage="build",
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
@@ -168,20 +163,14 @@ CAUSES = (
             r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
             r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
             r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         PyTorch\ and\ (?P<module>(?!torchvision|torchaudio)[\w-]+)\ were\ compiled\ with\ different\ CUDA\ versions\.\ PyTorch\ has\ CUDA\ version
         \ (?P<torch>[\d.]+\d)\ and\ \w+\ has\ CUDA\ version
         \ (?P<nvcc>[\d.]+\d)
-        """,
-                "compiled with different cuda",
-            ),
+        """, "compiled with different cuda"),
             r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
             r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
-            says(
-                r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)",
-                unless=r"CUDA_HOME does not exist|MissingCUDA",
-            ),
+            says(r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)", unless=r"CUDA_HOME does not exist|MissingCUDA"),
         ),
         examples=(
             "raise RuntimeError(CUDA_MISMATCH_MESSAGE): ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch (%s). Please make sure to use the same CUDA versions.', '12.4', '11.8')",
@@ -195,15 +184,11 @@ CAUSES = (
     ),
     Cause(
         "cuda-home-unset",
-        no_command="the folder of the toolkit differs between machines. For example, in bash: "
-        "`export CUDA_HOME=/usr/local/cuda-12.8`.",
         title="The CUDA toolkit is installed, but the build does not find it: {fact}",
         plain="The CUDA toolkit is installed, but CUDA_HOME does not point to it",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
         text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "
         "in which you build",
-        proven_by="A build finds no toolkit, although a listing shows its nvcc",
-        not_when="If there is no nvcc, the cause is cuda-toolkit-missing",
         # Source: torch/utils/cpp_extension.py, _find_cuda_home.
         stage="build",
         by_check=True,
@@ -211,10 +196,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-toolkit-missing",
-        check=CheckCommand(
-            command="nvcc --version",
-            prints="bash: nvcc: command not found",
-        ),
+        check=CheckCommand("nvcc --version", "bash: nvcc: command not found"),
         refuted_by=(Refutation(facts.toolkit_is_listed, "cuda-home-unset"),),
         title="The build needs a CUDA toolkit and cannot find one",
         means="PyTorch's wheels include CUDA's libraries but not its compiler (nvcc), and "
@@ -224,7 +206,6 @@ CAUSES = (
         "imported, update that package. To build the extension, install the CUDA toolkit of "
         "torch's CUDA version and set CUDA_HOME to it (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
-        proven_by="CUDA_HOME is not set, or nvcc cannot be found",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         explains=("build-isolation-no-torch",),
@@ -245,14 +226,8 @@ CAUSES = (
             ),
         ),
         says=(
-            (
-                r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)"
-                r"(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)"
-            ),
-            (
-                r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc"
-                r"|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b"
-            ),
+            r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)",
+            r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b",
             r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
             r"Could NOT find CUDAToolkit",
             r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found",
@@ -260,13 +235,10 @@ CAUSES = (
             r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
             r"No CUDA toolset found",
             r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)",
-            says(
-                r"""(?x)
+            says(r"""(?x)
         fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
           (?:h|cuh))
-        """,
-                "fatal error: ",
-            ),
+        """, "fatal error: "),
             r"name 'bare_metal_version' is not defined",
             r"cannot find -lcudart(?:_static)?\b",
             r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})",
@@ -274,19 +246,11 @@ CAUSES = (
             r"(?:Couldn't|Could not|Failed to) invoke ptxas\b",
             r"(?:Couldn't|Could not|Failed to) launch ptxas\b",
             "cuda toolkit not found",
-            says(
-                r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} (?:is not recognized|ist entweder falsch|n'est pas reconnu|no se reconoce|não é reconhecido|не является|不是内部或外部命令)|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
-                who="shell",
-            ),
+            says(r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} (?:is not recognized|ist entweder falsch|n'est pas reconnu|no se reconoce|não é reconhecido|не является|不是内部或外部命令)|command not found: nvcc|nvcc was not found|Command 'nvcc' not found", who="shell"),
             r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",
             says(r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
-            says(
-                r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension"
-            ),
-            says(
-                r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b",
-                unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version",
-            ),
+            says(r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension"),
+            says(r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b", unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version"),
         ),
         examples=(
             "CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT",
@@ -317,7 +281,6 @@ CAUSES = (
         means="torch.utils.cpp_extension.load looks for the program ninja on PATH.",
         text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
-        not_when="If the build continues without ninja, the build works but takes longer",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         commands=("pip install ninja",),
@@ -327,4 +290,4 @@ CAUSES = (
         ),
         examples=("FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",),
     ),
-)
+)  # fmt: skip

@@ -6,18 +6,11 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes import alike
-from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, is_report, packages
-from gpusetup.evidence.places import (
-    in_a_container_without_gpu,
-    in_a_hosted_notebook,
-    windows_shows_no_torch,
-    wsl_lists_no_gpu,
-)
-from gpusetup.fixes import other_makers, paste
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, is_report, on, packages
+from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.model.finding import Fix, Severity
@@ -49,7 +42,7 @@ def _install(context: RuleContext, _text: str) -> Fix:
     gpusetup chooses."""
     if context.os.jetson:
         return jetson_fix(context)
-    return other_makers.first_install(context) or paste.install_torch(context)
+    return makers.first_install(context) or paste.install_torch(context)
 
 
 def _reinstall(context: RuleContext, _text: str) -> Fix:
@@ -67,15 +60,13 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     if conda_version or events(context, "mixed-conda-pip"):
         removed_by_pip += COMPANIONS
     remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
-    pip_versions = set()
-    for package in packages(context, "torch"):
-        # pip does not uninstall packages that conda installed.
-        if package.installer not in CONDA:
-            pip_versions.add(package.version)
+    # pip does not uninstall packages that conda installed.
+    pip_versions = {
+        package.version for package in packages(context, "torch") if package.installer not in CONDA
+    }
     # pip removes one copy at a time. Run it once even if no copy is listed, because files may be
     # left over.
-    times = max(1, len(pip_versions))
-    remove_commands += [remove_with_pip] * times
+    remove_commands += [remove_with_pip] * max(1, len(pip_versions))
 
     install_torch = paste.install_torch(context)
     install_commands = install_torch.commands
@@ -137,7 +128,6 @@ CAUSES = (
         means="An installation with gpusetup was interrupted, so the environment is incomplete.",
         text="Run `gpusetup install`. The command first restores the previous environment or "
         "completes the new one",
-        proven_by="The installation's journal, which gpusetup deletes at the end, is still there",
         commands=_recover,
     ),
     Cause(
@@ -145,15 +135,10 @@ CAUSES = (
         certain_if=proofs.no_torch_is_listed,
         means="The Python that runs the program has no torch. Often the reason is that torch was "
         "installed into another environment.",
-        check=CheckCommand(
-            command='python -c "import sys, torch; print(sys.executable)"',
-            prints="ModuleNotFoundError: No module named 'torch'",
-        ),
+        check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
         plain="torch is not installed",
         text="Install torch",
-        proven_by="There is no torch in this Python's folders",
-        not_when="If torch is in another Python, name that Python with `--python`",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="import",
         by_check=True,
@@ -175,25 +160,20 @@ CAUSES = (
             r"Package\(s\) not found: torch\b",
         ),
         examples=("WARNING: Package(s) not found: torch",),
-        not_examples=(
-            "[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",
-        ),
+        not_examples=("[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",),
     ),
     Cause(
         "torch-half-installed",
         title="torch is only partly installed",
         means="torch's installation was interrupted, or another installation overwrote part of it.",
         text="Reinstall it",
-        proven_by="Libraries from torch's list of files (RECORD) are missing",
         stage="import",
         way=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
         ),
-        examples=(
-            "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
-        ),
+        examples=("File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",),
     ),
     Cause(
         "two-torch-installs",
@@ -202,12 +182,7 @@ CAUSES = (
         means="The files of the two packages are mixed, or Python uses the package that comes "
         "first on its path.",
         text="Remove all of them, then install torch once",
-        proven_by="Two installed packages are named torch and have different versions",
-        not_when="If conda installed one of the two packages, the cause is mixed-conda-pip",
-        explains=(
-            "torch-half-installed",
-            "mixed-conda-pip",
-        ),
+        explains=("torch-half-installed", "mixed-conda-pip"),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
     ),
@@ -217,30 +192,19 @@ CAUSES = (
         means="Neither installer knows about the other's files, so Python may load files from "
         "both.",
         text="Remove both, then install torch once",
-        proven_by="conda's pytorch and pip's torch have different versions",
         # Source: conda documentation, using pip.
         explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
-        alike={
-            "conda list torch": (
-                "ld-library-path-conflict",
-                "torch-half-installed",
-            )
-        },
-        says=(
-            rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
-        ),
-        examples=(
-            "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",
-        ),
+        alike={"conda list torch": ("ld-library-path-conflict", "torch-half-installed")},
+        says=(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",),
+        examples=("ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",),
     ),
     Cause(
         "torch-import-failed",
         title="torch cannot be imported",
         means="doctor tried to import torch, but the import failed.",
         text="Reinstall torch. ",
-        proven_by="`import torch` ends with an error",
         symptom=True,
         way=paste.install_torch,
         cases=(
@@ -260,42 +224,21 @@ CAUSES = (
         plain="Python imports a torch from outside the environment",
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
-        proven_by="Python would import torch from a folder outside the environment",
         # Source: Python documentation, site.
         explains=(
-            "torch-half-installed",
-            "two-torch-installs",
-            "torch-cpu-build",
-            "rocm-wheel-on-nvidia",
-            "xpu-wheel-on-nvidia",
-            "arch-too-new-for-wheel",
-            "arch-too-old-for-wheel",
+            "torch-half-installed", "two-torch-installs", "torch-cpu-build", "rocm-wheel-on-nvidia",
+            "xpu-wheel-on-nvidia", "arch-too-new-for-wheel", "arch-too-old-for-wheel",
             "driver-too-old",
         ),
         before_torch=(Severity.ERROR, Severity.WARNING),
         where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
         commands=("export PYTHONNOUSERSITE=1",),
-        cases=(
-            Message(
-                where=(lambda context: bool(context.snapshot.environment.get("PYTHONPATH")),),
-                having={"place": "."},
-                commands=("unset PYTHONPATH",),
-            ),
-        ),
         says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
-        examples=(
-            "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
-        ),
+        examples=("/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",),
     ),
     Cause(
         "torch-sees-no-gpu",
-        check=CheckCommand(
-            command=(
-                'python -c "import torch; print(torch.__version__, '
-                'torch.version.cuda, torch.cuda.is_available())"'
-            ),
-            prints="2.9.1+cu128 12.8 False",
-        ),
+        check=CheckCommand('python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"', "2.9.1+cu128 12.8 False"),
         title="torch.cuda.is_available() is False",
         means="PyTorch asked CUDA for a GPU and got none. Usually another finding is the cause, "
         "for example a CPU build, an old driver, or a container without a GPU.",
@@ -303,7 +246,6 @@ CAUSES = (
         "(`torch.version.cuda` is `None`), run `gpusetup install`. If the driver is missing or too "
         "old, install or update it. If torch says `No CUDA GPUs are available`, either "
         "CUDA_VISIBLE_DEVICES hides the GPU or, in a container, the container was given none",
-        proven_by="torch.cuda.is_available() returns False",
         symptom=True,
         stage="start",
         by_check=True,
@@ -322,41 +264,6 @@ CAUSES = (
                 text="Check which Python and which torch run in both places. If they are the "
                 "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
                 look=(RAISE,),
-            ),
-        ),
-        likelier=(
-            Likelier(
-                cause="wsl-driver",
-                shown=wsl_lists_no_gpu,
-                because="it runs in WSL, and nothing in the text shows that WSL can use the "
-                "Windows driver",
-                text="Update Windows (a GPU in WSL needs Windows 11 or Windows 10 21H2, build "
-                "19044), the NVIDIA driver in Windows, and WSL (`wsl.exe --update`). Then start "
-                "WSL again (`wsl.exe --shutdown` ends open programs in WSL). Do not install a "
-                "Linux driver in WSL. If `nvidia-smi` lists the GPU inside WSL, check torch "
-                "(with the command above)",
-            ),
-            Likelier(
-                cause="no-nvidia-gpu",
-                shown=in_a_hosted_notebook,
-                because="a hosted notebook has a GPU only if you select one",
-                text="Select a GPU (Colab: Runtime, Change runtime type; Kaggle: Settings, "
-                "Accelerator), and start the notebook again",
-            ),
-            Likelier(
-                cause="torch-cpu-build",
-                shown=windows_shows_no_torch,
-                because="the driver works, but on Windows `pip install torch` installs the build "
-                "without CUDA",
-                text="If torch's version ends in +cpu, replace it with a CUDA build (`gpusetup "
-                "install`)",
-            ),
-            Likelier(
-                cause="container-no-gpu",
-                shown=in_a_container_without_gpu,
-                because="it runs in a container, and nothing in the text shows that the "
-                "container was given a GPU",
-                way=start_with_gpu,
             ),
         ),
         alike={
@@ -379,7 +286,6 @@ CAUSES = (
         plain="torch computes wrong results on the GPU, or none at all",
         means="The GPU computed a wrong result, or an operation of torch failed on it.",
         text="Run `gpusetup verify` and read the result of each check",
-        proven_by="A check of `gpusetup verify` failed or crashed on this machine",
         symptom=True,
         look=("gpusetup verify -v",),
     ),
@@ -390,9 +296,6 @@ CAUSES = (
         means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
         "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
         text="Set the build that you want in the tool's options, or update the tool",
-        proven_by="The tool reports that it found no CUDA version, and nvidia-smi prints `CUDA "
-        "UMD Version`",
-        not_when="If the driver itself is at fault, the cause is driver-missing or driver-too-old",
         # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),
         says=(
@@ -406,4 +309,43 @@ CAUSES = (
         ),
         not_examples=("CUDA UMD Version: 13.1",),
     ),
-)
+    Cause(
+        "torch-lacks-device",
+        certain_if=proofs.message_states_it,
+        title='The installed torch is too old for the device "{device}"',
+        plain="The installed torch is too old for the device mps or xpu",
+        means="torch has the device mps since 1.12, and the module torch.mps since 2.1. Ordinary "
+        "builds have the module torch.xpu since 2.3. A package may look for it on every machine, "
+        "whatever GPU the machine has.",
+        text="Install a newer torch of the same kind, or an older release of the package in the "
+        "traceback. You do not need a build for another GPU",
+        # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
+        stage="import",
+        explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
+        cases=(
+            Message(
+                where=(lambda context: on(context, "macos"),),
+                text='Update torch, in a Python for Apple silicon (`python -c "import platform; '
+                'print(platform.machine())"` prints arm64)',
+                commands=("pip install --upgrade torch torchvision",),
+            ),
+            Message(
+                where=(makers.names_gpu_with_xpu, lambda context: not has_nvidia(context)),
+                text="Install torch's XPU build, which needs no extension of Intel's",
+                commands=(
+                    "pip install --force-reinstall torch torchvision --index-url "
+                    "https://download.pytorch.org/whl/xpu",
+                ),
+            ),
+        ),
+        says=(
+            r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b",
+            r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]",
+        ),
+        examples=(
+            "RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu "
+            "device type at start of device string: mps",
+            "AttributeError: module 'torch' has no attribute 'xpu'",
+        ),
+    ),
+)  # fmt: skip

@@ -48,7 +48,8 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
         sentence = f"{text}Install the release that worked again"
     backend = context.torch.backend or ""
     # If the installed build is unknown, the right index is unknown too.
-    if not is_a_label(backend):
+    # PyTorch has an index for each label.
+    if not (re.fullmatch(LABEL, backend) is not None):
         return Fix(text=sentence)
     is_exact = not is_nightly and is_a_version(good_release)
     requirement = f"torch=={good_release}" if is_exact else "torch"
@@ -59,12 +60,6 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
 INDEX = "https://download.pytorch.org/whl"
 
 
-def is_a_label(backend: str) -> bool:
-    """Whether a backend has the form of a build label, such as cpu, cu128 or rocm6.4. PyTorch has
-    an index for each label."""
-    return re.fullmatch(LABEL, backend) is not None
-
-
 CAUSES = (
     Cause(
         "torch-release-regressed",
@@ -73,8 +68,6 @@ CAUSES = (
         means="The GPU and the driver work with one release of torch, so neither of them is the "
         "cause.",
         text="Keep the driver, and report the release that fails to PyTorch. ",
-        proven_by="A text shows two releases of torch on one machine, and only one of them works",
-        not_when="If both releases of torch fail, check the GPU and its driver",
         # Source: pytorch/pytorch, issues of regressed nightlies.
         events=("release-regressed",),
         explains=("torch-sees-no-gpu", "gpu-check-failed", "torch-import-failed"),
@@ -83,10 +76,7 @@ CAUSES = (
     Cause(
         "torch-cpu-build",
         certain_if=proofs.cpu_build_beside_a_gpu,
-        check=CheckCommand(
-            command=alike.TORCHS_CUDA,
-            prints="2.5.1+cpu None",
-        ),
+        check=CheckCommand(alike.TORCHS_CUDA, "2.5.1+cpu None"),
         title="{who} is a CPU build and cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
         means="On Windows, `pip install torch` installs a CPU build, because the default index has "
@@ -108,10 +98,6 @@ CAUSES = (
             ),
         ),
         text="Replace the CPU build with a CUDA build. ",
-        proven_by="torch has no CUDA version (`torch.version.cuda` is None), although the "
-        "machine has an NVIDIA GPU",
-        not_when="If doctor also finds cuda-visible-devices-hidden or driver-missing, fix that "
-        "problem first",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,
@@ -124,8 +110,6 @@ CAUSES = (
         plain="torch is a ROCm build on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs.",
         text="Replace the ROCm build. ",
-        proven_by="torch's version ends in +rocm…, although there is an NVIDIA GPU",
-        not_when="If there is no NVIDIA GPU, the cause is amd-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,
     ),
@@ -136,9 +120,7 @@ CAUSES = (
         plain="torch is an XPU build on a machine with an NVIDIA GPU",
         means="XPU builds are for Intel's GPUs.",
         text="Replace the XPU build. ",
-        proven_by="torch's version ends in +xpu, although there is an NVIDIA GPU",
-        not_when="If there is no NVIDIA GPU, the cause is intel-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,
     ),
-)
+)  # fmt: skip

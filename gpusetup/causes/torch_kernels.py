@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Likelier, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
-from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
@@ -63,15 +61,11 @@ CAUSES = (
     Cause(
         "jit-arch-rejected",
         certain_if=proofs.message_states_it,
-        no_command="whether a newer build helps depends on your GPU and your driver.",
         title="{compiler} does not support the architecture {arch}",
         plain="The run-time compiler does not support the architecture of this GPU",
         means="Kernels that are compiled at run time (torch.compile, fusers, jiterator) do not "
         "work. Precompiled kernels may work.",
         text="Install a torch build for a newer CUDA version, whose compiler supports it. ",
-        proven_by="The compiler's error mentions the option or the architecture",
-        not_when="If torch's own kernels do not support the GPU, the cause is "
-        "arch-too-new-for-wheel",
         # Source: NVRTC documentation; Triton's and XLA's sources.
         stage="first-kernel",
         explains=("cuda-init-failed",),
@@ -90,18 +84,9 @@ CAUSES = (
             r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
             r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
             r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
-            says(
-                r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)", compiler="ptxas"
-            ),
-            says(
-                r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status",
-                compiler="ptxas",
-                unless="too much shared data|Permission denied",
-            ),
-            says(
-                r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option",
-                compiler="NVVM",
-            ),
+            says(r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)", compiler="ptxas"),
+            says(r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status", compiler="ptxas", unless="too much shared data|Permission denied"),
+            says(r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option", compiler="NVVM"),
             says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm"),
             says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm"),
         ),
@@ -127,13 +112,7 @@ CAUSES = (
     Cause(
         "arch-too-new-for-wheel",
         certain_if=proofs.capability_is_read,
-        check=CheckCommand(
-            command=alike.TORCHS_KERNELS,
-            prints=(
-                "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86',"
-                " 'sm_90'] (12, 0)"
-            ),
-        ),
+        check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
             Refutation(
                 gpu_facts.a_build_of_the_release_has_the_kernels,
@@ -151,10 +130,6 @@ CAUSES = (
         "made. The installed build has no kernels for your GPU, and no PTX (portable code) that "
         "the driver could compile instead.",
         text="Install a newer torch",
-        proven_by="None of the architectures in the torch build matches the GPU's compute "
-        "capability",
-        not_when="If the torch build has a kernel for the GPU's major version, the program runs, "
-        "and torch's warning is harmless",
         # Source: CUDA C++ Programming Guide, application compatibility.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -164,13 +139,7 @@ CAUSES = (
     Cause(
         "arch-too-old-for-wheel",
         certain_if=proofs.capability_is_read,
-        check=CheckCommand(
-            command=alike.TORCHS_KERNELS,
-            prints=(
-                "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', "
-                "'sm_100', 'sm_120'] (6, 1)"
-            ),
-        ),
+        check=CheckCommand(alike.TORCHS_KERNELS, "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_100', 'sm_120'] (6, 1)"),
         refuted_by=(
             Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
             Refutation(
@@ -182,8 +151,6 @@ CAUSES = (
         means="Newer PyTorch builds drop old GPU generations to stay small. For example, the "
         "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
-        proven_by="None of the architectures in the torch build matches the GPU's compute "
-        "capability",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -196,29 +163,17 @@ CAUSES = (
     ),
     Cause(
         "builds-for-gpu",
-        no_command="this finding is only information about your GPU, and nothing is wrong so far.",
         severity=Severity.NOTE,
         title="{gpu} needs a build of torch from {builds}: most others have no kernels for it",
         plain="The GPU needs certain builds of torch",
         means="The text does not show which torch is installed.",
         text="Check whether your torch is one of these builds",
-        proven_by="The catalog lists which builds have kernels for the GPU's compute capability",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
     ),
     Cause(
         "no-kernel-image",
-        check=CheckCommand(
-            command=alike.TORCHS_KERNELS,
-            prints=(
-                "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86',"
-                " 'sm_90'] (12, 0)"
-            ),
-        ),
-        no_command=(
-            "the message alone shows neither your GPU nor the package, and the "
-            "right build depends on both."
-        ),
+        check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
             Refutation(_kernel_of_hip_is_missing, "amd-gpu"),
             Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
@@ -233,9 +188,6 @@ CAUSES = (
         "kernel.",
         text="Install a torch that supports this GPU. If torch itself works (the second command "
         "prints 18.0), rebuild the package that fails instead",
-        proven_by="CUDA returns error 209 (48, 8 or 98 in an older runtime)",
-        not_when="If the text shows which package lacks the kernel, the cause is "
-        "extension-arch-mismatch, arch-too-new-for-wheel or arch-too-old-for-wheel",
         # Source: CUDA Runtime API reference, cudaError.
         symptom=True,
         stage="first-kernel",
@@ -243,13 +195,6 @@ CAUSES = (
         commands=("gpusetup install",),
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
-        ),
-        likelier=(
-            Likelier(
-                cause="extension-arch-mismatch",
-                shown=is_beside_torch,
-                because="the program's build has kernels for some GPUs only",
-            ),
         ),
         alike={
             alike.TORCHS_KERNELS: (
@@ -261,56 +206,25 @@ CAUSES = (
         says=(
             r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
             r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
-            says(
-                r"\bno kernel image\b(?! (?:is|was|will|can|has)\b)",
-                "no kernel image",
-                unless=rf"{IF_ONLY}|\bthere is no kernel image\b",
-                said="in words",
-            ),
             r"(?:Cuda failure '|CUDA error: )invalid device function",
             r"CUDA error: device kernel image is invalid",
             r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
-            says(
-                r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
-                module="xformers",
-            ),
-            says(
-                r"Your device is too old\. We require compute capability >= \d{2}",
-                module="xformers",
-            ),
-            says(
-                r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)",
-                module="xformers",
-            ),
-            says(
-                r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
-                module="flash_attn",
-            ),
-            says(
-                r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
-                module="flash_attn",
-            ),
+            says(r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}", module="xformers"),
+            says(r"Your device is too old\. We require compute capability >= \d{2}", module="xformers"),
+            says(r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)", module="xformers"),
+            says(r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument", module="flash_attn"),
+            says(r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function", module="flash_attn"),
             says(r"RuntimeError: can't query kernel attributes", module="cuequivariance_ops"),
             says("sglang only supports sm75", module="sglang"),
             says("assertion failed: unsupported architecture", module="tensorrt_llm"),
-            says(
-                r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
-                module="ggml-cuda",
-            ),
-            says(
-                r"ggml-cuda was compiled without support for the current GPU architecture",
-                module="ggml-cuda",
-            ),
+            says(r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch", module="ggml-cuda"),
+            says(r"ggml-cuda was compiled without support for the current GPU architecture", module="ggml-cuda"),
             says(r"CUDA GPU is too old\. Compute Capability detected: \d\.\d", module="ollama"),
             says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention"),
-            says(
-                r"Could not find compatible tinycudann extension for compute capability",
-                module="tinycudann",
-            ),
+            says(r"Could not find compatible tinycudann extension for compute capability", module="tinycudann"),
             says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv"),
         ),
         examples=(
-            "New card, and since then the start ends with CUDA no kernel image",
             "FATAL: this function is for sm80, but was built for sm750",
             "FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37",
             "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument",
@@ -329,4 +243,4 @@ CAUSES = (
             "CUDA error (/src/mine/kernel.cu:94): invalid device function",
         ),
     ),
-)
+)  # fmt: skip

@@ -8,7 +8,7 @@ from gpusetup.evidence import facts, gpu_facts, lookups, proofs
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
-from gpusetup.messages.fragments import HOST, IF
+from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.versions import parsed
@@ -95,7 +95,6 @@ CAUSES = (
         "possible cause is a lock file that contains the hash of a different build.",
         text="Clear the installer's cache, then run the same installation again. If you use a "
         "proxy or mirror, try another network. Do not switch off the hash check",
-        not_when="If a full disk cut the file, the cause is pip-cache-disk-full",
         # Source: messages of uv and pip.
         commands=("pip cache purge",),
         says=(
@@ -125,7 +124,6 @@ CAUSES = (
         means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download. "
         "torch, CUDA and the driver are not the cause.",
         text=ANY_NETWORK + MIRROR,
-        not_when="If the server returns 403 or 404, the cause is wrong-index",
         # Source: messages of pip, urllib3, uv and conda.
         explains=("python-no-wheel",),
         look=ANSWERS,
@@ -138,23 +136,11 @@ CAUSES = (
             rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
             r"CondaHTTPError: HTTP (?P<how>\w+)",
             r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
-            says(
-                r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError",
-                how="certificate",
-            ),
-            says(
-                rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out",
-                how="timeout",
-            ),
-            says(
-                rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}",
-                how="timeout",
-            ),
+            says(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError", how="certificate"),
+            says(rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out", how="timeout"),
+            says(rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}", how="timeout"),
             says(r"due to network timeout", how="timeout"),
-            says(
-                r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
-                how="connection",
-            ),
+            says(r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'", how="connection"),
             says(r"NewConnectionError", how="connection"),
             says(rf"error sending request for url \(https?://{HOST}", how="connection"),
             says(r"ProxyError|Cannot connect to proxy|Tunnel connection failed", how="proxy"),
@@ -162,25 +148,10 @@ CAUSES = (
             says(r"Temporary failure in name resolution|NameResolutionError", how="name"),
             says("getaddrinfo failed", how="name"),
             says("dns error", how="name"),
-            says(
-                r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(",
-                how="cut",
-            ),
-            says(
-                r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
-                how="cut",
-            ),
-            says(
-                r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]",
-                how="cut",
-            ),
+            says(r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(", how="cut"),
+            says(r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer", how="cut"),
+            says(r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]", how="cut"),
             says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] "),
-            says(
-                r"\b(?:pip3?|uv|conda) (?:keeps |kept |is |was |always )?tim(?:ed|ing|es) out\b|\b(?:downloads?|downloading)\b (?:[^\s.]{1,20} ){0,6}?(?:keeps |kept |is |was |always |just )?tim(?:ed|ing|es) out\b|\btim(?:ed|ing|es) out (?:while |when |during |in )(?:the )?download(?:s|ing)?\b",
-                *("timed out", "timing out", "times out"),
-                how="timeout",
-                unless=rf"{IF}(?:pip|uv|conda|the download)",
-            ),
         ),
         examples=(
             "error: Remote end closed connection without response",
@@ -194,7 +165,6 @@ CAUSES = (
             "error: <urlopen error [Errno 104] Connection reset by peer>",
             "error: Failed to fetch: `https://index.example.org/simple/numpy/`",
             'File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438\nTimeoutError: The read operation timed out',
-            "WARNING: Connection timed out while downloading.",
             "! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'",
             'Get "https://registry.ollama.ai/v2/x": dial tcp: lookup registry.ollama.ai: no such host',
         ),
@@ -212,9 +182,6 @@ CAUSES = (
         text="Relax the version pin that the message names last. Install torch, torchvision, "
         "torchaudio and triton from one index, and let torch choose the versions of its "
         "dependencies, as the command below does",
-        proven_by="The solver reports that there is no solution",
-        not_when="If doctor also finds conda-cuda-virtual-missing or python-no-wheel, that "
-        "finding is the cause",
         # Source: messages of uv, pip, conda and pixi.
         way=_as_chosen,
         says=(
@@ -231,9 +198,7 @@ CAUSES = (
             "encountered problems while solving",
             says("for which no candidates were found", unless=r"__cuda"),
         ),
-        examples=(
-            "failed to solve the pypi requirements of environment 'default' for platform 'linux-64'",
-        ),
+        examples=("failed to solve the pypi requirements of environment 'default' for platform 'linux-64'",),
     ),
     Cause(
         "requirement-broken",
@@ -244,23 +209,18 @@ CAUSES = (
         "warning matters only if you use the package that has the requirement.",
         text="If you use the package that has the requirement, install versions that fit each "
         "other",
-        not_when="torchvision and torchaudio have their own findings: torchvision-mismatch and "
-        "torchaudio-mismatch",
         # Source: pip documentation; messages of pip's sources.
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
         says=(
             says(r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))", package="numba"),
-            says(
-                r"""(?x)
+            says(r"""(?x)
         (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
         \ (?P<version>\d[\w.+!]*)
         \ (?:requires|has\ requirement)
         \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
         (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
-        """,
-                "but you",
-            ),
+        """, "but you"),
         ),
         examples=(
             "ImportError: Numba needs NumPy 2.0 or less",
@@ -272,8 +232,6 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
         text="Make an environment with a 64-bit Python",
-        proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders "
-        "show a 32-bit Python",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_create_64_bit_environment,
     ),
@@ -288,10 +246,6 @@ CAUSES = (
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
         text="Make an environment with another Python",
-        proven_by="No build for this system supports this Python version, or an installer finds "
-        "no torch file although the index has some",
-        not_when="If there is no wheel for this system for any Python version, the cause is "
-        "no-wheel-for-platform",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=_create_64_bit_environment,
@@ -317,9 +271,6 @@ CAUSES = (
         means="torch has wheels for 64-bit Linux with glibc, for Windows, and for macOS on Apple "
         "silicon.",
         text="Use another image or system",
-        proven_by="The catalog contains no build for this system and processor, or the system's "
-        "libc is musl",
-        not_when="If only this Python version has no wheel, the cause is python-no-wheel",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=lambda context, _: Fix(text=way_without_wheels(context)),
@@ -329,32 +280,22 @@ CAUSES = (
                 text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
             ),
         ),
-        alike={
-            alike.BITS: (
-                "wrong-index",
-                "python-no-wheel",
-            )
-        },
+        alike={alike.BITS: ("wrong-index", "python-no-wheel")},
         says=(
             rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
-            says(
-                r"""(?x)
-        (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
-        """,
-                "wheel for the current platform",
-            ),
+            says(r"""(?x)
+        (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)(?:\ @\ registry\+(?P<index>https?://download\.pytorch\.org/[\w./-]{1,60}))?[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
+        """, "wheel for the current platform"),
             r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
             rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
             r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
-            says(
-                r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
-                what="Python or system",
-            ),
+            says(r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))", what="Python or system"),
         ),
         examples=(
             "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
             "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
             "Unable to find installation candidates for torch (2.1.0+cu118)",
+            "error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform",
             "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
         ),
         not_examples=("a page with neither wheels nor source distribution",),
@@ -367,18 +308,11 @@ CAUSES = (
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 since torch 2.6.",
         text="Use a newer distribution, or a container with one. Do not replace the system's glibc",
-        proven_by="Every build of torch needs a newer glibc",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
         stage="import",
-        explains=(
-            "torch-missing",
-            "torch-half-installed",
-            "library-missing",
-        ),
+        explains=("torch-missing", "torch-half-installed", "library-missing"),
         way=newer_glibc,
-        says=(
-            r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",
-        ),
+        says=(r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",),
     ),
     Cause(
         "wrong-index",
@@ -387,16 +321,8 @@ CAUSES = (
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
         "does not have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
-        proven_by="The index has no torch or no such label, returns 403 or 404, or lacks this "
-        "release",
-        not_when="If the index has this release only for other Python versions, the cause is python-no-wheel",
         # Source: the wheels and indexes of torch, read for the catalog.
-        alike={
-            alike.BITS: (
-                "python-no-wheel",
-                "python-32bit",
-            )
-        },
+        alike={alike.BITS: ("python-no-wheel", "python-32bit")},
         says=(
             r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
             r"(?P<requirement>torch\w*) was not found in the package registry",
@@ -417,17 +343,11 @@ CAUSES = (
     ),
     Cause(
         "package-not-found",
-        no_command=(
-            "only you know the name of the package that you want. With pip, use PyTorch's index "
-            "only in the command that installs torch."
-        ),
         title="The installer finds no file of {asked} for this Python and system",
         means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
         text="Use PyTorch's index only for torch",
-        proven_by="The installer finds no package with that name, and it is not torch, "
-        "torchvision or torchaudio",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
         plain="The installer finds no file of a package other than torch",
     ),
-)
+)  # fmt: skip

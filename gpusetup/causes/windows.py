@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpusetup.accelerators.makers import maker_of
+from gpusetup.accelerators.makers import INTEL, maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import in_wsl
-from gpusetup.fixes import paste, rocm, system_packages, xpu
+from gpusetup.fixes import makers, paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -78,18 +78,6 @@ def _removal(context: RuleContext) -> Lines:
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
-def _has_a_linux_driver(context: RuleContext) -> bool:
-    """Whether a text shows that a Linux driver was installed inside WSL."""
-    return bool(events(context, "linux-driver-installed"))
-
-
-def _is_amds_wheel(context: RuleContext) -> bool:
-    """Whether torch on Windows is a ROCm build, which only AMD publishes for Windows."""
-    if maker_of(context.torch.backend) == "amd":
-        return True
-    return bool(events(context, "amds-index"))
-
-
 def _runtime_was_tried(context: RuleContext) -> bool:
     """Whether the text says that the Visual C++ runtime was installed but did not help."""
     tried = events(context, "remedy-tried")
@@ -121,6 +109,28 @@ START_IN_WSL = Message(
 )
 """The message for an "out of memory" error when CUDA starts in WSL."""
 
+
+def _is_amds_wheel(context: RuleContext) -> bool:
+    """Whether torch on Windows is a ROCm build, which only AMD publishes for Windows."""
+    if maker_of(context.torch.backend) == "amd":
+        return True
+    return bool(events(context, "amds-index"))
+
+
+RUNTIME_OF_INTEL = r"^(?:c10_xpu|torch_xpu|sycl\d|ur_(?:loader|adapter)|pi_|ze_loader|mkl_sycl)"
+"""torch's XPU DLLs, and those of Intel's runtime that they load."""
+
+
+def _runtime_of_intel(context: RuleContext, _text: str) -> Fix:
+    """Install an XPU build together with Intel's runtime."""
+    return Fix(
+        text="Install the newest torch from the XPU index with the packages that it requires "
+        "(without `--no-deps`): since torch 2.6 they contain Intel's runtime. Also install Intel's "
+        "newest graphics driver, which brings ze_loader.dll",
+        commands=(makers.pip_from(context, str(INTEL.index)),),
+    )
+
+
 CAUSES = (
     Cause(
         "windows-dll-missing",
@@ -149,9 +159,6 @@ CAUSES = (
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
         "keep the installed torch. If the new runtime does not help, reinstall the same release "
         "of torch. Only torch 2.4.0 must be replaced with a newer release (2.4.1)",
-        proven_by="Windows returns error 126, 127, 182, 193 or 1114",
-        not_when="With error 1455, the cause is windows-pagefile-too-small. If an extension's "
-        "DLL is missing, the cause is extension-abi-mismatch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
@@ -187,15 +194,17 @@ CAUSES = (
                 means="AMD's wheels of before September 2025 need Microsoft's OpenMP runtime for "
                 "LLVM, which only Visual Studio's build tools bring, and not the ordinary Visual "
                 "C++ runtime.",
-                way=rocm.openmp_on_windows,
+                text="Install AMD's newest wheels, which contain the DLL, or Visual Studio's build "
+                "tools for C++ (x64). Do not download the DLL from a website",
+                windows=(),
             ),
             Message(
-                having={"dll": xpu.RUNTIME_DLLS},
+                having={"dll": RUNTIME_OF_INTEL},
                 title="Windows cannot load {dll}: a part of Intel's runtime for torch's XPU build "
                 "is missing",
                 means="torch's XPU libraries load Intel's SYCL runtime and Level Zero. Since torch "
                 "2.6, pip installs the runtime with torch; torch 2.5 uses an installed oneAPI.",
-                way=xpu.runtime_of_wheel,
+                way=_runtime_of_intel,
             ),
             Message(
                 where=(_runtime_was_tried,),
@@ -221,12 +230,7 @@ CAUSES = (
                 needs_root=True,
             ),
         ),
-        alike={
-            'python -c "import torch"': (
-                "cuda-lib-missing",
-                "extension-abi-mismatch",
-            )
-        },
+        alike={'python -c "import torch"': ("cuda-lib-missing", "extension-abi-mismatch")},
         says=(
             r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
             r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
@@ -234,25 +238,15 @@ CAUSES = (
             rf"{STARTED}\W{{0,4}}-1073741515\b",
             rf"{STARTED}\W{{0,4}}3221225781\b",
             r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
-            says(
-                r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
-                unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
-            ),
-            says(
-                r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies",
-                unless=r"WinError|1455",
-            ),
-            says(
-                r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))",
-                unless=r"while importing \w{2,40}_plugin",
-            ),
+            says(r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?", unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt"),
+            says(r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies", unless=r"WinError|1455"),
+            says(r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))", unless=r"while importing \w{2,40}_plugin"),
             says(r"Visual C\+\+ Redistributable is not installed", dll="vcruntime140_1.dll"),
             says(r"\b0xc0000135\b", unless=r"\b(?:codes? (?:like|such as)|e\.g\.)"),
         ),
         examples=(
             "I got a torch related error when loading the c10.dll library",
             "tokenizers: failed to load (os error 126)",
-            "Microsoft Visual C++ Redistributable is not installed, this may lead to the DLL load failure.",
             "[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114",
             'Error loading "C:\\x\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.',
             "Process finished with exit code -1073741515 (0xC0000135)",
@@ -274,14 +268,9 @@ CAUSES = (
         "worker is a process.",
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
         "Windows. As an alternative, use fewer workers",
-        proven_by="Windows returns error 1455",
-        not_when="With an error other than 1455, the cause is windows-dll-missing",
         # Source: Microsoft, System Error Codes.
         stage="import",
-        explains=(
-            "windows-dll-missing",
-            "dataloader-worker-killed",
-        ),
+        explains=("windows-dll-missing", "dataloader-worker-killed"),
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
         says=(
@@ -297,8 +286,6 @@ CAUSES = (
         "often have long paths.",
         text="Allow long paths in Windows (as administrator, then restart the program). As an "
         "alternative, move the caches and the environment to a folder with a short path",
-        proven_by="Windows returns error 206, ninja reports a path that is too long, or a file "
-        "in a cache is not found",
         # Source: Microsoft, Maximum Path Length Limitation.
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
@@ -315,24 +302,14 @@ CAUSES = (
             rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
         ),
         examples=(
-            "OSError: [WinError 206] The filename or extension is too long",
             "torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'",
             "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'",
         ),
-        not_examples=(
-            "InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",
-        ),
+        not_examples=("InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",),
     ),
     Cause(
         "wsl-driver",
-        check=CheckCommand(
-            command="ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL",
-            prints=(
-                "ls: cannot access '/dev/dxg': No such file or directory\n"
-                "ls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or"
-                " directory"
-            ),
-        ),
+        check=CheckCommand("ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL", "ls: cannot access '/dev/dxg': No such file or directory\nls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or directory"),
         refuted_by=(
             Refutation(facts.wsl_reaches_the_driver),
             Refutation(facts.has_no_nvidia_gpu, "no-nvidia-gpu"),
@@ -340,25 +317,12 @@ CAUSES = (
         title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
-        proven_by="WSL sees no GPU, and /dev/dxg or libcuda is missing in WSL",
         # Source: NVIDIA, "CUDA on WSL User Guide".
         by_check=True,
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
         ),
         cases=(
-            Message(
-                where=(_has_a_linux_driver,),
-                title="A Linux driver was installed inside WSL and hides the Windows driver",
-                means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda there can "
-                "reach the driver on Windows.",
-                text="Remove the Linux driver's packages from WSL, then start WSL again",
-                way=lambda context, text: Fix(
-                    text=text,
-                    commands=(*_removal(context), *lines("wsl.exe --shutdown")),
-                    needs_root=True,
-                ),
-            ),
             Message(
                 # In WSL 1, the kernel is called 4.4.0 with the Windows build number. WSL 2 never
                 # has such an old kernel.
@@ -372,10 +336,7 @@ CAUSES = (
         says=(
             says("gpu access blocked", why="blocked"),
             says("wsl environment detected but no adapters", why="adapters"),
-            says(
-                r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
-                why="crash",
-            ),
+            says(r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi", why="crash"),
             says(r"Driver Version: 0(?![\d.])", why="version-zero"),
         ),
         examples=(
@@ -391,11 +352,10 @@ CAUSES = (
         means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
         "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
-        proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
         # Source: NVIDIA, "CUDA on WSL User Guide".
         kind_of="wsl-driver",
         explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
         needs_root=True,
     ),
-)
+)  # fmt: skip

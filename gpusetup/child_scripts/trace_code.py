@@ -267,12 +267,7 @@ class Prepared:
         self.states = [*model.parameters(), *model.buffers(), *optimizer.state.values()]
         ledger.count(job.batch)
         ledger.mark_states(self.states)
-        # With accumulation, gradients exist from the first micro-batch on.
-        accumulates = request["accumulate"] > 1
         for parameter in self.trained:
-            if accumulates:
-                parameter.grad = torch.zeros_like(parameter)
-                ledger.mark_states(parameter.grad)
             parameter.register_post_accumulate_grad_hook(self.mark_gradient)
 
     def mark_gradient(self, parameter: Any) -> None:
@@ -310,22 +305,11 @@ def trace_step_at(
         "activations": saved_bytes[backward_begins],
         "states": size_of(prepared.states),
         "gradients": size_of(prepared.trained),
-        "gathered": gathered_bytes(model),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "values_read": ledger.values_read,
         "compiled": bool(compiled),
         "convolves": convolves(model),
     }
-
-
-def gathered_bytes(model: Any) -> int:
-    """The bytes of gathered weights on a sharded model's GPU at one time: two blocks, and
-    everything outside of blocks."""
-    block_sizes = [size_of(block.parameters()) for block in steps.blocks(model)]
-    all_bytes = size_of(model.parameters())
-    outside_bytes = all_bytes - sum(block_sizes)
-    # Count two blocks, because the next one is gathered while one computes.
-    return outside_bytes + 2 * max(block_sizes, default=0)
 
 
 def convolves(model: Any) -> bool:

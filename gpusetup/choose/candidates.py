@@ -20,9 +20,9 @@ from gpusetup.choose.compatibility import (
     why_row_differs,
 )
 from gpusetup.choose.constraints import first_reason, fitting_builds, nearest, preference
-from gpusetup.choose.host import Host, host_of, question_of
+from gpusetup.choose.host import BuildQuestion, Host, host_of, question_of
 from gpusetup.choose.newest import newest_fitting, nothing_fits
-from gpusetup.choose.wish import Wish, extras_of, name_of
+from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -51,6 +51,11 @@ class PackageQuestion(Frozen):
         """The requirements for packages and companions besides torch, sorted by name."""
         return self.wish.words
 
+    @property
+    def of_torch(self) -> BuildQuestion:
+        """The question for torch alone."""
+        return question_of(self.wish, self.host, self.catalog)
+
     def without(self, names: tuple[str, ...]) -> PackageQuestion:
         """The same question without these packages."""
         packages = tuple(word for word in self.wish.packages if name_of(word) not in names)
@@ -58,13 +63,12 @@ class PackageQuestion(Frozen):
 
     def why_not(self, build: TorchBuild) -> str | None:
         """The first reason why a package has no release for a build; None if every one has."""
-        for word in self.words:
-            reason = why_not_beside(
-                word, build, self.host.facts, self.catalog, by_table=self.by_table
-            )
-            if reason:
-                return reason
-        return None
+        facts, by_table = self.host.facts, self.by_table
+        reasons = (
+            why_not_beside(word, build, facts, self.catalog, by_table=by_table)
+            for word in self.words
+        )
+        return next(filter(None, reasons), None)
 
 
 class PackageSet(Frozen):
@@ -83,20 +87,17 @@ def candidates(
 ) -> tuple[TorchBuild, ...]:
     """The builds for which each package may have a release, newest torch first. Among builds of the
     same torch version, `prefer` comes first, then the best one for the host."""
-    builds = question_of(question.wish, question.host, question.catalog)
-    takes_old = bool(question.wish.torch) or any(
-        Requirement(word).specifier for word in question.words
-    )
+    takes_old = question.wish.torch or any(Requirement(word).specifier for word in question.words)
+    oldest = parsed("0" if takes_old else OLDEST)
     fitting = [
         build
-        for build in fitting_builds(builds)
-        if (takes_old or parsed(build.torch) >= parsed(OLDEST)) and question.why_not(build) is None
+        for build in fitting_builds(question.of_torch)
+        if parsed(build.torch) >= oldest and question.why_not(build) is None
     ]
-    best = preference(builds)
+    best = preference(question.of_torch)
     # Python's sort is stable, so builds of the same torch version keep the order of the first sort.
     fitting.sort(key=lambda build: (build != prefer, best(build)))
-    fitting.sort(key=lambda build: parsed(build.torch), reverse=True)
-    return tuple(fitting)
+    return tuple(sorted(fitting, key=lambda build: parsed(build.torch), reverse=True))
 
 
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
@@ -105,7 +106,7 @@ def newest_alone(question: PackageQuestion) -> TorchBuild | None:
     return builds[0] if builds else None
 
 
-# --- the set by the table ---
+# --- the set by the table -------------------------------------------------------------------------
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
@@ -115,57 +116,52 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     if not builds:
         raise nothing_goes_together(question)
     build, table = builds[0], companion_table()
+    index = index_url(build.backend)
     notes = []
     if question.wish.offline:
-        notes.append(
-            "offline: these versions come only from gpusetup's table of companions of "
-            f"{table.as_of}"
-        )
+        of_table = f"gpusetup's table of companions of {table.as_of}"
+        notes.append(f"offline: these versions come only from {of_table}")
         names = [name_of(word) for word in question.words]
         unknown = [name for name in names if name not in FAMILY and table.project(name) is None]
         if unknown:
             notes.append(
                 f"offline: gpusetup's table of companions does not have {' and '.join(unknown)}"
             )
-    index = index_url(build.backend)
-    torch = JointPackage(
-        name="torch", version=labelled("torch", build.torch, build), index_url=index
-    )
-    packages = [torch, *(_package_by_table(question, word, build) for word in question.words)]
-    return PackageSet(build=build, packages=tuple(packages), notes=tuple(notes))
-
-
-def _package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
-    """A requested package in a set: in the catalog's version for torchvision and torchaudio, else
-    only with the limits from the request and the companion table."""
-    name, index = name_of(word), index_url(build.backend)
-    version = build.family().get(name)
-    if version:
-        return JointPackage(
-            name=name, version=labelled(name, version, build), index_url=index, asked=True
-        )
-    project = companion_table().project(name)
-    limits = Requirement(word).specifier
-    if project is not None:
-        for row in rows_meant(project, limits, by_table=True):
-            if not why_row_differs(project, row, build, question.catalog, by_table=True):
+    torch = labelled("torch", build.torch, build)
+    packages = [JointPackage(name="torch", version=torch, index_url=index)]
+    for word in question.words:
+        name, requirement = name_of(word), Requirement(word)
+        version = build.family().get(name)
+        if version:
+            version = labelled(name, version, build)
+            packages.append(JointPackage(name=name, version=version, index_url=index, asked=True))
+            continue
+        project, limits = table.project(name), requirement.specifier
+        for row in rows_meant(project, limits, by_table=True) if project else ():
+            if project and not why_row_differs(
+                project, row, build, question.catalog, by_table=True
+            ):
                 # A row that names neither torch nor CUDA excludes no version.
                 limits &= SpecifierSet(row.versions if row.torch or row.cuda else "")
                 break
-    return JointPackage(
-        name=name,
-        version=None,
-        index_url=index if names_on_torch_index((name,), build, question.catalog) else None,
-        limits=str(limits) or None,
-        declared=project is None,
-        asked=True,
-        extras=extras_of((word,), name),
-    )
+        is_own = bool(names_on_torch_index((name,), build, question.catalog))
+        packages.append(
+            JointPackage(
+                name=name,
+                version=None,
+                index_url=index if is_own else None,
+                limits=str(limits) or None,
+                declared=project is None,
+                asked=True,
+                extras=tuple(sorted(requirement.extras)),
+            )
+        )
+    return PackageSet(build=build, packages=tuple(packages), notes=tuple(notes))
 
 
 def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """Returns the version with the label of the build's backend, as on torch's index. Packages and
-    builds without labels keep the plain version.
+    """The version with the label of the build's backend, as on torch's index. Packages and builds
+    without labels keep the plain version.
 
     >>> from gpusetup.catalog.file import load_catalog
     >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")
@@ -178,24 +174,21 @@ def labelled(name: str, version: str, build: TorchBuild) -> str:
     return f"{version.partition('+')[0]}+{build.backend}"
 
 
-# --- packages that are built from source ---
+# --- packages that are built from source ----------------------------------------------------------
 
 
 def source_only(question: PackageQuestion) -> dict[str, str]:
     """Maps the names of requested packages that no index has as a wheel, by the table, to their
     requirements. They are left out of the question if something else remains."""
     build = newest_alone(question)
-    if build is None:
-        return {}
     words: dict[str, str] = {}
-    for word in question.words:
+    for word in question.words if build else ():
         project = companion_table().project(name_of(word))
-        if project is None:
+        rows = rows_meant(project, Requirement(word).specifier) if project else ()
+        if project is None or build is None or not rows or any(map(project.has_wheels, rows)):
             continue
-        rows = rows_meant(project, Requirement(word).specifier)
         # What cannot run here is refused with that reason instead.
-        runs = why_not_on_host(project, build, question.host.facts) is None
-        if rows and runs and not any(map(project.has_wheels, rows)):
+        if why_not_on_host(project, build, question.host.facts) is None:
             words[name_of(word)] = word
     rest = len(question.words) > len(words) or question.wish.from_project
     return words if rest or "torch" in question.wish.family else {}
@@ -221,17 +214,15 @@ def notes_on_sources(words: dict[str, str], question: PackageQuestion) -> Iterat
         yield f"built from source when you install: {', '.join(plain)}: `{command}`"
 
 
-# --- if nothing works ---
+# --- if nothing works -----------------------------------------------------------------------------
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     """The error if no build has a release of every package, with the reason and what to do
     instead."""
-    host = question.host
-    newest = newest_alone(question)
+    host, newest = question.host, newest_alone(question)
     if newest is None:
-        builds = question_of(question.wish, host, question.catalog)
-        return nothing_fits(newest_fitting(builds, host.machine))
+        return nothing_fits(newest_fitting(question.of_torch, host.machine))
     pinned = _pin_that_decides(question)
     if pinned:
         return pinned
@@ -240,9 +231,20 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         project = companion_table().project(name_of(word))
         alone = replace(question, wish=replace(question.wish, packages=(word,), family=()))
         # Only packages that cause the failure need a workaround.
-        if project and alone.why_not(newest):
-            steps += _ways_without_release(project, newest, question)
-    steps += _driver_that_helps(question, newest)
+        if project is None or not alone.why_not(newest):
+            continue
+        # Do not suggest an hour of compiling for a package that cannot compute on these GPUs.
+        runs = why_not_on_gpus(project, newest, host.facts) is None
+        if runs and not any(map(project.has_wheels, project.rows)):
+            steps.append(way_to_build(project))
+        instead = project.way_out(newest, index_url(newest.backend))
+        steps += [f"alternative to {project.name}: {text}" for text in instead.split("; ")]
+    unknown_driver = host_of(replace(host.machine, driver=Driver()), question.catalog)
+    builds = candidates(replace(question, host=unknown_driver))
+    # A build for the same CUDA major version would not need a newer driver.
+    if builds and builds[0].driver_floor and builds[0].cuda_major != newest.cuda_major:
+        cuda, floor = builds[0].cuda_major, builds[0].driver_floor
+        steps.append(f"or install a driver for CUDA {cuda}: {floor} or newer")
     version = host.machine.driver.version
     driver = f" (driver {version})" if version else ""
     reason = question.why_not(newest) or "no single torch works with all of these packages"
@@ -264,75 +266,42 @@ def first_line(cause: str) -> tuple[str, ...]:
 def _pin_that_decides(question: PackageQuestion) -> Unsatisfiable | None:
     """The error if a pinned companion needs a torch that cannot run on this host, with the nearest
     release that works; None if no pin is the cause."""
-    builds = question_of(question.wish, question.host, question.catalog)
+    builds = question.of_torch
     for word in question.words:
         project = companion_table().project(name_of(word))
         version = exact_version(Requirement(word).specifier)
         row = row_of(project, version) if project and version else None
         needs = exact_version(SpecifierSet(row.torch or "")) if row else None
-        if project is None or needs is None:
-            continue
         of_pin = replace(builds, wish=replace(builds.wish, torch=needs))
-        if fitting_builds(of_pin):
+        if project is None or needs is None or fitting_builds(of_pin):
             continue
-        ways = ["nothing was changed"]
         near = nearest(needs, replace(builds, wish=replace(builds.wish, torch=None)))
         rows = [
-            other
-            for other in reversed(project.rows)
-            if near
-            and other.torch
-            and not why_row_differs(project, other, near, question.catalog, by_table=True)
+            other.versions.removeprefix("==")
+            for other in reversed(project.rows if near else ())
+            if near and other.torch
+            if not why_row_differs(project, other, near, question.catalog, by_table=True)
         ]
+        way = ""
         if near and rows:
-            release = rows[0].versions.removeprefix("==")
-            ways.append(
-                f"the nearest that works: {project.name} {release} with torch {near.torch} from "
+            way = (
+                f"\nthe nearest that works: {project.name} {rows[0]} with torch {near.torch} from "
                 f"{near.backend}: change the pin, then run this again"
             )
         return Unsatisfiable(
             "\n  ".join(first_line(f"{word} needs torch {needs}, which {first_reason(of_pin)}")),
-            hint="\n".join(ways),
+            hint=f"nothing was changed{way}",
         )
     return None
-
-
-def _ways_without_release(
-    project: Project, build: TorchBuild, question: PackageQuestion
-) -> Iterator[str]:
-    """Yields what to do about a package that has no release for this build and host: compile it,
-    or use an alternative."""
-    # Do not suggest an hour of compiling for a package that cannot compute on these GPUs anyway.
-    is_in_vain = why_not_on_gpus(project, build, question.host.facts) is not None
-    if not is_in_vain and not any(map(project.has_wheels, project.rows)):
-        yield way_to_build(project)
-    for text in project.way_out(build, index_url(build.backend)).split("; "):
-        yield f"alternative to {project.name}: {text}"
-
-
-def _driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
-    """Yields the advice to install a newer driver, if the packages have a release for a newer CUDA
-    version."""
-    unknown_driver = replace(question.host.machine, driver=Driver())
-    builds = candidates(replace(question, host=host_of(unknown_driver, question.catalog)))
-    # A build for the same CUDA major version would not need a newer driver.
-    if builds and builds[0].driver_floor and builds[0].cuda_major != newest.cuda_major:
-        cuda, floor = builds[0].cuda_major, builds[0].driver_floor
-        yield f"or install a driver for CUDA {cuda}: {floor} or newer"
 
 
 def way_to_build(project: Project) -> str:
     """The advice that builds a package for the installed torch, or downloads a wheel that no index
     has."""
-    command = how_to_build(project.name)
+    command = f"uv pip install --no-build-isolation {project.name}"
     if project.wheels_page:
         return (
             f"wheels for some torch versions are at {project.wheels_page}: `{command}` downloads "
             "the one that matches your torch, or compiles it if there is none"
         )
     return f"to compile {project.name} for your torch, run `{command}`"
-
-
-def how_to_build(name: str) -> str:
-    """The command that builds a package for the installed torch."""
-    return f"uv pip install --no-build-isolation {name}"

@@ -34,7 +34,7 @@ from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
 from gpusetup.choose.shown_wish import wishes_shown
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
 
 
@@ -46,15 +46,33 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     installer chooses the versions, or the companion table does if `wish.offline` is set. Raises
     Unsatisfiable if no set of packages fits this host.
     """
-    choice = choose_with_packages(wish, host, catalog, index)
-    build = choice.build
-    if build is None:
-        return choice
+    maker = maker_to_serve(wish, host)
+    if maker is not None:
+        choice = choose_for_maker(maker, wish, host, catalog, is_asked=index is not None)
+    else:
+        choice = choose_with_packages(wish, host, catalog, index)
     # Packages that come with torch must work with it. doctor uses the same table.
-    numpy = numpy_beside(build.torch, catalog)
-    if numpy is None:
+    numpy = numpy_beside(choice.build.torch, catalog) if choice.build else None
+    return replace(choice, limits=(numpy,)) if numpy else choice
+
+
+def choose_for_maker(
+    maker: Maker, wish: Wish, host: Host, catalog: Catalog, *, is_asked: bool
+) -> Choice:
+    """Choose the build for an AMD or Intel GPU. Packages are not asked together with it."""
+    is_joint = bool(wish.words) and (wish.offline or is_asked)
+    if is_joint and not wish.from_project:
+        raise Unsatisfiable(
+            "gpusetup chooses packages together with torch only for NVIDIA GPUs, not for "
+            f"{maker.name} GPUs",
+            hint="leave out the packages to see torch's build, and install them after it",
+        )
+    newest = newest_for_maker(wish, host, catalog, maker)
+    choice = change_for_maker(newest, wish, host, catalog)
+    if not is_joint:
         return choice
-    return replace(choice, limits=(numpy,))
+    note = f"for {maker.name} GPUs, gpusetup asks no index for other packages: install them last"
+    return replace(choice, notes_on_packages=(*choice.notes_on_packages, note))
 
 
 def choose_with_packages(
@@ -62,9 +80,6 @@ def choose_with_packages(
 ) -> Choice:
     """Choose torch, and also the requested packages if an index or the companion table can be
     asked."""
-    maker = maker_to_serve(wish, host)
-    if maker is not None:
-        return choose_for_maker(maker, wish, host, catalog, is_asked=index is not None)
     question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
     sources = source_only(question)
     question = question.without(tuple(sources))
@@ -93,37 +108,23 @@ def choose_with_packages(
     return replace(choice, notes_on_packages=notes)
 
 
-def choose_for_maker(
-    maker: Maker, wish: Wish, host: Host, catalog: Catalog, *, is_asked: bool
-) -> Choice:
-    """Choose the build for an AMD or Intel GPU. Packages are not asked together with it."""
-    is_joint = bool(wish.words) and (wish.offline or is_asked)
-    if is_joint and not wish.from_project:
-        raise Unsatisfiable(
-            "gpusetup chooses packages together with torch only for NVIDIA GPUs, not for "
-            f"{maker.name} GPUs",
-            hint="leave out the packages to see torch's build, and install them after it",
-        )
-    newest = newest_for_maker(wish, host, catalog, maker)
-    choice = change_for_maker(newest, wish, host, catalog)
-    if not is_joint:
-        return choice
-    note = f"for {maker.name} GPUs, gpusetup asks no index for other packages: install them last"
-    return replace(choice, notes_on_packages=(*choice.notes_on_packages, note))
-
-
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """Choose torch alone. Other packages only count for whether a CPU build may stay."""
     if wish.is_open:
-        return choose_shown(wish, host, catalog)
+        # The first request that the machine or the report shows and for which a build exists wins;
+        # if there is none, the last request.
+        for shown_wish in wishes_shown(host.machine, catalog):
+            choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
+            if choice.build is not None:
+                break
+        return choice
     names = map(name_of, wish.words)
     uses_gpu = any(name in FAMILY or uses_torch(name) for name in names)
     is_left_unused = uses_gpu and has_cpu_build_beside_gpu(wish, host, catalog)
+    unchanged = None
     if not wish.is_about_torch and not is_left_unused:
         unchanged = kept_unasked(wish, host, catalog)
-        if unchanged:
-            return unchanged
-    return least_change(wish, host, catalog)
+    return unchanged or least_change(wish, host, catalog)
 
 
 def has_cpu_build_beside_gpu(wish: Wish, host: Host, catalog: Catalog) -> bool:
@@ -134,47 +135,44 @@ def has_cpu_build_beside_gpu(wish: Wish, host: Host, catalog: Catalog) -> bool:
     return bool(host.machine.torch.version) and installed_backend(host.machine, catalog) == "cpu"
 
 
-def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """Choose torch by what the machine or the report asks for. The first request for which a build
-    exists wins; if there is none, the last request."""
-    choice = Choice()
-    for shown_wish in wishes_shown(host.machine, catalog):
-        choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
-        if choice.build is not None:
-            break
-    return choice
-
-
-# --- with packages --------------------------------------------------------------------------------
-
-
 def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:
     """The choice, changed to the torch that works with the packages, with the version of each
     package.
 
     If the installed torch stays and works with the packages, the installer chooses their versions.
     """
-    wish = question.wish
-    stays = choice.build is not None and not choice.moves
-    if stays and is_same_build(choice, chosen):
-        kept = tuple(word for word in wish.packages if name_of(word) not in chosen.left_out)
+    wish, before, build = question.wish, choice.build, chosen.build
+    # What is installed later must not be in the installation of the set.
+    packages = tuple(word for word in wish.packages if name_of(word) not in chosen.left_out)
+    is_same = before is not None and (before.torch, before.backend) == (build.torch, build.backend)
+    stays = before is not None and not choice.moves
+    if stays and is_same:
         return replace(
-            choice, wish=replace(choice.wish, packages=kept), notes_on_packages=chosen.notes
+            choice, wish=replace(choice.wish, packages=packages), notes_on_packages=chosen.notes
         )
-    exact = wish.exactly(chosen.build)
+    exact = replace(wish.exactly(build), packages=packages)
+    installed = choice.installed
     # Request the backend too, unless torch would then no longer support the GPUs that it supports
     # now.
-    installed = choice.installed
-    if installed is not None and crosses(installed.backend, chosen.build.backend):
+    if installed is not None and crosses(installed.backend, build.backend):
         exact = replace(exact, backend=wish.backend)
-    # What is installed later must not be in the installation of the set.
-    packages = tuple(word for word in exact.packages if name_of(word) not in chosen.left_out)
-    exact = replace(exact, packages=packages)
     moved = least_change(exact, question.host, question.catalog)
+    held = [package.by for package in chosen.held_back if package.package == "torch"]
+    reason = held[0] if held else moved.reason
+    if is_same:
+        reason = choice.reason
+    elif stays:
+        version = question.host.machine.torch.version
+        reason = f"with torch {version} {' and '.join(wish.packages)} would be old, or missing"
+    companions = {
+        package.name: package.version.partition("+")[0]
+        for package in chosen.packages
+        if package.name in FAMILY[1:] and package.version
+    }
     return replace(
         moved,
-        build=with_companions(moved.build, chosen),
-        reason=reason_with_packages(choice, moved, chosen, question),
+        build=replace(moved.build, **companions) if moved.build else None,
+        reason=reason,
         # The packages that are held back already explain why other builds were not chosen.
         rejections=(),
         advice=None,
@@ -182,39 +180,3 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
         held_back=chosen.held_back,
         notes_on_packages=chosen.notes,
     )
-
-
-def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
-    """Whether the packages work with the torch that was chosen without them."""
-    build, other = choice.build, chosen.build
-    return build is not None and (build.torch, build.backend) == (other.torch, other.backend)
-
-
-def reason_with_packages(
-    choice: Choice, moved: Choice, chosen: PackageSet, question: PackageQuestion
-) -> str | None:
-    """The reason for this torch: the same as without packages, or the package that rules out the
-    newer torch; None if unknown."""
-    if is_same_build(choice, chosen):
-        return choice.reason
-    if choice.build is not None and not choice.moves:
-        names = " and ".join(question.wish.packages)
-        version = question.host.machine.torch.version
-        return f"with torch {version} {names} would be old, or missing"
-    for package in chosen.held_back:
-        if package.package == "torch":
-            return package.by
-    return moved.reason
-
-
-def with_companions(build: TorchBuild | None, chosen: PackageSet) -> TorchBuild | None:
-    """The build with the set's torchvision and torchaudio versions; None if there is no build."""
-    if build is None:
-        return None
-    versions = {package.name: package.version for package in chosen.packages}
-    companions = {}
-    for name in FAMILY[1:]:
-        version = versions.get(name)
-        if version:
-            companions[name] = version.partition("+")[0]
-    return replace(build, **companions)

@@ -71,8 +71,7 @@ def chosen_wheel(choice: Choice) -> TorchBuild:
     """The wheel of a choice. Raises Unsatisfiable if there is none, or if the build is conda's."""
     build = choice.build
     # No index is known to have a CUDA build without Pythons, such as a vendor's.
-    is_a_vendors = build is not None and build.cuda is not None and not build.pythons
-    if build is None or build.channel != "pytorch" or is_a_vendors:
+    if build is None or build.channel != "pytorch" or (build.cuda and not build.pythons):
         raise Unsatisfiable("No wheel of torch fits this machine")
     return build
 
@@ -166,11 +165,9 @@ def _steps(
             title=f"{', '.join(exact)} and what they need, from torch's own index",
             argv=(*install, *from_torch_index, *exact),
         )
-        # The first step also installs torch's dependencies. So the second step is only needed for
-        # other packages.
-        if not options.beside_torch:
-            return (whole_family,)
-        return (whole_family, Step(title="the rest from your default index", argv=everything))
+        # The first step also installs torch's dependencies, so only other packages need a second.
+        rest = Step(title="the rest from your default index", argv=everything)
+        return (whole_family, rest) if options.beside_torch else (whole_family,)
     family_alone = Step(
         title=f"{', '.join(exact)} from torch's own index",
         argv=(*install, "--no-deps", *from_torch_index, *exact),
@@ -298,13 +295,11 @@ def tool_command(
     if not packages:
         return None
     tool, *libraries = packages
-    extra_packages: list[str] = []
-    for package in (f"torch=={torch}", *libraries):
-        extra_packages += ("--with", package)
-    if re.fullmatch(UV_BACKENDS, backend):
-        return ("uv", "tool", "install", "--torch-backend", backend, *extra_packages, tool)
+    beside = [word for one in (f"torch=={torch}", *libraries) for word in ("--with", one)]
     source = ("--index", torch_index) if torch_index else ()
-    return ("uv", "tool", "install", *source, *extra_packages, tool)
+    if re.fullmatch(UV_BACKENDS, backend):
+        source = ("--torch-backend", backend)
+    return ("uv", "tool", "install", *source, *beside, tool)
 
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}

@@ -2,8 +2,8 @@
 Pure functions.
 
 doctor, resolve and install use this module. The functions `why_...` return the reason why a package
-does not work with a build, with its source. They return None if no reason is known. torchvision and
-torchaudio are judged by the catalog's rows, all other packages by the companion table.
+does not work with a build, with its source; None if no reason is known. torchvision and torchaudio
+are judged by the catalog's rows, all other packages by the companion table.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def why_not_beside(
     their torch themselves, and for wheels that no index has.
     """
     requirement = Requirement(word)
+    found = filter(None, map(CUDA_EXTRA.match, requirement.extras))
+    majors = [cuda[1] for cuda in found]
     # A CPU build loads no CUDA library whose version could differ.
-    found = [CUDA_EXTRA.match(extra) for extra in requirement.extras] if build.cuda else []
-    majors = [cuda[1] for cuda in found if cuda]
-    if majors and build.cuda_major not in majors:
+    if majors and build.cuda and build.cuda_major not in majors:
         return f"{word} is built for CUDA {' and '.join(majors)}, torch for CUDA {build.cuda}"
     project = companion_table().project(name_of(word))
     if project is None:
@@ -73,8 +73,7 @@ def why_not_beside(
     rows = rows_meant(project, requirement.specifier, by_table=by_table)
     # The table knows the torch of an exact release, whether it declares it or not.
     is_exact = exact_version(requirement.specifier) is not None
-    decides = by_table or is_exact or not project.declares
-    if not decides:
+    if not (by_table or is_exact) and project.declares:
         # An index knows releases that the table lacks, so only those for this torch are judged.
         rows = tuple(row for row in rows if not row.torch or allows(row.torch, build.torch))
     reasons = [
@@ -137,10 +136,9 @@ def why_row_differs(
         # An index reads a package's declared dependencies itself.
         decides = by_table or is_exact or not project.declares
         return f"{releases} needs torch{row.torch} ({row.source})" if decides else None
-    if of_torch_index and is_from_torch_index(project, build, catalog):
-        return None
     usual = usual_major(catalog, build)
-    if has_cuda(project, row, build.cuda_major, usual):
+    is_of_torch_index = of_torch_index and project.on_torch_index and build.cuda_major != usual
+    if is_of_torch_index or has_cuda(project, row, build.cuda_major, usual):
         return None
     built_for = " and ".join(row.cuda.split()).replace("default", usual)
     torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
@@ -157,13 +155,9 @@ def why_release_differs(
     if project is None or row is None:
         return None
     # With this version in the row, the reason names only this release.
+    row = replace(row, versions=f"=={version}")
     return why_row_differs(
-        project,
-        replace(row, versions=f"=={version}"),
-        build,
-        catalog,
-        is_exact=True,
-        of_torch_index=of_torch_index,
+        project, row, build, catalog, is_exact=True, of_torch_index=of_torch_index
     )
 
 
@@ -177,37 +171,28 @@ def releases_beside(project: Project, build: TorchBuild, catalog: Catalog) -> tu
     )
 
 
-def is_from_torch_index(project: Project, build: TorchBuild, catalog: Catalog) -> bool:
-    """Whether a package must come from torch's own index, because its release on the default index
-    is for another CUDA version."""
-    return project.on_torch_index and build.cuda_major != usual_major(catalog, build)
-
-
 def names_on_torch_index(
     names: Iterable[str], build: TorchBuild, catalog: Catalog
 ) -> tuple[str, ...]:
-    """Those of the given packages that come from torch's own index for this build."""
+    """Those of the given packages that must come from torch's own index, because their release on
+    the default index is for another CUDA version."""
+    if build.cuda_major == usual_major(catalog, build):
+        return ()
     projects = map(companion_table().project, dict.fromkeys(names))
-    return tuple(
-        project.name
-        for project in projects
-        if project and is_from_torch_index(project, build, catalog)
-    )
+    return tuple(one.name for one in projects if one and one.on_torch_index)
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """The reason why a package has no release for this platform or these GPUs; None if it has
-    one."""
-    platform = f"{build.os}-{build.machine}"
-    platforms = project.on.split()
+    """The reason why a package has no release for this platform or these GPUs."""
+    platform, platforms = f"{build.os}-{build.machine}", project.on.split()
     if platform not in platforms:
         return f"{project.name} has no build for {platform} (only {', '.join(platforms)})"
     return why_not_on_gpus(project, build, host)
 
 
 def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """The reason why a package cannot compute on this host's GPUs, even if it is built from source;
-    None if it can."""
+    """The reason why a package cannot compute on this host's GPUs, even if it is built from
+    source."""
     # On a Mac, packages that need a GPU use Apple's.
     if project.gpu and build.cuda is None and build.os != "macos":
         return f"{project.name} computes on an NVIDIA GPU only, and none is here"
@@ -234,8 +219,7 @@ def numpy_beside(torch: str, catalog: Catalog) -> str | None:
 
 def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
     """Whether this torch works with this version of numpy."""
-    # numpy 2 changed its C interface, but a torch that was built for numpy 2 also runs with numpy
-    # 1.
+    # A torch that was built for numpy 2 also runs with numpy 1.
     return parsed(numpy).major < 2 or numpy_beside(torch, catalog) is None
 
 
@@ -250,11 +234,11 @@ def limits_beside(
     limits: list[str] = []
     for project in companion_table().projects:
         # Any other package comes from the default index, even as a dependency.
-        of_torch_index = project.name in on_torch_index
+        is_own = project.name in on_torch_index
         rows = [
             row
             for row in project.rows
-            if why_row_differs(project, row, build, catalog, of_torch_index=of_torch_index)
+            if why_row_differs(project, row, build, catalog, of_torch_index=is_own)
         ]
         limits += without(project, rows)
     numpy = numpy_beside(build.torch, catalog)
@@ -271,17 +255,17 @@ def companions_of_another(
     """The installed companions (torchvision, torchaudio) that are known not to match this torch
     version and backend."""
     packages = installed_packages(machine)
-    platform = f"{machine.os.family}-{machine.os.machine}"
     misfits = []
     for name in COMPANIONS:
         package = packages.get(name)
         if package is None:
             continue
         fits = serves_torch(catalog, name, package.version, torch)
-        # If the backend of torch or of the companion is unknown, the two cannot be compared.
+        # If the backend of torch is unknown, the two cannot be compared.
         if backend and backend != UNREAD and fits is not False:
             # A conda package is not the default index's wheel, whose CUDA version follows from the
             # platform.
+            platform = f"{machine.os.family}-{machine.os.machine}"
             where = platform if package.installer != "conda" else None
             fits = serves_backend(catalog, name, package.version, backend, where)
         if fits is False:
@@ -298,72 +282,48 @@ COMPILED = frozenset(
 
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """Yields notes on installed packages that may fail with the new torch."""
+    """Yields notes on installed packages that may fail with the new torch, or that came from a
+    folder and will be replaced."""
     new_torch = f"torch {build.torch} ({build.backend})"
+    packages = installed_packages(machine)
     dependent_packages = dependents(machine, build)
     for package in dependent_packages:
-        fate = "it stays"
-        if package.can_follow:
-            fate = f"without a release for {new_torch} it stays"
+        fate = f"without a release for {new_torch} it stays" if package.can_follow else "it stays"
         yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
-    yield from notes_on_companions(machine, build, catalog)
+    for name in companions_of_another(machine, build.torch, build.backend, catalog):
+        if name not in build.family():
+            version = packages[name].version
+            yield f"{name} {version} has no release for {new_torch}: it stays, and may fail"
+    for name in build.family(tuple(packages)):
+        # conda records a folder for every package, so this only counts for other installers.
+        if packages[name].direct and packages[name].installer != "conda":
+            source = "came from a folder or a file (or is editable)"
+            yield f"{name} {packages[name].version} {source}: the wheel of the index replaces it"
     # Skip packages that declare which torch they need, because the notes above already name them.
     declared = {package.name for package in dependent_packages}
-    packages = installed_packages(machine)
     for name in sorted(COMPILED & packages.keys() - declared):
         note = note_on_compiled(packages[name], machine.torch, build)
         if note:
             yield note
 
 
-def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """Yields notes on companions that have no release for the new torch, or that were installed
-    from a folder and will be replaced."""
-    packages = installed_packages(machine)
-    new_torch = f"torch {build.torch} ({build.backend})"
-    new_versions = build.family(tuple(packages))
-    for name in companions_of_another(machine, build.torch, build.backend, catalog):
-        if name not in build.family():
-            version = packages[name].version
-            yield f"{name} {version} has no release for {new_torch}: it stays, and may fail"
-    for name in new_versions:
-        package = packages[name]
-        # conda records a folder for every package, so this only counts for other installers.
-        if package.direct and package.installer != "conda":
-            source = "came from a folder or a file (or is editable)"
-            yield f"{name} {package.version} {source}: the wheel of the index replaces it"
-
-
 def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str | None:
     """A note that a package was compiled against the installed torch and must be built again; None
     if it need not."""
-    differs = differs_in_cuda(torch, build)
-    if not differs and not is_compiled_for_another(package.version, torch.version, build):
-        return None
-    new_torch = f"torch {build.torch} ({build.backend})"
-    note = (
-        f"{package.name} {package.version} was compiled against torch {torch.version or ''}: "
-        f"install or build it again for {new_torch}, before that it may fail"
-    )
-    project = companion_table().project(normalised(package.name))
-    source = project.instead.get("CUDA") if project and differs else None
-    return f"{note}; {source}" if source else note
-
-
-def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
-    """Whether the installed torch and a build are for different CUDA major versions; false if
-    either has none."""
-    cuda = torch.cuda or cuda_of(torch.backend or "") or ""
-    installed_major = cuda.partition(".")[0]
+    old = (torch.cuda or cuda_of(torch.backend or "") or "").partition(".")[0]
     # A change between a CPU build and a CUDA build is not a change of the CUDA version.
-    return bool(installed_major and build.cuda_major) and installed_major != build.cuda_major
-
-
-def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
-    """Whether a package was compiled for another torch than this build, judging by its label or the
-    installed torch's version."""
-    label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
-    if label and label[1] != build.backend:
-        return True
+    differs_in_cuda = bool(old and build.cuda_major) and old != build.cuda_major
+    label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", package.version)
+    is_of_another = bool(label and label[1] != build.backend)
     # Two patch releases of one minor version have the same ABI.
-    return bool(torch) and parsed(torch or "").release[:2] != parsed(build.torch).release[:2]
+    if torch.version and parsed(torch.version).release[:2] != parsed(build.torch).release[:2]:
+        is_of_another = True
+    if not differs_in_cuda and not is_of_another:
+        return None
+    project = companion_table().project(normalised(package.name))
+    source = project.instead.get("CUDA") if project and differs_in_cuda else None
+    return (
+        f"{package.name} {package.version} was compiled against torch {torch.version or ''}: "
+        f"install or build it again for torch {build.torch} ({build.backend}), before that it may "
+        f"fail{f'; {source}' if source else ''}"
+    )

@@ -57,7 +57,5 @@ def is_base(machine: Snapshot) -> bool:
     if name and (not active or active == prefix):
         return name in RESERVED
     folder = re.split(r"[/\\]", prefix)[-1].lower()
-    return (
-        re.fullmatch(r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda", folder)
-        is not None
-    )
+    of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"
+    return re.fullmatch(of_conda, folder) is not None

@@ -42,10 +42,7 @@ class Description(Frozen):
     def is_whole(self) -> bool:
         """Whether driver, GPUs, system and Python are all described, so that gpusetup need not read
         the driver."""
-        parts = (self.driver, self.os, self.python)
-        # All of these parts are given, so gpusetup neither waits for a driver nor searches for a
-        # Python.
-        return None not in parts and bool(self.gpus)
+        return None not in (self.driver, self.os, self.python) and bool(self.gpus)
 
 
 def described(snapshot: Snapshot, description: Description, catalog: Catalog) -> Snapshot:
@@ -68,16 +65,22 @@ def described(snapshot: Snapshot, description: Description, catalog: Catalog) ->
         os = replace(snapshot.os, libc=f"glibc {description.glibc}")
         snapshot = replace(snapshot, os=os)
     if description.python:
-        is_free_threaded = description.python.endswith("t")
         version = description.python.rstrip("t")
+        is_free_threaded = description.python.endswith("t")
         python = Python(version=version, free_threaded=is_free_threaded)
         snapshot = replace(snapshot, python=python)
     if description.driver:
-        version = driver_named(description.driver, catalog, family)
-        snapshot = _with_driver(snapshot, version)
+        # The GPUs no longer count as listed by the driver.
+        gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
+        snapshot = replace(
+            _without_driver(snapshot),
+            driver=Driver(version=driver_named(description.driver, catalog, family)),
+            pci_devices=None,
+            gpus=gpus or None,
+        )
     if description.gpus:
-        gpus = [gpu_of_any_maker(name, catalog.gpus) for name in description.gpus]
-        snapshot = replace(snapshot, gpus=tuple(gpus), pci_devices=None)
+        named = [gpu_of_any_maker(name, catalog.gpus) for name in description.gpus]
+        snapshot = replace(snapshot, gpus=tuple(named), pci_devices=None)
     return snapshot
 
 
@@ -85,42 +88,20 @@ def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot
     """The snapshot with another operating system, and without the driver, which belongs to the old
     one."""
     # Every Mac that torch still supports has an Apple chip.
-    is_mac = description.os == "macos"
-    usual = "aarch64" if is_mac else snapshot.os.machine
-    python = Python(
-        version=snapshot.python.version,
-        free_threaded=snapshot.python.free_threaded,
-        # A described Python is always a 64-bit one.
-        bits=64,
-    )
+    usual = "aarch64" if description.os == "macos" else snapshot.os.machine
+    # A described Python is always a 64-bit one.
+    version, is_free_threaded = snapshot.python.version, snapshot.python.free_threaded
     return replace(
         _without_driver(snapshot),
         os=Os(family=description.os, machine=description.machine or usual),
-        python=python,
-    )
-
-
-def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
-    """The snapshot with another driver version, so that its GPUs no longer count as listed by the
-    driver."""
-    gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
-    return replace(
-        _without_driver(snapshot),
-        driver=Driver(version=version),
-        pci_devices=None,
-        gpus=gpus or None,
+        python=Python(version=version, free_threaded=is_free_threaded, bits=64),
     )
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without everything that the driver reported, and without the container."""
-    return replace(
-        snapshot,
-        driver=Driver(),
-        cuda_api=CudaApi(),
-        # cuda-compat is part of the container.
-        container=Container(),
-    )
+    """The snapshot without everything that the driver reported, and without the container, of which
+    cuda-compat is a part."""
+    return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
 
 
 def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
@@ -135,10 +116,8 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
             f"{text!r} is not a version of an NVIDIA driver",
             hint="for example `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
         )
-    first_drivers = [row.on(family or "linux") for row in catalog.toolkits]
-    of_branch = [
-        driver for driver in first_drivers if driver and driver.partition(".")[0] == version
-    ]
+    first_drivers = filter(None, (row.on(family or "linux") for row in catalog.toolkits))
+    of_branch = [driver for driver in first_drivers if driver.partition(".")[0] == version]
     return min(of_branch, key=parsed, default=version)
 
 
@@ -198,12 +177,7 @@ def _check(description: Description, family: str | None, catalog: Catalog) -> No
 
 def without_torch(machine: Snapshot) -> Snapshot:
     """The snapshot with an empty environment: nothing is installed, and no request is shown."""
-    return replace(
-        machine,
-        torch=Torch(installed=False),
-        packages=(),
-        wanted=Wanted(),
-    )
+    return replace(machine, torch=Torch(installed=False), packages=(), wanted=Wanted())
 
 
 def for_host(

@@ -83,16 +83,14 @@ def commands_of(
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Maps each installer to its commands; there are none if the installer has no build that
     fits."""
+    # Only torch and its companions come from conda, so conda's commands omit the other packages.
+    family = tuple(package for package in options.packages if package in FAMILY)
     commands: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, steps_of in INSTALLERS.items():
-        installer_options = options
-        if name == "conda":
-            # Only torch and its companions come from conda, so conda's commands omit the other
-            # packages.
-            family = tuple(package for package in options.packages if package in FAMILY)
-            installer_options = replace(options, packages=family)
         try:
-            steps = steps_of(choice, installer_options)
+            steps = steps_of(
+                choice, replace(options, packages=family) if name == "conda" else options
+            )
         except Unsatisfiable:
             steps = ()
         commands[name] = tuple(step.argv for step in steps)
@@ -103,18 +101,13 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
     """The newest build, which `install --upgrade` would install. None if there is none, or if it is
     for another maker's GPUs."""
     newest, installed = choice.newest, choice.installed
-    if newest is None:
-        return None
-    build, index_url = newest.build, newest.index_url
+    build, index_url = (newest.build, newest.index_url) if newest else (None, None)
     # If conda installed torch, the offer comes from conda's channels: a wheel over it would mix the
     # two.
     by_conda = machine.python.manager == "conda" and is_of_conda(machine)
-    is_report = machine.origin == "report"
-    if newest.conda and by_conda and not is_report:
+    if newest and newest.conda and by_conda and machine.origin != "report":
         build, index_url = newest.conda, None
-    if build is None:
-        return None
-    if installed and crosses(installed.backend, build.backend):
+    if build is None or (installed and crosses(installed.backend, build.backend)):
         return None
     return Offer(
         torch=build.torch,
@@ -132,13 +125,11 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
     """The folder name for a new environment: `.venv`, or `second` if the current environment has
     that name."""
-    python = machine.python
-    executable = python.executable or ""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
-    folder_of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
-    folder = python.prefix or folder_of_python
-    name = re.split(r"[/\\]", folder.rstrip("/\\"))[-1]
-    return second if name == ".venv" else ".venv"
+    executable = machine.python.executable or ""
+    of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
+    folder = (machine.python.prefix or of_python).rstrip("/\\")
+    return second if re.split(r"[/\\]", folder)[-1] == ".venv" else ".venv"
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ fit."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.catalog.builds import Catalog, Channel, completed
@@ -14,9 +14,6 @@ from gpusetup.choose.wish import Wish, allows_torch
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
 from gpusetup.model.versions import parsed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
@@ -65,16 +62,14 @@ class HostFacts(Frozen):
 
 
 class Host(Frozen):
-    """A machine on which torch is to be installed: its snapshot, and the facts that decide which
-    builds fit."""
+    """A machine on which torch is to be installed."""
 
     machine: Snapshot
     facts: HostFacts
 
 
 class BuildQuestion(Frozen):
-    """Everything by which a build is judged: the request for torch, the facts about the host, and
-    the catalog."""
+    """Everything by which a build is judged."""
 
     wish: Wish
     host: HostFacts
@@ -87,7 +82,7 @@ class BuildQuestion(Frozen):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The channels from which a build may come: conda's, or torch's index for wheels."""
+        """The channels from which a build may come."""
         # In one environment, a conda torch and a torch wheel would hide each other.
         return CONDA_CHANNELS if self.wish.installer == "conda" else WHEELS
 
@@ -101,15 +96,10 @@ class BuildQuestion(Frozen):
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
-    """A question: which torch build meets this request on this host? Requested packages are left
-    out."""
-    return BuildQuestion(
-        # Leave out the other requested packages: they do not affect the result, and questions that
-        # differ only in them would be cached separately.
-        wish=wish.of_torch_alone,
-        host=host.facts,
-        catalog=catalog,
-    )
+    """A question: which torch build meets this request on this host?"""
+    # Other requested packages do not affect the result, and questions that differ only in them
+    # would be cached separately.
+    return BuildQuestion(wish=wish.of_torch_alone, host=host.facts, catalog=catalog)
 
 
 # --- reading a snapshot ---------------------------------------------------------------------------
@@ -132,26 +122,31 @@ document requests would lack them too."""
 def is_a_step_back(machine: Snapshot) -> bool:
     """Whether a report asks for an older torch than the installed one, which already has no kernels
     for the GPU."""
-    if machine.origin != "report":
-        return False
     lacks_kernels = any(event.kind in LACKS_KERNELS for event in machine.events)
     installed = (machine.torch.version or "").partition("+")[0]
     pin = machine.wanted.torch or ""
     # Only an exact version (`==`) shows which release a document was written for.
-    if not (lacks_kernels and installed and pin.startswith("==")):
+    if machine.origin != "report" or not (lacks_kernels and installed and pin.startswith("==")):
         return False
     return parsed(pin.removeprefix("==").removesuffix(".*")) < parsed(installed)
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
-    """The facts about a machine that decide which builds fit."""
-    os, driver = machine.os, machine.driver
+    os, driver, torch = machine.os, machine.driver, machine.torch
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
     jetpack = jetpack_of(board)
     driver_cuda = driver.cuda or (jetpack.cuda if jetpack else None)
     if driver_cuda is None and driver.version:
         driver_cuda = catalog.driver_cuda(driver.version)
+    by_cuda = any(gpu.cuda_index is not None for gpu in machine.gpus or ())
+    # An empty list means that a source found no GPU; None means that no source responded. No Mac
+    # that torch supports has an NVIDIA GPU.
+    is_without = machine.gpus == () or os.family == "macos"
+    presence: Presence = "none" if is_without else "unknown"
+    # If a driver responds, there may be a GPU that is not listed.
+    if gpus or driver.cuda or driver.version:
+        presence = "some" if gpus else "unknown"
     return HostFacts(
         family=os.family or "linux",
         architecture=os.machine or "x86_64",
@@ -169,32 +164,15 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
         board=board,
         gpus=tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus),
         first_drivers=first_drivers(machine, catalog),
-        presence=presence_of(machine, gpus),
+        presence=presence,
         assumed_driver=assumed_driver(machine, catalog),
-        cuda_at_work=cuda_at_work(machine),
+        cuda_at_work=torch.cuda if torch.cuda_available or by_cuda else None,
     )
 
 
-def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
-    """Whether the machine has an NVIDIA GPU: `some`, `none` (only if a source explicitly reported
-    that) or `unknown`."""
-    if gpus:
-        return "some"
-    # If a driver responds, there may be a GPU that is not listed.
-    if machine.driver.cuda or machine.driver.version:
-        return "unknown"
-    # An empty list means that a source found no GPU; None means that no source responded.
-    # No Mac that torch supports has an NVIDIA GPU.
-    return "none" if machine.gpus == () or machine.os.family == "macos" else "unknown"
-
-
 def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The driver version to assume if the driver is unknown; None if the driver is known or the
-    machine is a Jetson.
-
-    It is assumed to support the second-newest CUDA major version, as most drivers do, and each of
-    the GPUs.
-    """
+    """The driver version to assume if the driver is unknown: one that supports each of the GPUs,
+    and the second-newest CUDA major version, as most drivers do."""
     driver = machine.driver
     # A Jetson's driver is part of its JetPack.
     if driver.version or driver.cuda or board_of(machine):
@@ -205,58 +183,31 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
     return max((*last_but_one, *of_gpus), key=parsed, default=None)
 
 
-def cuda_at_work(machine: Snapshot) -> str | None:
-    """The CUDA version of an installed torch that listed a GPU, which shows that the driver
-    supports it; None if none did."""
-    torch = machine.torch
-    by_cuda = [gpu for gpu in machine.gpus or () if gpu.cuda_index is not None]
-    return torch.cuda if torch.cuda_available or by_cuda else None
-
-
 def driver_family(machine: Snapshot) -> str:
-    """The system whose driver version numbers apply: `windows` on WSL, otherwise the system
-    itself."""
-    # WSL uses the Windows driver.
-    if machine.os.wsl:
-        return "windows"
-    return machine.os.family or "linux"
+    """The system whose driver version numbers apply: WSL uses the Windows driver."""
+    return "windows" if machine.os.wsl else machine.os.family or "linux"
 
 
 def python_tag(machine: Snapshot) -> str | None:
     """The Python version as wheels name it, such as `3.11` or `3.13t` (free-threaded); None if
     unknown."""
-    python = machine.python
-    version = python.version or ""
+    version = machine.python.version or ""
     release = re.match(r"\d+\.\d+", version)
-    if release is None:
-        return None
-    # The usual tag for the free-threaded Python is `3.13t`.
-    is_free_threaded = python.free_threaded or version.endswith("t")
-    tag = release[0]
-    return f"{tag}t" if is_free_threaded else tag
+    is_free_threaded = machine.python.free_threaded or version.endswith("t")
+    return f"{release[0]}{'t' if is_free_threaded else ''}" if release else None
 
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs that the build must support. These are the visible ones, all of them if a variable
-    hides them, or those on the PCI bus."""
+    hides them (a program may unset it), or without any driver those on the PCI bus."""
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
-    gpus = list(visible_gpus(machine)) if present else []
+    gpus = (present and list(visible_gpus(machine))) or present
     if not gpus:
-        # A program may unset the variable that hides GPUs. Without any driver, the PCI bus still
-        # shows the GPU.
-        gpus = present or list(gpus_on_pci(machine))
+        for device in judged_on(machine.pci_devices):
+            name = device.name or pci_name(device.device_id) or "NVIDIA GPU"
+            # The catalog knows the GPU by the name in brackets.
+            gpus.append(Gpu(name=name.partition("[")[2].partition("]")[0] or name))
     return tuple(completed(gpu, catalog)[0] for gpu in gpus)
-
-
-def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
-    """Yields NVIDIA's GPUs on the PCI bus, with their names from there."""
-    for device in judged_on(machine.pci_devices):
-        by_id = pci_name(device.device_id)
-        name = device.name or by_id or "NVIDIA GPU"
-        # The catalog knows the GPU by the name in brackets.
-        _, _, bracket = name.partition("[")
-        marketing_name, _, _ = bracket.partition("]")
-        yield Gpu(name=marketing_name or name)
 
 
 def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
@@ -264,14 +215,10 @@ def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str],
     # A Jetson's driver has its own version numbers.
     if board_of(machine):
         return ()
-    family = driver_family(machine)
-    drivers: dict[tuple[str, str], None] = {}
-    for gpu in gpus_to_serve(machine, catalog):
-        # If a driver listed the GPU, it supports it.
-        has_index = gpu.nvml_index is not None or gpu.cuda_index is not None
-        if gpu.uuid or has_index:
-            continue
-        first = catalog.first_driver(gpu, family)
-        if first:
-            drivers[gpu.name, first] = None
-    return tuple(drivers)
+    rows = (
+        (gpu.name, catalog.first_driver(gpu, driver_family(machine)))
+        for gpu in gpus_to_serve(machine, catalog)
+        # A driver that listed the GPU supports it.
+        if not (gpu.uuid or gpu.nvml_index is not None or gpu.cuda_index is not None)
+    )
+    return tuple(dict.fromkeys((name, first) for name, first in rows if first))

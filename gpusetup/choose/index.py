@@ -29,15 +29,13 @@ class SetQuestion(Frozen):
 
     words: tuple[str, ...]
     torch: str | None = None
-    """The torch versions, as a specifier such as `==2.9.1` or `>=2.6.0,<=2.9.1`; None to ask
-    without torch."""
+    """The torch versions, as a specifier such as `==2.9.1`; None to ask without torch."""
     backend: str = ""
     """The backend of torch's index from which torch and its family come."""
     limits: tuple[str, ...] = ()
     """Constraints, such as `torchcodec!=0.9.*`."""
     of_torch_index: tuple[str, ...] = ()
-    """The packages besides torch's family that also come from torch's index, if they are in the
-    set."""
+    """The packages besides torch's family that come from torch's index, if they are in the set."""
     python: str | None = None
     """Another Python version than the machine's."""
     with_dependencies: bool = True
@@ -66,8 +64,7 @@ class AnsweringIndex(Protocol):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Sentences that tell where packages are looked for: which indexes are asked, and which
-        files name other indexes but are not read."""
+        """Sentences that tell where packages are looked for."""
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
         """Called once before the first question, with the choice made without packages and with the

@@ -19,7 +19,7 @@ from gpusetup.choose.constraints import why_driver_is_too_old, why_kernels_lack_
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Package, Snapshot, Torch
+from gpusetup.model.machine import Package, Snapshot
 from gpusetup.model.versions import cuda_of
 from gpusetup.readings.packages import normalised
 
@@ -30,9 +30,8 @@ def installed_packages(machine: Snapshot) -> dict[str, Package]:
     """All installed packages, by normalised name."""
     packages: dict[str, Package] = {}
     for package in machine.packages or ():
-        name = normalised(package.name)
         # If two packages have the same name, Python imports the first one.
-        packages.setdefault(name, package)
+        packages.setdefault(normalised(package.name), package)
     return packages
 
 
@@ -46,38 +45,26 @@ def installed_family(machine: Snapshot) -> tuple[str, ...]:
 
 
 def public(version: str | None) -> str:
-    """A version without its local label (such as `+cu124`); "" for None.
+    """A version without its local label; "" for None.
 
     >>> public("2.5.1+cu124")
     '2.5.1'
     """
-    release, _, _ = (version or "").partition("+")
-    return release
-
-
-def backend_read(torch: Torch) -> str | None:
-    """The backend of the installed torch: as it was read, otherwise from torch's label or CUDA
-    version. None if none of these shows it."""
-    if torch.backend:
-        return torch.backend
-    _, _, label = (torch.version or "").partition("+")
-    label = label.lower()
-    # A vendor's label (`+nv25.3`) does not name a backend.
-    if label == "cpu" or cuda_of(label) or maker_of(label):
-        return label
-    return "cu" + "".join(torch.cuda.split(".")[:2]) if torch.cuda else None
+    return (version or "").partition("+")[0]
 
 
 def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The backend of the installed torch. If none was read, it is the backend of the default
-    index's build for this version.
-
-    `UNREAD` if the backend cannot be determined.
-    """
+    """The backend of the installed torch: as it was read, otherwise from torch's label or CUDA
+    version, otherwise that of the default index's build of this version. `UNREAD` if unknown."""
     torch, os = machine.torch, machine.os
-    backend = backend_read(torch)
-    if backend:
-        return backend
+    label = (torch.version or "").partition("+")[2].lower()
+    if torch.backend:
+        return torch.backend
+    # A vendor's label (`+nv25.3`) does not name a backend.
+    if label == "cpu" or cuda_of(label) or maker_of(label):
+        return label
+    if torch.cuda:
+        return "cu" + "".join(torch.cuda.split(".")[:2])
     # Only a torch from the default index has that index's backend. With conda or on a Jetson, torch
     # comes from elsewhere, and a report may not show where it came from.
     if os.jetson or torch.installer == "conda" or machine.origin == "report":
@@ -94,50 +81,39 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     are unknown.
     """
     torch, catalog, host = machine.torch, question.catalog, question.host
+    backend = installed_backend(machine, catalog)
     if not torch.version or torch.installed is False:
         return None
-    backend = installed_backend(machine, catalog)
-    # If a report does not show the backend of the installed torch, return no build. Then the build
-    # is chosen according to what the report asks for.
+    # Without the backend, the build is chosen according to what the report asks for.
     if backend == UNREAD and machine.origin == "report":
         return None
     row = catalog.row_of(torch.version, backend, host.family, host.architecture)
     if row is None:
-        build = build_as_read(torch, backend, question)
+        # A torch from conda has no label, so take its companions from the catalog's row for its
+        # release.
+        release = catalog.release_of(torch.version) if torch.installer == "conda" else None
+        build = TorchBuild(
+            torch=public(torch.version),
+            backend=backend,
+            cuda=torch.cuda or cuda_of(backend),
+            os=host.family,  # type: ignore[arg-type]
+            machine=host.architecture,
+            pythons=(),
+            kernels=(),
+            labelled="+" in torch.version,
+            torchvision=release.torchvision if release else None,
+            torchaudio=release.torchaudio if release else None,
+        )
     else:
         build = replace(row, torchaudio=beside(catalog, "torchaudio", row))
-    # On WSL, the minimum driver comes from another table than the row's, because WSL uses the
-    # Windows driver.
-    floor = catalog.driver_floor(build.cuda, host.floors) if build.cuda else None
     # The codes that were read from the installed files count more than the catalog's.
     codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
     return replace(
         build,
-        driver_floor=floor,
+        # WSL uses the Windows driver, whose minimum version differs from the row's.
+        driver_floor=catalog.driver_floor(build.cuda, host.floors) if build.cuda else None,
         kernels=tuple(code for code in codes if code.startswith("sm_")),
         ptx=tuple(code for code in codes if code.startswith("compute_")),
-    )
-
-
-def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchBuild:
-    """A build made from the facts read from an installation, for a torch that is not in the
-    catalog."""
-    host = question.host
-    # A torch from conda has no label, so take its companions from the catalog's row for its
-    # release.
-    release = question.catalog.release_of(torch.version or "")
-    of_conda = release if torch.installer == "conda" else None
-    return TorchBuild(
-        torch=public(torch.version),
-        backend=backend,
-        cuda=torch.cuda or cuda_of(backend),
-        os=host.family,  # type: ignore[arg-type]
-        machine=host.architecture,
-        pythons=(),
-        kernels=(),
-        labelled="+" in (torch.version or ""),
-        torchvision=of_conda.torchvision if of_conda else None,
-        torchaudio=of_conda.torchaudio if of_conda else None,
     )
 
 
@@ -162,27 +138,22 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
         return host.presence != "some" and maker in vendors_of(machine)
     if maker is None:
         return host.presence == "none" or host.family == "macos"
-    if host.presence == "none":
-        return False
-    return covers and why_driver_is_too_old(build, question) is None
+    return host.presence != "none" and covers and why_driver_is_too_old(build, question) is None
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:
     """The vendors of the devices on the PCI bus, and of other makers' GPUs that a report
     mentions."""
-    vendors = {device.vendor for device in machine.pci_devices or ()}
-    vendors |= {
-        event.values.get("vendor", "") for event in machine.events if event.kind == "foreign-gpu"
-    }
-    return frozenset(vendors)
+    on_bus = {device.vendor for device in machine.pci_devices or ()}
+    events = (event for event in machine.events if event.kind == "foreign-gpu")
+    return frozenset(on_bus | {event.values.get("vendor", "") for event in events})
 
 
 def is_damaged(machine: Snapshot) -> bool:
-    """Whether files of the installed torch are missing, or importing it failed."""
-    # A missing file only causes a failure later, when torch needs it.
-    is_incomplete = any(
-        package.name == "torch" and package.intact is False for package in machine.packages or ()
-    )
+    """Whether files of the installed torch are missing (a failure may come only later), or
+    importing it failed."""
+    packages = [package for package in machine.packages or () if package.name == "torch"]
+    is_incomplete = any(package.intact is False for package in packages)
     return is_incomplete or machine.torch.import_error is not None
 
 
@@ -207,22 +178,17 @@ class Dependent(Frozen):
 
 def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
     """The installed packages, besides torch's own, that require another torch than this build."""
-    packages = installed_packages(machine)
     new_versions = build.family(installed_family(machine))
     broken = []
-    for name, package in packages.items():
+    for name, package in installed_packages(machine).items():
         need = None if name in FAMILY else broken_requirement(package, new_versions, machine)
         if need is None:
             continue
         # A package that was installed from a folder or by conda may not exist on any index.
         is_on_an_index = not package.direct and package.installer not in ("conda", "develop")
+        can_follow = is_on_an_index and "@" not in need
         broken.append(
-            Dependent(
-                name=name,
-                version=package.version,
-                needs=need,
-                can_follow=is_on_an_index and "@" not in need,
-            )
+            Dependent(name=name, version=package.version, needs=need, can_follow=can_follow)
         )
     return tuple(broken)
 
@@ -235,16 +201,12 @@ def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
 
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
-    """The names of torch, its companions and the packages that change with it. For a report, these
-    are all of torch's packages."""
+    """The names of torch, its companions and the packages that change with it."""
     # A report does not show the whole environment, so assume that torchvision and torchaudio are
     # installed too.
     if machine.packages is None or machine.origin == "report":
         return FAMILY
-    family = installed_family(machine)
-    if build is None:
-        return family
-    return (*family, *followers(machine, build))
+    return (*installed_family(machine), *(followers(machine, build) if build else ()))
 
 
 def broken_requirement(
@@ -261,10 +223,9 @@ def broken_requirement(
 
         with suppress(InvalidRequirement):
             requirement = Requirement(text)
-            marker = requirement.marker
+            marker, address = requirement.marker, requirement.url
             if marker and not marker.evaluate(marker_environment(machine)):
                 continue
-            address = requirement.url
             if address and f"{normalised(requirement.name)}-{version}" not in address:
                 return text
             if not requirement.specifier.contains(version, prereleases=True):
@@ -283,8 +244,7 @@ SYSTEMS = {
 def marker_environment(machine: Snapshot) -> dict[str, str]:
     """The values of the variables in environment markers on this machine, as far as they are known,
     with `extra` empty."""
-    family = machine.os.family or ""
-    platform, system = SYSTEMS.get(family, ("", ""))
+    platform, system = SYSTEMS.get(machine.os.family or "", ("", ""))
     version = machine.python.version or ""
     variables = {
         "python_version": ".".join(version.split(".")[:2]),

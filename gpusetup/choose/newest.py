@@ -1,32 +1,33 @@
-"""The newest build that fits a host, and the reasons against the others.
+"""The newest build that fits a host, with the reasons against the others, the change that would
+help most, and notes on what was unknown.
 
-Every constraint must hold for every visible GPU. The newest torch wins. Among its builds, the one
-with the highest CUDA version up to the driver's own is chosen. If there is none, it is the build
-with the highest CUDA version of the same major version, which the driver also supports. If the
-driver is unknown, it is the newest torch for the second-newest CUDA major version, and of its
-builds the one with the lowest CUDA version, because most drivers support that version. A CPU build
-is only chosen if it was requested, on macOS, or if a source reported that the machine has no NVIDIA
-GPU at all (a note says so). So a GPU is never silently left unused.
+The newest torch wins. Among its builds, the one with the highest CUDA version up to the driver's
+own is chosen; if there is none, the highest of the same major version. A CPU build is only chosen
+if it was requested, on macOS, or if a source reported that the machine has no NVIDIA GPU at all (a
+note says so). So a GPU is never silently left unused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from functools import lru_cache
+from typing import Literal
 
+from gpusetup.accelerators.makers import MAKERS
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import beside
+from gpusetup.catalog.jetpack import FIRST_OF_THOR, JETPACKS, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
-from gpusetup.choose.advice import best_change
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.constraints import in_scope, is_beyond, pick, preference, why_not
 from gpusetup.choose.host import WHEELS, BuildQuestion
-from gpusetup.choose.notes import notes_on
+from gpusetup.choose.installed import vendors_of
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import Fallback, Rejection, TorchBuild
+from gpusetup.model.builds import Advice, Fallback, Rejection, TorchBuild
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.versions import parsed
+from gpusetup.model.versions import cuda_of, parsed
 
 
 def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
@@ -37,24 +38,22 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     choice has no build but a reason (`check_wish` raises for the command line).
     """
     choice = _newest_fitting(question)
-    if choice.build is not None:
-        choice = replace(choice, action="first", build=as_on_host(choice.build, question))
-    return replace(choice, notes=notes_on(choice, question, machine))
-
-
-def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
-    """The build with the torchaudio for this Python, and with the oldest driver that supports both
-    its CUDA version and the host's GPUs."""
-    host = question.host
-    torchaudio = beside(question.catalog, "torchaudio", build, host.python)
-    floor = build.driver_floor
-    # A Jetson has no minimum driver, because its driver has its own version numbers.
-    if floor is None or host.board:
-        return replace(build, torchaudio=torchaudio, driver_floor=None)
-    # A driver may support the CUDA version but not yet the GPU.
-    first_drivers = [first for _, first in host.first_drivers]
-    floor = max((floor, *first_drivers), key=parsed)
-    return replace(build, torchaudio=torchaudio, driver_floor=floor)
+    build, host = choice.build, question.host
+    if build is not None:
+        floor = None
+        # A Jetson has no minimum driver, because its driver has its own version numbers.
+        if build.driver_floor and not host.board:
+            # A driver may support the CUDA version but not yet the GPU.
+            first_drivers = (first for _, first in host.first_drivers)
+            floor = max((build.driver_floor, *first_drivers), key=parsed)
+        torchaudio = beside(question.catalog, "torchaudio", build, host.python)
+        build = replace(build, torchaudio=torchaudio, driver_floor=floor)
+        choice = replace(choice, action="first", build=build)
+    on_it = on_missing_build(choice.conda, question)
+    if build is not None:
+        on_it = on_build(build, question, machine)
+    notes = (*on_it, *on_host(question, machine))
+    return replace(choice, notes=tuple(dict.fromkeys(notes)))
 
 
 @lru_cache(maxsize=1024)
@@ -119,7 +118,215 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
     ]
     lines = ("No PyTorch build fits this machine", *choice.notes, *reasons[:MOST_REASONS])
     advice = choice.advice
-    hint = None
-    if advice:
-        hint = f"another {advice.change} ({advice.to}) gives {advice.gives}"
+    hint = f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None
     return Unsatisfiable("\n  ".join(lines), hint=hint)
+
+
+# --- the change that would help most --------------------------------------------------------------
+
+Kind = Literal["driver", "python", "torch", "backend"]
+
+
+def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
+    """The single change to the host or the request that allows the newest torch; None if none
+    allows a newer one than the chosen build has.
+
+    A change that keeps the request is preferred. Of two equally good changes the first one counts.
+    """
+    best_rank: tuple[object, ...] = ()
+    advice = None
+    for kind, to, changed in changes(question):
+        keeps_wish = kind in ("driver", "python")
+        # If a build was chosen, do not advise the user to change their request.
+        if chosen is not None and not keeps_wish:
+            continue
+        build = pick(changed, chosen.torch if chosen else "0")
+        if build is None:
+            continue
+        rank = (keeps_wish, not is_beyond(build, changed), parsed(build.torch).release)
+        if rank > best_rank:
+            best_rank = rank
+            of_build = build.torch if kind == "torch" else build.backend
+            advice = Advice(
+                change=kind, to=to or of_build, gives=f"torch {build.torch} ({build.backend})"
+            )
+    return advice
+
+
+def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQuestion]]:
+    """Yields all possible changes, the least costly first, each with its new value and the question
+    that results. The value is None if it depends on the build that fits after the change."""
+    catalog, host, wish = question.catalog, question.host, question.wish
+    for driver in other_drivers(question):
+        other_host = replace(
+            host,
+            driver=driver,
+            driver_cuda=catalog.driver_cuda(driver),
+            # What was assumed, and the CUDA version that cuda-compat adds, are not about the new
+            # driver.
+            trusts_cuda=False,
+            assumed_driver=None,
+        )
+        yield "driver", driver, replace(question, host=other_host)
+    minor = parsed((host.python or "").rstrip("t")).minor
+    pythons = {python for build in in_scope(question) for python in build.pythons}
+    # The free-threaded Python is left out, because few packages have wheels for it.
+    usual = sorted((one for one in pythons if not one.endswith("t")), key=parsed, reverse=True)
+    # If the current Python is unknown, another one cannot be recommended.
+    for python in sorted(usual, key=lambda one: abs(parsed(one).minor - minor)) if minor else ():
+        other_host = replace(host, python=python, python_bits=64)
+        yield "python", python, replace(question, host=other_host)
+    # The requested torch version may name its backend (`2.5.1+cu124`). If any torch version is
+    # allowed instead, that backend must stay.
+    any_torch = replace(wish, torch=None, backend=question.backend)
+    yield "torch", None, replace(question, wish=any_torch)
+    torch = wish.torch.partition("+")[0] if wish.torch else None
+    # A user who wants the CPU build must not be advised to take a build for a GPU.
+    backend = "cpu" if question.backend == "cpu" else "auto"
+    yield "backend", None, replace(question, wish=replace(wish, torch=torch, backend=backend))
+
+
+def other_drivers(question: BuildQuestion) -> list[str]:
+    """The driver versions that may help: newer ones that a build needs, or an older branch for a
+    GPU that newer drivers no longer support."""
+    host, catalog = question.host, question.catalog
+    # A Jetson's driver is part of its JetPack and cannot be updated separately.
+    floors = {build.driver_floor for build in in_scope(question) if not host.board} - {None}
+    first_drivers = [first for _, first in host.first_drivers]
+    needed = {max((*first_drivers, str(floor)), key=parsed) for floor in floors}
+    drivers = {driver for driver in needed if parsed(driver) > parsed(host.driver or "0")}
+    if catalog.ends_before(host.gpus, host.driver):
+        drivers |= {str(catalog.last_branch(gpu.compute_capability)) for gpu in host.gpus}
+    # Skip a driver that no longer supports the oldest of the GPUs.
+    ordered = sorted(drivers, key=parsed)
+    return [driver for driver in ordered if not catalog.ends_before(host.gpus, driver)]
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+STALE_DAYS = 120
+"""The age in days from which the catalog counts as outdated: torch has a release about every two
+months."""
+NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
+ELSEWHERE = {
+    ("windows", "aarch64"): (
+        "torch's own index has CPU builds for Windows on Arm since torch 2.7, which gpusetup's "
+        "table does not list: `uv pip install torch --index https://download.pytorch.org/whl/cpu`, "
+        "with an Arm64 Python 3.12 or newer"
+    )
+}
+"""Platforms for which the catalog has no builds, and where to find torch for them
+(https://pytorch.org/blog/pytorch-native-windows-arm64-builds)."""
+
+
+def age_note(as_of: str, today: str) -> str | None:
+    """A note if the catalog is more than 120 days old, otherwise None; `today` is `YYYY-MM-DD`."""
+    days = (date.fromisoformat(today) - date.fromisoformat(as_of)).days
+    if days <= STALE_DAYS:
+        return None
+    return f"the catalog is {days} days old ({as_of}): a newer gpusetup knows newer builds"
+
+
+def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Iterator[str]:
+    """Yields notes on why no build fits: the platform, backend or torch is not in the catalog, or
+    conda has a build instead."""
+    host, catalog, backend = question.host, question.catalog, question.backend
+    torch = question.wish.torch
+    if conda and conda.cuda:
+        yield (
+            f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits ({conda.channel}): "
+            "`gpusetup resolve --installer conda`"
+        )
+    if not in_scope(question):
+        nowhere = f"no torch is built for {host.family} on {host.architecture}"
+        yield ELSEWHERE.get((host.family, host.architecture), nowhere)
+    if backend in catalog.other_backends:
+        command = f"gpusetup resolve --backend {backend} --refresh"
+        ask_now = f"; `{command}` asks PyTorch's index now" if cuda_of(backend) else ""
+        yield (
+            f"the catalog of {catalog.as_of} knows no build for NVIDIA GPUs of the backend "
+            f"{backend}{ask_now}"
+        )
+    releases = [row.torch for row in catalog.releases]
+    if not any(map(question.takes, releases)):
+        span = f"{releases[0]} to {releases[-1]}"
+        yield f"the catalog of {catalog.as_of} has torch {span}, but not {torch}"
+        return
+    # Rows of conda's channels do not name a backend.
+    rows = [row for row in catalog.builds if row.channel == "pytorch"]
+    of_torch = dict.fromkeys(row.backend for row in rows if question.takes(row.torch))
+    of_backend = sorted((row.torch for row in rows if row.backend == backend), key=parsed)
+    if torch and of_backend and backend not in of_torch:
+        yield (
+            f"torch {torch} was never built for {backend}: its builds are for "
+            f"{', '.join(of_torch)}; builds for {backend} are of torch {of_backend[0]} to "
+            f"{of_backend[-1]}"
+        )
+
+
+def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
+    """Yields notes on facts about the GPU or driver that were unknown when the build was chosen."""
+    host = question.host
+    if host.presence == "none" and host.family != "macos" and question.backend != "cpu":
+        unchecked = "you asked for this build, so it was not checked against a GPU"
+        yield f"no NVIDIA GPU was found here: {unchecked}" if build.cuda else NO_GPU
+    if build.cuda is None:
+        return
+    if host.presence == "unknown":
+        yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
+    if not (host.driver or host.driver_cuda):
+        problem = "the driver is unknown, so a CUDA that most drivers support was chosen"
+        if machine.driver.module_loaded is False or machine.driver.library_found is False:
+            problem = "no NVIDIA driver was found"
+        elif host.cuda_at_work:
+            problem = (
+                f"the driver is unknown, but it started the torch for CUDA {host.cuda_at_work}"
+            )
+        yield f"{problem}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
+    for gpu in host.gpus:
+        if gpu.compute_capability is None:
+            yield (
+                f"the compute capability of {gpu.name} is unknown to the catalog of "
+                f"{question.catalog.as_of}: gpusetup cannot tell whether the build has kernels "
+                "for it"
+            )
+            return
+
+
+def on_host(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
+    """Yields notes on a driver or GPUs that are newer than the catalog, on a Jetson, and on GPUs of
+    other makers."""
+    host, catalog, jetpack = question.host, question.catalog, question.host.jetpack
+    age = f"is newer than the catalog of {catalog.as_of}"
+    if host.driver and catalog.driver_is_newer(host.driver):
+        # Newer NVIDIA drivers support whatever older ones did.
+        newest = max(row.branch for row in catalog.branches)
+        yield f"driver {host.driver} {age}: it counts as branch {newest}"
+    capabilities = [gpu.compute_capability for gpu in host.gpus if gpu.compute_capability]
+    for gpu in host.gpus:
+        if gpu.compute_capability and catalog.is_newer_gpu(gpu.compute_capability):
+            yield (
+                f"{gpu.name} (compute capability {gpu.compute_capability}) {age}: try a newer "
+                "gpusetup, or a nightly build of torch"
+            )
+    yield from catalog.too_new(host.driver, host.gpus)
+    if jetpack and runs_ordinary_wheels(jetpack, capabilities):
+        yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
+    elif host.board:
+        # If two rows are for the same JetPack, the later one has the newer wheels.
+        releases = (jetpack,) if jetpack else JETPACKS
+        addresses = {row.name: row.wheels for row in releases if row.wheels}
+        places = ", ".join(f"for {name}: {address}" for name, address in addresses.items())
+        yield (
+            f"torch's own aarch64 wheels need {UNIFIED.name} (CUDA {UNIFIED.cuda}) or newer on a "
+            f"Jetson, or {FIRST_OF_THOR.name} on a Thor. For an older JetPack, use the wheels that "
+            f"NVIDIA builds for it{f' ({places})' if places else ''}. `gpusetup doctor` prints the "
+            "commands for this Python"
+        )
+    vendors = vendors_of(machine) if host.presence == "none" else ()
+    for maker in MAKERS:
+        if maker.noted and maker.id in vendors:
+            yield (
+                f"an {maker.name} GPU was found: {maker.noted}, but only NVIDIA GPUs are fitted "
+                "here"
+            )

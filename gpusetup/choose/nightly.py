@@ -49,12 +49,10 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
             f"No nightly build of torch is known for {facts.family} on {facts.architecture}",
             hint="`gpusetup resolve` names the newest release that fits",
         )
-    similar = similar_release(wish, host, catalog, row.backends.split())
+    similar = similar_release(wish, host, catalog, tuple(row.backends.split()))
     build = similar.build
     backend = build.backend if build else wish.backend
     url = index_url(backend, f"{root.rstrip('/')}/{NIGHTLY}")
-    of_machine = similar.notes if build else ()
-    notes = (*of_machine, *_notes(build, backend, row.as_of))
     return ResolveAnswer(
         torch=NIGHTLY,
         torchvision=NIGHTLY,
@@ -63,12 +61,12 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
         python=python_tag(machine),
         driver_floor=build.driver_floor if build else None,
         commands=commands(url, machine.python.executable),
-        notes=notes,
+        notes=(*(similar.notes if build else ()), *_notes(build, backend, row.as_of)),
         catalog_as_of=catalog.as_of,
     )
 
 
-def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable[str]) -> Choice:
+def similar_release(wish: Wish, host: Host, catalog: Catalog, names: tuple[str, ...]) -> Choice:
     """The newest release that fits and whose backend has nightly builds. The nightly build for that
     backend is assumed to run wherever this release does.
 
@@ -76,27 +74,21 @@ def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable
     the requested backend has no nightly builds, or if no release for such a backend fits the
     machine.
     """
-    names = tuple(backends)
     is_named = wish.backend != "auto"
     if is_named and wish.backend not in names:
         raise Unsatisfiable(
             f"No nightly builds are known for {wish.backend}: they are for {', '.join(names)}",
             hint="leave out `--backend` to get the one that fits",
         )
-    with_nightlies = tuple(row for row in catalog.builds if row.backend in names)
-    releases_of_these_backends = replace(catalog, builds=with_nightlies)
+    with_nightlies = tuple(build for build in catalog.builds if build.backend in names)
     # `nightly` is not the version of a release.
-    any_version = replace(wish, torch=None)
-    question = question_of(any_version, host, releases_of_these_backends)
+    question = question_of(replace(wish, torch=None), host, replace(catalog, builds=with_nightlies))
     choice = newest_fitting(question, host.machine)
-    # A backend may have nightly builds before its first release. Then there is no release to judge
-    # by.
-    has_release = any(row.backend == wish.backend for row in catalog.builds)
-    is_new_backend = is_named and not has_release
+    # A backend may have nightly builds before its first release, by which to judge it.
+    is_new_backend = is_named and not any(one.backend == wish.backend for one in with_nightlies)
     if choice.build is None and not is_new_backend:
-        shown_rejections = choice.rejections[:MOST_REASONS_SHOWN]
         # Several releases may be rejected for the same reason.
-        reasons = dict.fromkeys(row.reason for row in shown_rejections)
+        reasons = dict.fromkeys(row.reason for row in choice.rejections[:MOST_REASONS_SHOWN])
         raise Unsatisfiable(
             "\n  ".join(("No nightly build fits this machine", *reasons)),
             hint="`gpusetup resolve` names the newest release that fits",

@@ -40,10 +40,11 @@ NO_PACKAGES = {
 """Maps the pattern of a word that no index has, or that names an unrelated package, to advice. WORD
 stands for the word."""
 
-
 MISSPELLED = 0.9
 """How similar a word must be to a name to count as a misspelling (difflib's ratio): about one wrong
 letter in ten."""
+LONGEST_SHOWN = 120
+"""The maximum length of a word in a message, in characters; real requirements are shorter."""
 
 
 def refuse_what_is_no_package(word: str) -> None:
@@ -60,12 +61,10 @@ def refuse_what_is_no_package(word: str) -> None:
             hint = match.expand(advice).replace("WORD", own_word(word))
             raise UsageError(f"{word!r} is not a package", hint=hint)
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
-    if name.lower() in FAMILY:
-        return
     # `torchvison` is, or may become, an unrelated and perhaps malicious package on an index.
     plain = re.sub(r"[-_.]", "", name.lower())
     similar = get_close_matches(plain, FAMILY, 1, MISSPELLED)
-    if similar:
+    if similar and name.lower() not in FAMILY:
         likely_word = own_word(similar[0] + word[len(name) :])
         raise UsageError(
             f"{name!r} is not a package of torch's family",
@@ -73,17 +72,10 @@ def refuse_what_is_no_package(word: str) -> None:
         )
 
 
-LONGEST_SHOWN = 120
-"""The maximum length of a word in a message, in characters; real requirements are shorter."""
-
-
 def shortened(word: str) -> str:
-    """Returns the word, cut to 120 characters for a message.
+    """The word, cut to 120 characters for a message.
 
     >>> shortened("numpy>=2")
     'numpy>=2'
     """
-    if len(word) <= LONGEST_SHOWN:
-        return word
-    beginning = word[:LONGEST_SHOWN]
-    return f"{beginning}..."
+    return word if len(word) <= LONGEST_SHOWN else f"{word[:LONGEST_SHOWN]}..."

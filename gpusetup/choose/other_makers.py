@@ -8,7 +8,7 @@ supports them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gpusetup.accelerators.amd import (
     ALL_DEVICES,
@@ -34,7 +34,7 @@ from gpusetup.choose.constraints import (
     why_python_differs,
     why_torch_differs,
 )
-from gpusetup.choose.host import BuildQuestion, Host, question_of
+from gpusetup.choose.host import Host, question_of
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import Fallback, Rejection, TorchBuild
@@ -42,76 +42,66 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import parsed
 
-WITH_OWN_BUILDS = (AMD.id, INTEL.id)
-"""The makers other than NVIDIA for which torch has separate builds."""
 NAME_OF_BUILDS = {AMD.id: "ROCm", INTEL.id: "XPU"}
+"""The makers other than NVIDIA for which torch has separate builds."""
 CONSTRAINTS = (why_torch_differs, why_backend_differs, why_python_differs, why_libc_is_too_old)
+CPU_WORKS = "The CPU build runs there: add `--backend cpu`"
 
 
 def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
     """The maker (AMD or Intel) whose builds are needed, according to the requested backend or the
-    GPUs.
+    GPUs; None if the ordinary builds work.
 
-    None if the ordinary builds work. Raises Unsatisfiable if GPUs of two makers would need two
-    builds, or if the requested backend is for another maker than the GPU's.
+    Raises Unsatisfiable if GPUs of two makers would need two builds, or if the requested backend is
+    for another maker than the GPU's.
     """
     gpus, wanted = gpus_of_makers(host.machine), maker_of(wish.backend)
     makers = {gpu.maker for gpu in gpus if gpu.maker}
-    with_own_builds = makers & {*WITH_OWN_BUILDS}
-    if with_own_builds and len(makers) > 1:
-        names = ", ".join(gpu.name for gpu in gpus)
+    own = next((BY_ID[maker] for maker in makers if maker in NAME_OF_BUILDS), None)
+    if own and len(makers) > 1:
         raise Unsatisfiable(
-            f"No build of torch supports GPUs of two makers: {names}",
+            f"No build of torch supports GPUs of two makers: {', '.join(gpu.name for gpu in gpus)}",
             hint="name the GPUs of one maker; each needs its own environment",
         )
-    gpu_maker = BY_ID[next(iter(with_own_builds))] if with_own_builds else None
-    if wanted and gpu_maker and wanted != gpu_maker.id:
+    if wanted and own and wanted != own.id:
         raise Unsatisfiable(
             f"{wish.backend} is a build for GPUs of {BY_ID[wanted].name}, and {gpus[0].name} is "
-            f"{gpu_maker.name}'s",
-            hint=f"leave out `--backend`: torch's {NAME_OF_BUILDS[gpu_maker.id]} build is for it",
+            f"{own.name}'s",
+            hint=f"leave out `--backend`: torch's {NAME_OF_BUILDS[own.id]} build is for it",
         )
     # With an NVIDIA GPU, the ordinary search explains why there is no build for another maker.
-    has_nvidia = host.facts.presence == "some" and gpu_maker is None
-    if wish.backend == "cpu" or has_nvidia:
+    if wish.backend == "cpu" or (host.facts.presence == "some" and own is None):
         return None
-    return BY_ID[wanted] if wanted in WITH_OWN_BUILDS else gpu_maker
+    return BY_ID[wanted] if wanted in NAME_OF_BUILDS else own
 
 
 def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that the build should support; empty if the machine only has integrated graphics or
-    GPUs without torch builds.
-
-    Graphics that are too small to be worth it, or that torch has no build for, do not count. For
-    them the CPU build is right, unless the user names a backend.
-    """
+    """The GPUs that the build should support. Graphics that are too small to be worth it, or that
+    torch has no build for, do not count: the CPU build is right for them, unless the user names a
+    backend."""
     stack = machine.makers
     if machine.gpus or stack is None:
         return machine.gpus or ()
-    if not has_a_build(stack) or is_small(stack):
-        return ()
-    return stack.gpus
+    return stack.gpus if has_a_build(stack) and not is_small(stack) else ()
 
 
 def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> Choice:
     """The newest torch with a build that fits this maker's GPUs, and the reasons against the
     others."""
-    question = question_of(wish, host, catalog)
-    facts = host.facts
+    question, facts = question_of(wish, host, catalog), host.facts
     platform = f"{facts.family}-{facts.architecture}"
     gpus = tuple(gpu for gpu in gpus_of_makers(host.machine) if gpu.maker == maker.id)
-    pytorchs_rows = builds_for(catalog, maker, platform)
-    amds_rows = amds_builds(catalog, gpus, platform)
-    rows = (*pytorchs_rows, *amds_rows)
+    of_amd = builds_of_amd(catalog, gpus, platform)
+    rows = (*builds_of_pytorch(catalog, maker, platform), *of_amd)
     if any(needs_override(gpu) for gpu in gpus):
         # AMD's own kernels for the target need no variable that AMD does not support.
-        rows = (*amds_rows, *pytorchs_rows)
+        rows = (*of_amd, *rows[: len(rows) - len(of_amd)])
     problems = tuple(filter(None, (why_no_build(gpu, maker, rows) for gpu in gpus)))
     if not rows and not problems:
         listed = {
-            listed_platform.replace("-", " on ")
+            one.replace("-", " on ")
             for release in catalog.other_makers
-            for listed_platform, backends in release.seen.items()
+            for one, backends in release.seen.items()
             if maker.id in map(maker_of, backends.split())
         }
         amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
@@ -122,8 +112,16 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
         )
     if problems:
         return Choice(notes=problems, wish=wish, catalog_as_of=catalog.as_of)
-    reasons_of = [(row, why_not(row, question, gpus)) for row in rows]
-    fitting = [row for row, reasons in reasons_of if not reasons]
+    fitting, rejections = [], []
+    for row in rows:
+        reasons = [constraint(row, question) for constraint in CONSTRAINTS]
+        # AMD's own index always has the kernels: its extras install those for exactly these GPUs.
+        reasons += [why_no_kernels(row, gpu) for gpu in gpus if row.index is None]
+        reason = "; ".join(filter(None, reasons))
+        if reason:
+            rejections.append(Rejection(torch=row.torch, backend=row.backend, reason=reason))
+        else:
+            fitting.append(row)
     build = fitting[0] if fitting else None
     return Choice(
         build=build,
@@ -131,18 +129,12 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
         reason=f"asked for: {wish.torch}" if wish.torch else "the newest that fits",
         alternatives=tuple(
             Fallback(
-                torch=row.torch,
-                backend=row.backend,
-                index_url=row.index or index_url(row.backend),
+                torch=row.torch, backend=row.backend, index_url=row.index or index_url(row.backend)
             )
             for row in fitting[1:]
             if row.torch == fitting[0].torch
         ),
-        rejections=tuple(
-            Rejection(torch=row.torch, backend=row.backend, reason="; ".join(reasons))
-            for row, reasons in reasons_of
-            if reasons
-        ),
+        rejections=tuple(rejections),
         notes=tuple(notes_of(gpus, maker, build, catalog)),
         wish=wish,
         catalog_as_of=catalog.as_of,
@@ -155,27 +147,13 @@ def needs_override(gpu: Gpu) -> bool:
     return gpu.target in RELATIVES and gpu.target not in BUILT_FOR
 
 
-def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
-    """The reasons against a build: the request, the system and the GPUs; empty if it fits."""
-    reasons = [constraint(row, question) for constraint in CONSTRAINTS]
-    # Builds on AMD's own index always have the kernels, because their extras install those for
-    # exactly these GPUs.
-    if row.index is None:
-        reasons += [why_no_kernels(row, gpu) for gpu in gpus]
-    return tuple(filter(None, reasons))
-
-
 def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
     """The reason why a ROCm build on PyTorch's index has no kernels for a GPU; None if it has them
     or may have them."""
     if gpu.target is None or not row.backend.startswith("rocm"):
         return None
-    target, _ = RELATIVES.get(gpu.target, (gpu.target, ""))
-    # A target with its own kernels does not need those of a related target.
-    if gpu.target in BUILT_FOR:
-        target = gpu.target
-    rocm = row.backend.removeprefix("rocm")
-    serves = has_kernels(target, rocm, row.torch)
+    target = RELATIVES[gpu.target][0] if needs_override(gpu) else gpu.target
+    serves = has_kernels(target, row.backend.removeprefix("rocm"), row.torch)
     # No kernel list was read for this newer ROCm version, so assume that it still supports the
     # targets of earlier versions, but no others.
     if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
@@ -188,23 +166,20 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
     return f"has no kernels for {gpu.target}{since}"
 
 
-def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuild, ...]:
-    """The builds for a maker's GPUs on PyTorch's index for a platform, best first.
+def builds_of_pytorch(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuild, ...]:
+    """The builds for a maker's GPUs on PyTorch's index for a platform: the newest torch first, and
+    within it the newest ROCm whose kernels were read.
 
-    The newest torch comes first, and within it the newest ROCm whose kernels were read, because the
-    kernels of a newer ROCm are unknown. Python versions, C library and companions are taken from
-    the CPU build of the same torch, which is built the same way.
+    Python versions, C library and companions are those of the CPU build of the same torch, which is
+    built the same way.
     """
     family, _, machine = platform.partition("-")
     rows = []
     for release in catalog.other_makers:
         cpu_build = catalog.row_of(release.torch, "cpu", family, machine)
-        if cpu_build is None:
-            continue
-        like = replace(cpu_build, labelled=True)
-        for backend in release.seen.get(platform, "").split():
-            if maker_of(backend) == maker.id:
-                rows.append(replace(like, backend=backend))
+        for backend in release.seen.get(platform, "").split() if cpu_build else ():
+            if cpu_build and maker_of(backend) == maker.id:
+                rows.append(replace(cpu_build, labelled=True, backend=backend))
 
     def best_last(row: TorchBuild) -> tuple[object, ...]:
         version = parsed(row.backend.removeprefix(maker.label or "") or "0")
@@ -213,66 +188,51 @@ def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuil
     return tuple(sorted(rows, key=best_last, reverse=True))
 
 
-def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
-    """The builds on AMD's own index with kernels for all of these GPUs, newest torch first.
-
-    On Linux they support the targets that PyTorch's wheels lack, or support only with
-    HSA_OVERRIDE_GFX_VERSION. On Windows they are the only ROCm builds on an index.
-    """
+def builds_of_amd(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
+    """The builds on AMD's own index with kernels for all of these GPUs, newest torch first."""
     targets = [gpu.target for gpu in gpus]
     # On a machine without a GPU, such as a build server, the GPU that will run torch is unknown, so
     # install the kernels for all targets.
     extras = device_extras(targets) if targets else (ALL_DEVICES,)
     family, _, machine = platform.partition("-")
     # For Windows, AMD only publishes wheels for Radeon and Ryzen, not for Instinct.
-    is_linux_only = family == "windows" and not {*targets} <= {*WINDOWS_TARGETS}
-    if not extras or is_linux_only:
+    if not extras or (family == "windows" and not {*targets} <= {*WINDOWS_TARGETS}):
         return ()
-    builds = []
-    for release in catalog.amd_index:
-        if platform in release.on.split():
-            builds.append(
-                TorchBuild(
-                    torch=release.torch,
-                    backend=f"rocm{release.rocm}",
-                    cuda=None,
-                    os=family,  # type: ignore[arg-type]
-                    machine=machine,
-                    pythons=tuple(release.pythons.split()),
-                    kernels=(),
-                    torchvision=release.torchvision,
-                    torchaudio=release.torchaudio,
-                    index=INDEX_OF_AMD,
-                    device_extras=extras,
-                )
-            )
-    return tuple(reversed(builds))
+    return tuple(
+        TorchBuild(
+            torch=release.torch,
+            backend=f"rocm{release.rocm}",
+            cuda=None,
+            os=family,  # type: ignore[arg-type]
+            machine=machine,
+            pythons=tuple(release.pythons.split()),
+            kernels=(),
+            torchvision=release.torchvision,
+            torchaudio=release.torchaudio,
+            index=INDEX_OF_AMD,
+            device_extras=extras,
+        )
+        for release in reversed(catalog.amd_index)
+        if platform in release.on.split()
+    )
 
 
-CPU_WORKS = "The CPU build runs there: add `--backend cpu`"
-
-
-def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | None:
+def why_no_build(gpu: Gpu, maker: Maker, rows: Sequence[TorchBuild]) -> str | None:
     """The reason why no build supports a GPU; None if one does or the GPU's target is unknown."""
     if maker is INTEL and not has_xpu(gpu.name):
         return (
             f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the Core "
             f"Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
         )
-    if maker is not AMD or gpu.target is None:
-        return None
-    builds = tuple(rows)
     is_known = gpu.target in BUILT_FOR or gpu.target in RELATIVES
     # AMD's own index has kernels for exactly these GPUs.
-    if any(row.index for row in builds) or (is_known and builds):
+    has_rows = any(row.index for row in rows) or (is_known and rows)
+    if maker is not AMD or gpu.target is None or has_rows:
         return None
     if gpu.target in DROPPED:
-        return (
-            f"ROCm no longer supports {DROPPED[gpu.target]} ({gpu.target}): {gpu.name}. {CPU_WORKS}"
-        )
-    if not is_known:
-        return f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
-    return None
+        generation = f"{DROPPED[gpu.target]} ({gpu.target})"
+        return f"ROCm no longer supports {generation}: {gpu.name}. {CPU_WORKS}"
+    return None if is_known else f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
 
 
 def notes_of(
@@ -288,10 +248,8 @@ def notes_of(
         if build.os == "windows":
             yield "it needs AMD's current Adrenalin driver"
     elif maker is AMD:
-        for gpu in gpus:
-            # The variable only matters to a build that lacks the target's kernels.
-            if build is not None or not needs_override(gpu):
-                yield note_on_target(gpu)
+        # The variable only matters to a build that lacks the target's kernels.
+        yield from (note_on_target(gpu) for gpu in gpus if build or not needs_override(gpu))
         sent_back = any(gpu.target in LAST_ROCM for gpu in gpus)
         if build and not sent_back and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
             yield f"gpusetup does not know whether torch {build.torch} has the same kernels"

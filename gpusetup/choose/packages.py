@@ -6,7 +6,7 @@ These builds are tried, until an index has a set with one of them:
     2. the newest torch that fits, with the newest release of each package that is asked for
        without a version;
     3. the torch that uv names if it may choose one, on the indexes of up to three backends;
-    4. the newest torch with any releases of the packages.
+    4. the same two with any releases of the packages.
 
 Only what depends on torch can fail the question. A package without a wheel is left out and built
 when it is installed. Packages of a project whose conflict has nothing to do with torch are left to
@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from itertools import chain
 
 from packaging.requirements import Requirement
 
@@ -28,7 +30,6 @@ from gpusetup.choose.candidates import (
     PackageSet,
     candidates,
     first_line,
-    how_to_build,
     labelled,
     newest_alone,
     notes_on_sources,
@@ -43,9 +44,8 @@ from gpusetup.choose.compatibility import (
     why_release_differs,
 )
 from gpusetup.choose.constraints import pick
-from gpusetup.choose.host import question_of
 from gpusetup.choose.index import AnsweringIndex, IndexAnswer, Released, SetQuestion
-from gpusetup.choose.wish import extras_of, name_of
+from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
 from gpusetup.model.frozen import replace
@@ -60,8 +60,12 @@ MOST_ROUNDS = 20
 YEAR = 365
 """In days. A release that is older than its package's newest by more than this is not chosen
 silently."""
+YEARS_OF_AN_OLD_WHEEL = 3
+"""A package whose newest wheel is older has probably been given up."""
 USUAL_GLIBC = "2.35"
 """The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04."""
+MOST_OF_A_REASON = 800
+"""In characters: ten lines of a terminal. An index may hold names and versions of any length."""
 
 
 def set_by_index(
@@ -79,6 +83,7 @@ class _Search:
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question, self.index = question, index
+        self.asked = {name_of(word): word for word in question.words}
         self.tried = 0
         self.sources: dict[str, str] = {}
         """The packages that are built from source: their requirements by name."""
@@ -99,23 +104,17 @@ class _Search:
             answer = self._try(build, words)
             if not answer.reason and not self._years_behind(answer):
                 return self._set(build, answer)
-        pinned = tuple(map(self._at_newest, words))
-        first = self._try(builds[0], pinned)
-        if not first.reason:
-            return self._set(builds[0], first)
-        if first.unknown:
-            raise self._nothing_found(first)
-        for build in self._named_by_uv(builds, pinned):
-            answer = self._try(build, pinned)
-            if not answer.reason:
-                return self._set(build, answer)
-        if pinned != words:
-            for build in (builds[0], *self._named_by_uv(builds, words)):
-                answer = self._try(build, words)
-                if not answer.reason:
-                    self._refuse_old(build, answer)
-                    return self._set(build, answer)
-        raise self._nothing_found(first)
+        answers: list[IndexAnswer] = []
+        # Without the pins, uv looks through years of older releases, until one fits this torch.
+        for asked in dict.fromkeys((tuple(map(self._at_newest, words)), words)):
+            for build in chain(builds[:1], self._named_by_uv(builds, asked)):
+                answers.append(self._try(build, asked))
+                if not answers[-1].reason:
+                    self._refuse_old(build, answers[-1])
+                    return self._set(build, answers[-1])
+                if answers[0].unknown:
+                    raise self._unknown(answers[0].unknown)
+        raise self._nothing_found(builds[0], answers[0])
 
     def _installed_first(
         self, builds: Sequence[TorchBuild], prefer: TorchBuild | None
@@ -127,19 +126,14 @@ class _Search:
         if prefer in builds or not self.question.why_not(prefer):
             yield prefer
         newer = [build for build in builds if parsed(build.torch) > parsed(prefer.torch)]
-        if newer:
-            torch = newer[-1].torch
-            yield next(build for build in newer if build.torch == torch)
+        yield from [build for build in newer if build.torch == newer[-1].torch][:1]
 
     def _named_by_uv(
         self, builds: Sequence[TorchBuild], words: tuple[str, ...]
     ) -> Iterator[TorchBuild]:
         """Yields the builds whose torch uv names if it may choose, for one backend after the
         other: the one of the newest build first."""
-        newest: dict[str, TorchBuild] = {}
-        for build in builds:
-            newest.setdefault(build.backend, build)
-        for backend in [*newest][:MOST_BACKENDS]:
+        for backend in [*dict.fromkeys(build.backend for build in builds)][:MOST_BACKENDS]:
             here = [build for build in builds if build.backend == backend]
             span = f">={here[-1].torch},<={here[0].torch}"
             answer = self._without_culprits(SetQuestion(words=words, torch=span, backend=backend))
@@ -196,9 +190,7 @@ class _Search:
         reason, is_project = answer.reason or "", self.question.wish.from_project
         left = {name_of(word) for word in words} - {*FAMILY}
         culprits = {
-            name: word
-            for name, word in self._asked_words().items()
-            if name in left and _names(name, reason)
+            name: word for name, word in self.asked.items() if name in left and _names(name, reason)
         }
         wheelless = {*answer.without_wheel} - {*FAMILY}
         for name in wheelless & {*culprits}:
@@ -218,19 +210,15 @@ class _Search:
         self.others.update(dict.fromkeys(culprits, reason))
         return True
 
-    def _asked_words(self) -> dict[str, str]:
-        return {name_of(word): word for word in self.question.words}
-
     def _newest_releases(self) -> Mapping[str, Released]:
         """The newest release of each package that was asked for without a version. Of a project,
         only those that use torch count: the others need not be at their newest."""
         is_typed = not self.question.wish.from_project
         names = [
-            name_of(word)
-            for word in self.question.words
-            if not Requirement(word).specifier
-            and name_of(word) not in FAMILY
-            and (is_typed or uses_torch(name_of(word)))
+            name
+            for name, word in self.asked.items()
+            if not Requirement(word).specifier and name not in FAMILY
+            if is_typed or uses_torch(name)
         ]
         if not names:
             return {}
@@ -243,13 +231,9 @@ class _Search:
         return answer.packages
 
     def _at_newest(self, word: str) -> str:
-        """The requirement, pinned to the newest release if it names no version.
-
-        Otherwise uv looks through years of older releases, until one fits the newest torch.
-        """
-        requirement = Requirement(word)
-        newest = self.newest.get(name_of(word))
-        is_plain = not requirement.specifier and not requirement.marker and not requirement.url
+        """The requirement, pinned to the newest release if it names no version."""
+        requirement, newest = Requirement(word), self.newest.get(name_of(word))
+        is_plain = not (requirement.specifier or requirement.marker or requirement.url)
         # Naming a pre-release by its version would count as a request for one.
         if newest is None or not is_plain or parsed(newest.version).is_prerelease:
             return word
@@ -258,38 +242,14 @@ class _Search:
     # --- the answer ---
 
     def _set(self, build: TorchBuild, answer: IndexAnswer) -> PackageSet:
-        left = (*self.sources, *self.others)
-        notes = [*notes_on_sources(self.sources, self.question)]
-        reasons: dict[str, list[str]] = {}
-        for name, reason in self.others.items():
-            reasons.setdefault(reason, []).append(name)
-        notes += [
-            f"left to your installer, because torch is not the reason: {', '.join(names)}: {reason}"
-            for reason, names in reasons.items()
-        ]
-        os = self.question.host.machine.os
-        if os.family == "linux" and not (os.libc or "").startswith("glibc "):
-            notes.append(
-                f"the C library is unknown, so gpusetup assumes glibc {USUAL_GLIBC}; to set "
-                "another version, add `--glibc`"
-            )
-        return PackageSet(
-            build=build,
-            packages=tuple(self._packages(build, answer)),
-            held_back=tuple(self._held_back(build, answer)),
-            notes=(*notes, *answer.notes),
-            left_out=left,
-        )
-
-    def _packages(self, build: TorchBuild, answer: IndexAnswer) -> list[JointPackage]:
-        """The packages of a set: torch and its companions, then the requested packages, then the
+        """The set of an answer: torch and its companions, then the requested packages, then the
         rest, each sorted by name."""
         torch_index = index_url(build.backend, self.index.torch_root)
-        asked = self._asked_words()
         packages = []
         for name, release in answer.packages.items():
             project = companion_table().project(name)
             is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
+            extras = Requirement(self.asked[name]).extras if name in self.asked else ()
             packages.append(
                 JointPackage(
                     name=name,
@@ -297,46 +257,78 @@ class _Search:
                     index_url=torch_index if is_of_torch_index else None,
                     # Packages that the table does not know declare their requirements themselves.
                     declared=project is None or project.declares,
-                    asked=name in asked,
-                    extras=extras_of(self.question.words, name),
+                    asked=name in self.asked,
+                    extras=tuple(sorted(extras)),
                 )
             )
         packages.sort(key=lambda one: (one.name not in FAMILY, not one.asked, one.name))
-        return packages
+        return PackageSet(
+            build=build,
+            packages=tuple(packages),
+            held_back=tuple(self._held_back(build, answer)),
+            notes=(*self._notes(answer), *answer.notes),
+            left_out=(*self.sources, *self.others),
+        )
+
+    def _notes(self, answer: IndexAnswer) -> Iterator[str]:
+        yield from notes_on_sources(self.sources, self.question)
+        for reason in dict.fromkeys(self.others.values()):
+            names = ", ".join(name for name, why in self.others.items() if why == reason)
+            yield f"left to your installer, because torch is not the reason: {names}: {reason}"
+        today = date.fromisoformat(self.question.catalog.as_of)
+        for name, word in self.asked.items():
+            day = answer.packages[name].published if name in answer.packages else None
+            # A version that is named is the user's own decision.
+            is_old = day and (today - day.date()).days > YEARS_OF_AN_OLD_WHEEL * YEAR
+            if day and is_old and not Requirement(word).specifier:
+                yield f"{name}'s newest wheel that works here is from {day.year}"
+        os = self.question.host.machine.os
+        if os.family == "linux" and not (os.libc or "").startswith("glibc "):
+            yield (
+                f"the C library is unknown, so gpusetup assumes glibc {USUAL_GLIBC}; to set "
+                "another version, add `--glibc`"
+            )
 
     def _held_back(self, build: TorchBuild, answer: IndexAnswer) -> Iterator[HeldBack]:
         """Yields torch and each package that is not at its newest release, with the reason."""
         newest = newest_alone(self.question) or build
         if parsed(newest.torch) > parsed(build.torch):
-            failures = (one for (tried, _), one in self.failures.items() if tried == newest)
-            reason = self.question.why_not(newest) or next(failures, None)
+            of_newest = (one for (tried, _), one in self.failures.items() if tried == newest)
+            reason = self.question.why_not(newest) or next(of_newest, None)
             reason = reason or next(iter(self.failures.values()), None)
             reason = reason or f"torch {newest.torch} goes with other releases of them"
-            yield HeldBack(package="torch", at=build.torch, by=_as_seen(reason, self.question))
+            yield HeldBack(package="torch", at=build.torch, by=self._as_seen(reason))
         for name, release in self.newest.items():
             found = answer.packages.get(name)
             if found is None or parsed(found.public) >= parsed(release.public):
                 continue
-            of_index = name in answer.on_torch_index
+            catalog, is_own = self.question.catalog, name in answer.on_torch_index
             reason = why_release_differs(
-                name, release.public, build, self.question.catalog, of_torch_index=of_index
+                name, release.public, build, catalog, of_torch_index=is_own
             )
             # What holds for any torch is the better reason.
             met = filter(None, (self.with_any_torch, *self.failures.values()))
             failures = (one for one in met if _names(name, one))
             reason = reason or next(failures, f"{name} {release.public} goes with other releases")
-            yield HeldBack(package=name, at=found.public, by=_as_seen(reason, self.question))
+            yield HeldBack(package=name, at=found.public, by=self._as_seen(reason))
 
     def _years_behind(self, answer: IndexAnswer) -> list[str]:
         """The requested packages whose release is over a year older than their newest one."""
         old = []
         for name, newest in self.newest.items():
             found = answer.packages.get(name)
-            if found is None or not found.published or not newest.published:
-                continue
-            if (newest.published - found.published).days > YEAR:
+            day, newest_day = found.published if found else None, newest.published
+            if day and newest_day and (newest_day - day).days > YEAR:
                 old.append(name)
         return old
+
+    def _as_seen(self, reason: str) -> str:
+        """uv's reason, cut to a screen's length, without torch's exact version as the user's own
+        requirement, unless it is."""
+        reason = reason[:MOST_OF_A_REASON]
+        if self.question.wish.torch:
+            return reason
+        return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", reason)
 
     # --- refusals ---
 
@@ -369,8 +361,7 @@ class _Search:
             if found.reason:
                 continue
             facts = replace(self.question.host.facts, python=name)
-            question = question_of(self.question.wish, self.question.host, self.question.catalog)
-            torch = pick(replace(question, host=facts))
+            torch = pick(replace(self.question.of_torch, host=facts))
             gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
             side = "older" if other < minor else "newer"
             raise Unsatisfiable(
@@ -379,23 +370,33 @@ class _Search:
                 f"`--python .venv`{gives}",
             )
 
-    def _nothing_found(self, first: IndexAnswer) -> Unsatisfiable:
+    def _unknown(self, names: Sequence[str]) -> Unsatisfiable:
+        """The error that no index has these packages."""
+        cause = first_line(f"No index that was asked has {' or '.join(names)}")
+        # A file that is not read may name an index that has the package, so list all places.
+        places = "".join(f"\n  {place}" for place in self.index.places)
+        return Unsatisfiable(
+            "\n  ".join(cause) + places,
+            hint="nothing was changed; check the spelling, or name the index that has it: "
+            f"`{own_setting('UV_INDEX', 'URL')}`",
+        )
+
+    def _nothing_found(self, newest: TorchBuild, first: IndexAnswer) -> Unsatisfiable:
         """The error that no set of packages works, with the cause."""
         reason = self.with_any_torch or first.reason or ""
-        if first.unknown:
-            # A file that is not read may name an index that has the package, so list all places.
-            places = "".join(f"\n  {place}" for place in self.index.places)
-            command = own_setting("UV_INDEX", "URL")
-            cause = first_line(f"No index that was asked has {' or '.join(first.unknown)}")
-            return Unsatisfiable(
-                "\n  ".join(cause) + places,
-                hint="nothing was changed; check the spelling, or name the index that has it: "
-                f"`{command}`",
+        named = [name for name, word in self.asked.items() if _names(name, reason)]
+        words = " and ".join(self.asked[name] for name in named or self.asked)
+        # uv only sees that a constraint excludes what the packages bring: the table knows why.
+        brought = self.index.ask(
+            SetQuestion(
+                words=self.question.words, torch=f"=={newest.torch}", backend=newest.backend
             )
-        newest = candidates(self.question)[0]
-        named = [word for word in self.question.words if _names(name_of(word), reason)]
-        words = " and ".join(named or self.question.words)
-        excluded = [*self._excluded_by_table(newest)]
+        ).packages
+        verdicts = (
+            why_release_differs(name, release.public, newest, self.question.catalog)
+            for name, release in brought.items()
+        )
+        excluded = [*filter(None, verdicts)]
         if excluded:
             title = excluded[0].partition(" (")[0]
         elif any(_names(name, reason) for name in FAMILY):
@@ -406,52 +407,24 @@ class _Search:
             title = f"These releases do not work together: {words}"
         else:
             title = f"No release fits: {words}"
-        lines = [*first_line(title), *excluded, _as_seen(reason, self.question)]
         steps = [
             "nothing was changed; change the version of one of them as the reason says, then run "
             "this again"
         ]
         if first.without_wheel:
             steps = ["nothing was changed; `gpusetup install` first, then build it"]
-        for name in first.without_wheel or [name_of(word) for word in named]:
+        for name in first.without_wheel or named:
             project = companion_table().project(name)
             if first.without_wheel:
-                steps.append(
-                    way_to_build(project)
-                    if project
-                    else f"`{how_to_build(name)}` builds it for your torch; check the spelling"
-                )
+                build = f"`uv pip install --no-build-isolation {name}` builds it for your torch"
+                steps.append(way_to_build(project) if project else f"{build}; check the spelling")
             if project:
                 torch_index = index_url(newest.backend, self.index.torch_root)
                 steps.append(f"or instead: {project.way_out(newest, torch_index)}")
+        lines = (*first_line(title), *excluded, self._as_seen(reason))
         return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(steps))
-
-    def _excluded_by_table(self, build: TorchBuild) -> Iterator[str]:
-        """Yields the companion table's reasons against what the packages bring: uv only sees that
-        a constraint excludes it."""
-        answer = self.index.ask(
-            SetQuestion(words=self.question.words, torch=f"=={build.torch}", backend=build.backend)
-        )
-        for name, release in answer.packages.items():
-            reason = why_release_differs(name, release.public, build, self.question.catalog)
-            if reason:
-                yield reason
 
 
 def _names(name: str, reason: str) -> bool:
     """Whether uv's reason names a package."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
-
-
-MOST_OF_A_REASON = 800
-"""In characters: ten lines of a terminal."""
-
-
-def _as_seen(reason: str, question: PackageQuestion) -> str:
-    """uv's reason, cut to a screen's length, without torch's exact version as the user's own
-    requirement, unless it is."""
-    # An index may hold names and versions of any length.
-    reason = reason[:MOST_OF_A_REASON]
-    if question.wish.torch:
-        return reason
-    return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", reason)

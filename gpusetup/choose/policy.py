@@ -47,11 +47,9 @@ def change_of(
 ) -> Choice:
     """The smallest change that works, by the rules above."""
     before = parsed(installed.torch)
-    is_outdated = (
-        wish.wants_newest and newest.build is not None and parsed(newest.build.torch) > before
-    )
+    is_newer = newest.build is not None and parsed(newest.build.torch) > before
     if (
-        not is_outdated
+        not (wish.wants_newest and is_newer)
         and is_as_wanted(installed, question)
         and is_good(installed, machine, question)
     ):
@@ -109,17 +107,13 @@ def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed torch works on this host. Also true if the user requested its backend
-    by name and gpusetup cannot judge that backend on this host."""
+    """Whether the installed torch works on this host, as far as gpusetup can judge."""
     # A user who requests the CPU build accepts that the GPUs are not used.
     if question.backend == "cpu":
         return True
-    maker = maker_of(installed.backend)
-    is_judged = question.host.presence == "some" and not is_seen_only(maker)
-    is_named = question.backend == installed.backend
-    # The GPUs for this backend are absent, or gpusetup cannot judge them, so trust a user who
-    # requests the backend by name.
-    if is_named and not is_judged:
+    is_judged = question.host.presence == "some" and not is_seen_only(maker_of(installed.backend))
+    # If the GPUs for this backend are absent or cannot be judged, trust a user who names it.
+    if question.backend == installed.backend and not is_judged:
         return True
     return serves(installed, machine, question)
 
@@ -163,33 +157,21 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
 
 def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> Choice:
     """The choice of the same version for a backend that fits, otherwise of the nearest newer
-    version, otherwise of the newest that fits.
-
-    The field `conda` of the choice is set by the same rule, applied to the builds of conda's
-    channels.
-    """
-    version = public(torch)
-    build = nearest(version, question)
+    version, otherwise of the newest that fits. `conda` follows the same rule."""
+    build = nearest(public(torch), question)
     if build is None:
         return newest_fitting(question, machine)
-    wish = question.wish
     # If the requested torch names its backend (`2.5.1+cu124`), the new request names one too.
-    label = f"+{question.backend}" if wish.label else ""
-    exact_wish = replace(wish, torch=f"=={build.torch}{label}")
-    exact = replace(question, wish=exact_wish)
-    choice = newest_fitting(exact, machine)
+    label = f"+{question.backend}" if question.wish.label else ""
+    exact = replace(question.wish, torch=f"=={build.torch}{label}")
+    choice = newest_fitting(replace(question, wish=exact), machine)
     if question.channels != WHEELS:
         return choice
-    of_conda = nearest(version, question.by_conda())
-    return replace(choice, conda=of_conda)
+    return replace(choice, conda=nearest(public(torch), question.by_conda()))
 
 
-# --- in words ------------------------------------------------------------------------------------
-
-
-SERVES = "the installed torch fits this machine, so it stays"
 REASONS: dict[str, str] = {
-    "kept": SERVES,
+    "kept": "the installed torch fits this machine, so it stays",
     "again": "files are missing: the same build again",
     "upgrade": "the newest that fits",
     "same-version": "the same version, from the index that fits this machine",
@@ -201,15 +183,13 @@ REASONS: dict[str, str] = {
 def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     """A sentence that says why this torch is installed or kept; None if there is no build or no
     reason."""
-    build, installed = choice.build, choice.installed
+    build, installed, torch = choice.build, choice.installed, question.wish.torch
     if build is None:
         return None
-    torch = question.wish.torch
     if torch is not None and choice.moves:
         return f"asked for: {torch}"
     # This choice may surprise users, for example on a login node or while they build an image.
-    without_gpu = build.cuda is None and question.host.presence == "none"
-    if choice.action == "first" and without_gpu:
+    if choice.action == "first" and build.cuda is None and question.host.presence == "none":
         return (
             f"{build.backend}, because no NVIDIA GPU was found here. To build an image for another "
             "host, describe that host with `--gpu NAME --driver VERSION`, or use `--backend cu...`"
@@ -219,6 +199,4 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     if choice.action == "kept" and installed.backend == UNREAD:
         return "nothing speaks against this torch: it stays"
     sentence = REASONS.get(choice.action)
-    if sentence is None:
-        return None
-    return sentence.format(torch=public(installed.torch))
+    return sentence.format(torch=public(installed.torch)) if sentence else None

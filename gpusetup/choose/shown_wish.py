@@ -53,31 +53,26 @@ def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
         or (event.kind == "no-matching-distribution" and not event.values.get("versions"))
         for event in machine.events
     )
-    torch = (wish.torch or "").removeprefix("==")
+    build = ((wish.torch or "").removeprefix("=="), wish.backend)
     # If the requested build exists, the index refused it for another reason.
-    return is_refused and not any(
-        (row.torch, row.backend) == (torch, wish.backend) for row in catalog.builds
-    )
+    return is_refused and build not in {(row.torch, row.backend) for row in catalog.builds}
 
 
 def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
     """The backends for building an extension that needs a certain CUDA version, nearest first;
     empty if no version is needed or the user named a backend."""
-    cuda_text = cuda_shown(machine)
-    # If the user named a backend, that one must be used.
-    if not cuda_text or machine.wanted.backend:
+    wanted = parsed(cuda_shown(machine) or "0")
+    if not wanted.major or machine.wanted.backend:
         return []
-    wanted = parsed(cuda_text)
-    of_same_major = []
-    for backend in catalog.backends:
+
+    def distance(backend: str) -> tuple[bool, int]:
+        # Prefer a CUDA version below nvcc's, because nvcc then knows all that torch's headers use.
         cuda = parsed(cuda_of(backend) or "0")
-        # Building an extension needs an nvcc of torch's CUDA major version.
-        if cuda.major == wanted.major:
-            # Prefer a CUDA version below nvcc's to one above it, because nvcc then knows everything
-            # that torch's headers use.
-            of_same_major.append((cuda > wanted, abs(cuda.minor - wanted.minor), backend))
-    of_same_major.sort(key=lambda row: row[:2])
-    return [backend for _, _, backend in of_same_major]
+        return cuda > wanted, abs(cuda.minor - wanted.minor)
+
+    # Building an extension needs an nvcc of torch's CUDA major version.
+    majors = [one for one in catalog.backends if parsed(cuda_of(one) or "0").major == wanted.major]
+    return sorted(majors, key=distance)
 
 
 def cuda_shown(machine: Snapshot) -> str | None:

@@ -40,7 +40,7 @@ class Wish(Frozen):
     backend: str = "auto"
     """`auto`, or a folder of torch's index, such as `cpu` or `cu124`."""
     installer: str = "auto"
-    """The installer; `conda` requests a build from conda's channels."""
+    """`conda` requests a build from conda's channels."""
     upgrade: bool = False
     """Whether to take the newest torch that fits, even if the installed one works."""
     packages: tuple[str, ...] = ()
@@ -50,28 +50,23 @@ class Wish(Frozen):
     family: tuple[str, ...] = ()
     """The names among torch, torchvision and torchaudio that the request contains."""
     companions: tuple[tuple[str, str], ...] = ()
-    """torchvision and torchaudio with the requested versions, such as `("torchvision",
-    "==0.20.1")`."""
-
+    """torchvision and torchaudio with their requested versions: `("torchvision", "==0.20.1")`."""
     from_project: bool = False
     """Whether the packages are those of a project's files, not words that a user typed."""
 
     @property
     def label(self) -> str | None:
-        """The backend in the requested torch version, such as `cu124` in `2.5.1+cu124`; None if it
-        has no label."""
+        """The backend in the requested torch version, such as `cu124` in `2.5.1+cu124`."""
         return label_of(self.torch)
 
     @property
     def wanted_backend(self) -> str:
-        """The requested backend, from the torch version's label or from `--backend`; `auto` if any
-        is accepted."""
-        # `--torch 2.5.1+cu124` and `--torch 2.5.1 --backend cu124` mean the same.
+        """The requested backend; `auto` if any is accepted. `--torch 2.5.1+cu124` and `--torch
+        2.5.1 --backend cu124` mean the same."""
         return self.label or self.backend
 
     @property
     def names_backend(self) -> bool:
-        """Whether a backend was requested."""
         return self.wanted_backend != "auto"
 
     @property
@@ -89,10 +84,9 @@ class Wish(Frozen):
     def is_about_torch(self) -> bool:
         """Whether the request is about torch itself, not only about packages that use it."""
         # `--upgrade` replaces the installed torch, even if only other packages are named with it.
-        if self.names_build or self.upgrade:
+        if self.names_build or self.upgrade or "torch" in self.family:
             return True
-        # `install torch torchvision` also requests torch.
-        return "torch" in self.family or not (self.packages or self.family)
+        return not (self.packages or self.family)
 
     @property
     def is_open(self) -> bool:
@@ -102,27 +96,25 @@ class Wish(Frozen):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The requested packages and companions as requirements, sorted by name, without torch."""
+        """The requested packages and companions as requirements without torch, sorted by name and
+        without duplicates, so that the answer does not depend on the order of typing."""
+        from packaging.requirements import Requirement
+
         versions = dict(self.companions)
-        # torch itself is in its own fields (`torch` and `backend`).
-        members = (f"{name}{versions.get(name, '')}" for name in self.family if name != "torch")
-        return by_name([*self.packages, *members])
+        members = [f"{name}{versions.get(name, '')}" for name in self.family if name != "torch"]
+        # packaging writes `numpy >= 2` as `numpy>=2`, so both are the same.
+        words = {str(Requirement(word)) for word in (*self.packages, *members)}
+        return tuple(sorted(words, key=name_of))
 
     @property
     def of_torch_alone(self) -> Wish:
-        """The request for torch alone, without packages: only the fields that decide on a torch
-        build."""
+        """The fields of the request that decide on a torch build."""
         return Wish(torch=self.torch, backend=self.backend, installer=self.installer)
 
     def exactly(self, build: TorchBuild) -> Wish:
         """A request for exactly this build, and otherwise the same."""
-        return replace(
-            self,
-            torch=f"=={build.torch}",
-            backend=build.backend,
-            # With `upgrade`, a newer build could be chosen instead.
-            upgrade=False,
-        )
+        # With `upgrade`, a newer build could be chosen instead.
+        return replace(self, torch=f"=={build.torch}", backend=build.backend, upgrade=False)
 
 
 # --- a torch --------------------------------------------------------------------------------------
@@ -135,32 +127,28 @@ def specifier_text(text: str | None) -> str | None:
     label is ignored.
     """
     # Users paste `torch==2.5.1+cu124` from a requirements file.
-    version = (text or "").strip().removeprefix("torch").strip()
-    version = version.partition("+")[0]
+    version = (text or "").strip().removeprefix("torch").strip().partition("+")[0]
     if not version or version == NEWEST:
         return None
     if not version[0].isdigit():
         return version
     # `2.5` and `2` name a release series, while `2.5.*` already is one.
-    if version.count(".") < 2 and "*" not in version:
-        return f"=={version}.*"
-    return f"=={version}"
+    is_series = version.count(".") < 2 and "*" not in version
+    return f"=={version}.*" if is_series else f"=={version}"
 
 
 def specifier(text: str | None) -> SpecifierSet | None:
-    """Returns the torch versions that a text requests; None for any. Raises UsageError if it is not
-    a version or specifier.
+    """The torch versions that a text requests; None for any. Raises UsageError if it is not a
+    version or specifier.
 
     >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
     ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
     """
-    versions = specifier_text(text)
-    if versions is None:
-        return None
     from packaging.specifiers import SpecifierSet
 
+    versions = specifier_text(text)
     try:
-        return SpecifierSet(versions)
+        return SpecifierSet(versions) if versions else None
     except ValueError:
         raise UsageError(
             f"{text!r} is not a torch version",
@@ -172,13 +160,10 @@ def specifier(text: str | None) -> SpecifierSet | None:
 def label_of(text: str | None) -> str | None:
     """The backend in a requested torch version; None if it has none.
 
-    >>> label_of("2.5.1+cu124"), label_of("2.5.1")
-    ('cu124', None)
+    >>> label_of("2.5.1+cu124"), label_of("2.5.1"), label_of("2.5.1+")
+    ('cu124', None, None)
     """
-    _, _, label = (text or "").partition("+")
-    label = label.strip().lower()
-    # `2.5.1+` has an empty label, which names no backend.
-    return label or None
+    return (text or "").partition("+")[2].strip().lower() or None
 
 
 @lru_cache(maxsize=4096)
@@ -225,13 +210,21 @@ def backend_label(text: str) -> str:
     plain = re.sub(r"[\s_-]+", "", text.lower())
     # A CUDA patch release (12.4.1) has no separate folder on the index.
     cuda = re.fullmatch(r"(?:cuda|cu)?(\d{1,2})\.?(\d)(?:\.\d+)*", plain)
-    if cuda is None:
-        return plain
-    major, minor = cuda.groups()
-    return f"cu{major}{minor}"
+    return f"cu{cuda[1]}{cuda[2]}" if cuda else plain
 
 
 # --- packages -------------------------------------------------------------------------------------
+
+
+def name_of(word: str) -> str:
+    """The name of a requirement, normalised as on an index.
+
+    >>> name_of("jax[cuda13]>=0.7")
+    'jax'
+    """
+    from packaging.requirements import Requirement
+
+    return canonicalize_name(Requirement(word).name)
 
 
 def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Wish:
@@ -251,12 +244,17 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
     for word in words:
         refuse_what_is_no_package(without_logins(word))
         requirement = parse_requirement(word)
-        name = canonicalize_name(requirement.name)
         marker = requirement.marker
         if environment and marker and not marker.evaluate(dict(environment)):
             continue
-        refuse_address(requirement)
-        if name in FAMILY:
+        # No index can be asked for an address.
+        if requirement.url:
+            raise UsageError(
+                f"{requirement.name} is given by its address",
+                hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
+                "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
+            )
+        if canonicalize_name(requirement.name) in FAMILY:
             wish = with_member(wish, word, requirement)
         else:
             wish = replace(wish, packages=(*wish.packages, word))
@@ -277,16 +275,6 @@ def parse_requirement(word: str) -> Requirement:
         ) from problem
 
 
-def refuse_address(requirement: Requirement) -> None:
-    """Raise UsageError for a requirement with a URL, because no index can be asked for it."""
-    if requirement.url:
-        raise UsageError(
-            f"{requirement.name} is given by its address",
-            hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
-            "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
-        )
-
-
 FULL_RELEASE = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 """Matches the `==` before a full release number. It can be dropped, because `torch==2.5.1` means
 the same as `--torch 2.5.1`; but `==2.5` differs from `2.5`."""
@@ -299,17 +287,13 @@ def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
         raise UsageError(
             f"{word!r}: gpusetup installs torch, torchvision and torchaudio without extras"
         )
-    name = canonicalize_name(requirement.name)
-    versions = str(requirement.specifier)
+    name, versions = canonicalize_name(requirement.name), str(requirement.specifier)
     wish = replace(wish, family=(*wish.family, name))
     if name == "torch":
-        torch = re.sub(FULL_RELEASE, "", versions)
-        # A bare `torch` accepts any version.
-        return replace(wish, torch=torch or None)
+        return replace(wish, torch=re.sub(FULL_RELEASE, "", versions) or None)
     if not versions:
         return wish
-    companion = (name, versions)
-    return replace(wish, companions=(*wish.companions, companion))
+    return replace(wish, companions=(*wish.companions, (name, versions)))
 
 
 def with_torch_named(wish: Wish, torch: str | None) -> Wish:
@@ -347,50 +331,5 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if wish.label:
         return wish
     # `torchvision==0.20.1+cu124` also requests a backend.
-    labels = [label_of(versions) for _, versions in wish.companions]
-    label = next(filter(None, labels), None)
-    torch = fitting[0]
-    return replace(wish, torch=f"{torch}+{label}" if label else torch)
-
-
-# --- requirements ---------------------------------------------------------------------------------
-
-
-def name_of(word: str) -> str:
-    """The name of a requirement, normalised as on an index.
-
-    >>> name_of("jax[cuda13]>=0.7")
-    'jax'
-    """
-    from packaging.requirements import Requirement
-
-    return canonicalize_name(Requirement(word).name)
-
-
-def by_name(words: Sequence[str]) -> tuple[str, ...]:
-    """The requirements sorted by name, without duplicates, so that the answer does not depend on
-    the order in which they were typed.
-
-    >>> by_name(["torchao", "numpy>=2", "torchao"])
-    ('numpy>=2', 'torchao')
-    """
-    from packaging.requirements import Requirement
-
-    # packaging writes `numpy >= 2` as `numpy>=2`, so both are the same.
-    requirements = {str(Requirement(word)) for word in words}
-    return tuple(sorted(requirements, key=name_of))
-
-
-def extras_of(words: Sequence[str], name: str) -> tuple[str, ...]:
-    """The extras that these requirements request for a package, sorted.
-
-    >>> extras_of(["jax[cuda13]>=0.7", "numpy"], "jax")
-    ('cuda13',)
-    """
-    from packaging.requirements import Requirement
-
-    extras: set[str] = set()
-    for word in words:
-        if name_of(word) == name:
-            extras |= Requirement(word).extras
-    return tuple(sorted(extras))
+    label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
+    return replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])

@@ -180,32 +180,18 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
 
 
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
-    """The exit code of `doctor`: 0 if nothing is wrong or only speed is lost, otherwise 1.
+    """The exit code of `doctor`: 0 if no failure was found or only speed is lost, otherwise 1.
 
-    It is 1 for an error, if the GPU stack was not shown to be healthy, and with `strict` also for a
-    warning. For a report, it is also 1 if a failure lies outside the GPU stack or torch itself
-    returned `False`.
+    With `strict` it is also 1 for a warning.
     """
-    from gpusetup.causes.record import RECORDS
-    from gpusetup.diagnosis.ok import torch_said_false
-
     severities = {finding.severity for finding in diagnosis.findings}
-    if Severity.ERROR in severities or torch_said_false(diagnosis.snapshot):
-        return 1
-    if strict and Severity.WARNING in severities:
+    if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         return 1
     if diagnosis.cause == "ok":
         return 0
-    # Without a root cause, the stack was not shown to be healthy, and no failure was explained.
-    has_root_cause = any(finding.root for finding in diagnosis.findings)
-    if not has_root_cause:
-        return 1
-    # The root cause is not an error, for example if the GPU waits for its input. But a report may
-    # still contain a failure.
-    names_a_failure = any(RECORDS[finding.id].failure for finding in diagnosis.findings)
-    if diagnosis.snapshot.origin == "report" and names_a_failure:
-        return 1
-    return 0
+    # The root cause is not an error, for example if the GPU waits for its input.
+    is_only_slow = any(finding.root for finding in diagnosis.findings)
+    return 0 if is_only_slow and diagnosis.cause != "unknown" else 1
 
 
 def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
@@ -219,7 +205,9 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
         confidence=diagnosis.confidence,
         proof=diagnosis.proof,
         certainty=diagnosis.certainty,
-        doubts=diagnosis.doubts,
+        check=diagnosis.check,
+        facts=diagnosis.facts,
+        fit=diagnosis.fit,
         other_causes=diagnosis.other_causes,
         ruled_out=diagnosis.ruled_out,
         next_reading=diagnosis.next_reading,

@@ -12,6 +12,7 @@ from gpusetup.install import guard
 from gpusetup.install.switching.receipt import now
 from gpusetup.install.target.find import check_target, layout_of
 from gpusetup.install.target.layout import distributions, versions
+from gpusetup.model.shell import own_setting
 from gpusetup.probe.target import choose_target
 from gpusetup.render.console import Console
 from gpusetup.render.screen import (
@@ -73,7 +74,7 @@ def run(question: GuardQuestion, out: Console) -> Reply:
             target=str(prefix),
             pins=pins,
             files=files,
-            uv=guard.setting_of_uv(prefix),
+            uv=own_setting("UV_CONSTRAINT", guard.named_in_lists(prefix / guard.CONSTRAINTS)),
             notes=notes,
         )
     return reply(answer, guard_screen)

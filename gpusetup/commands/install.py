@@ -16,6 +16,8 @@ from gpusetup.commands.common import (
     REQUIREMENTS,
     TORCH,
     Machine,
+    MachineToRead,
+    gather,
     shared,
 )
 from gpusetup.commands.question import (
@@ -113,7 +115,6 @@ def run(question: InstallQuestion, out: Console) -> Reply:
     check_usage(question)
     out.require_output()
     from gpusetup.commands import install_flow as flow
-    from gpusetup.commands.install_session import Session
     from gpusetup.commands.words import refuse_scripts
 
     if question.project:
@@ -122,9 +123,8 @@ def run(question: InstallQuestion, out: Console) -> Reply:
         return show_project(question, out)
     refuse_scripts(question.packages)
     if question.machine:
-        return flow.show_described(question, out)
-    session = Session(question, out)
-    return flow.undo(session) if question.undo else flow.install(session)
+        return flow.show_described(question, gather(MachineToRead(question.machine), out), out)
+    return flow.undo(question, out) if question.undo else flow.install(question, out)
 
 
 def check_usage(question: InstallQuestion) -> None:

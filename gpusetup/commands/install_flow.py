@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,31 +13,25 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
+from gpusetup.choose.commands import INSTALLERS, InstallerOptions
 from gpusetup.choose.host import host_of
+from gpusetup.choose.installed import installed_packages
 from gpusetup.commands.common import MachineToRead, gather
-from gpusetup.commands.install_session import Done, Session
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Blocked
-from gpusetup.install.checks import refuse_unnamed_base
-from gpusetup.install.choose_task import Order, Stops, choose_task, decision_of, order_of
+from gpusetup.install import task as tasks
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.described import describe
-from gpusetup.install.download import (
-    fetch_into_folder,
-    plan_download,
-    use_wheelhouse,
+from gpusetup.install.job import (
+    InstallJob,
+    InstallOutcome,
+    Plan,
+    device_to_prove,
+    prove,
+    torch_stays,
 )
-from gpusetup.install.job import InstallJob, InstallOutcome
-from gpusetup.install.plan import Plan
-from gpusetup.install.planning import free_bytes, plan_newest_of_mirror
-from gpusetup.install.proof import device_to_prove, prove, torch_stays
-from gpusetup.install.recovery import (
-    recover_unfinished,
-    target_folder,
-    undo_changes,
-    undone_after_recovery,
-)
+from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
+from gpusetup.install.recovery import recover_unfinished, target_folder
 from gpusetup.install.switching import change
 from gpusetup.install.switching import undo as undoing
 from gpusetup.install.switching.journal import STORE, UNDO, Journal, read_journal
@@ -50,8 +44,8 @@ from gpusetup.install.target.find import (
     must_create_venv,
     read_target,
 )
-from gpusetup.install.target.notes import notes_of_target
-from gpusetup.install.task import Task
+from gpusetup.install.task import Task, choose_task, decision_of, host_for
+from gpusetup.install.wheels import fetch_into_folder, newest_torch
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
@@ -60,136 +54,160 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
-from gpusetup.project.ask import Ask
-from gpusetup.project.decide import afterwards, keeps_image, refuse_image
+from gpusetup.project.decide import afterwards, described_python, keeps_image, refuse_image
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
+from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Screen, ScreenLine, section
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
 
+Done = tuple[InstallAnswer, str, bool]
+"""The result as a document and as a screen, and whether the installation did what was requested."""
+
+
+def carry_out(
+    question: InstallQuestion,
+    out: Console,
+    planned: InstallAnswer,
+    screen: str,
+    do: Callable[[], Done],
+) -> Reply:
+    """Show the plan, ask for confirmation unless `--yes` is given, and carry it out. A dry run only
+    shows it."""
+    if question.dry_run:
+        return reply(planned, screen)
+    out.talk(screen)
+    if not question.yes:
+        CLOCK.end()
+        sys.stderr.write("Proceed? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            out.talk("Nothing was changed.")
+            return Reply(exit_code=1)
+    answer, text, has_succeeded = do()
+    return reply(answer, text, yes=has_succeeded)
+
 
 # --- into an environment, by uv -----------------------------------------------------------------
 
 
-def install(session: Session) -> Reply:
+def install(question: InstallQuestion, out: Console) -> Reply:
     """Choose a torch for the environment, show the planned change, ask for confirmation, and carry
     it out.
 
     If the test fails, the previous packages are restored.
     """
-    request, job = session.request, session.job
-    target, machine = _read_target(session)
+    job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
+    # An interrupted installation is completed or reverted first, because a half-finished state must
+    # not be read.
+    recover_unfinished(target_folder(question), out.talk, dry_run=question.dry_run)
+    # An existing environment is read by its folder. If neither is named, the active one is read.
+    python, new_venv = question.venv or question.python, None
+    if question.venv and must_create_venv(question.venv):
+        # A new environment is created from the Python that runs gpusetup.
+        python, new_venv = sys.executable, question.venv
+    machine = gather(MachineToRead(python=python, need_target=True), out)
+    target = read_target(machine.python.executable, new_venv)
     # If conda installed torch, conda must change it. Another installer would leave two torches in
     # one place, because conda keeps its own record of packages.
-    if by_conda(machine) and not (request.offline or request.venv or request.download):
-        return _by_conda(session, target, machine)
-    decision = decision_of(request, machine)
-    wish, asked = decision.wish, (*decision.notes, *afterwards(decision.later, machine))
-    if request.offline:
-        wish = use_wheelhouse(job, target, request.offline, wish)
+    if by_conda(machine) and not (question.offline or question.venv or question.download):
+        return _by_conda(question, out, job, target, machine)
 
     # Decide what to install.
-    is_new_environment = target.venv is not None or request.download is not None
-    order = order_of(request, wish, machine, fresh=is_new_environment)
-    stops = Stops(order, job.talk)
-    index = None
-    if wish.packages and not (request.offline or request.download):
-        index = _index(session, target, order, stops)
-    task = choose_task(order, stops, index)
-    with_older_torch = partial(_with_older_torch, order, stops)
-    if request.download:
-        return _download(session, target, task, with_older_torch, asked)
-    if task.is_done:
-        verdict = _proof_of_installed_torch(session, target, task)
-        if verdict is not None:
-            return _unchanged(session, target, task, asked, verdict or None)
-        task = task.again()
+    decision = decision_of(question, machine)
+    wish, asked = decision.wish, (*decision.notes, *afterwards(decision.later, machine))
+    if question.offline:
+        # The folder has everything. Without a named torch, its newest one is installed.
+        job.wheels = os.path.realpath(question.offline)
+        torch = newest_torch(job.wheels, target.layout.version)
+        wish = wish if wish.torch else replace(wish, torch=f"=={torch}")
+    is_new = target.venv is not None or question.download is not None
+    host = host_for(question, wish, machine, is_new=is_new)
 
-    # Check whether the target may be changed.
-    refuse_unnamed_base(task.machine, task.elsewhere)
-    if target.venv is None:
-        check_target(target.layout, task.elsewhere)
-    task, plan = plan_newest_of_mirror(job, target, task, with_older_torch)
+    def check_environment(elsewhere: str) -> None:
+        tasks.refuse_unnamed_base(host.machine, elsewhere)
+        if target.venv is None:
+            check_target(target.layout, elsewhere)
+
+    def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
+        # Asking the index may take minutes, so check for reasons to stop first.
+        tasks.stop_early(question, wish, host, choice, out.talk)
+        check_environment(tasks.new_environment(question, wish, choice, host.machine))
+        out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
+
+    if wish.packages and not (question.offline or question.download):
+        index = PersonIndex(host.machine, question.root, look_before_asking)
+        task = choose_task(question, wish, host, None, index)
+    else:
+        task = choose_task(question, wish, host, out.talk)
+
+    def older(bound: str) -> Task:
+        # A range that the user named still holds.
+        within = replace(wish, torch=",".join(filter(None, (wish.torch, bound))))
+        why = "the newest that fits and that the mirror has"
+        return replace(choose_task(question, within, host), wish=wish, why=why)
+
+    if question.download:
+        folder = os.path.realpath(question.download)
+        # Everything that a new environment needs goes into the folder.
+        task, plan = plan_newest(job, replace(target, venv=folder), task, older)
+        plan = replace(plan, target=folder, venv=None, steps=(), before={})
+        return _download(question, out, job, plan, task, asked)
+    verdict: dict[str, Any] | None = None
+    if task.is_done and not _is_unfinished(machine):
+        if not (question.no_verify or question.dry_run):
+            device = device_to_prove(task.build.backend, task.gpus_here)
+            verdict = prove(job, target.layout.python, device)
+        if torch_stays(verdict):
+            return _unchanged(target, task, asked, verdict)
+        out.talk("The right build is there but fails its test: it will be installed again.")
+    if task.is_done:
+        task = task.again()
+    check_environment(task.elsewhere)
+    task, plan = plan_newest(job, target, task, older)
     if not plan.wheels:
-        _refuse_unfinished(task.machine)
-        return _unchanged(session, target, task, asked)
+        if _is_unfinished(machine):
+            # "Nothing to do" would be wrong, because these packages would be removed again.
+            raise Blocked(
+                "An earlier installation was interrupted, so it is not known what would be "
+                "installed",
+                hint="nothing was changed; the command above ends it",
+            )
+        return _unchanged(target, task, asked)
 
     def carry_out_plan() -> Done:
-        outcome = change.install(job, target, plan, verify=not request.no_verify)
+        outcome = change.install(job, target, plan, verify=not question.no_verify)
         answer = replace(plan_answer(job, plan, task, outcome), notes=asked)
         undo = undo_offered(plan) if outcome.kept else None
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = replace(plan_answer(job, plan, task), notes=asked)
-    notes = (*plan.notes, *notes_of_target(target, plan.before), *asked)
-    return session.carry_out(planned, _plan_screen(planned, plan, task, notes), carry_out_plan)
+    notes = (*plan.notes, *notes_of_target(target), *asked)
+    screen = _plan_screen(planned, plan, task, notes)
+    return carry_out(question, out, planned, screen, carry_out_plan)
 
 
-def _with_older_torch(order: Order, stops: Stops, bound: str) -> Task:
-    """The installation task with the newest torch within a bound, such as `<2.9.1`, because a
-    mirror lacks the chosen release."""
-    # A range that the user named still holds.
-    wish = replace(order.wish, torch=",".join(filter(None, (order.wish.torch, bound))))
-    task = choose_task(replace(order, wish=wish), stops)
-    return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
+def _download(
+    question: InstallQuestion,
+    out: Console,
+    job: InstallJob,
+    plan: Plan,
+    task: Task,
+    asked: tuple[str, ...],
+) -> Reply:
+    """Download all wheels of a plan into its folder, without installing them."""
+    planned = replace(plan_answer(job, plan, task), notes=asked)
 
+    def fetch() -> Done:
+        return planned, f"{fetch_into_folder(job, plan)}\n", True
 
-def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:
-    """The user's package indexes, for the packages of an order.
-
-    Asking the index may take minutes, so this first checks for reasons to stop.
-    """
-    job = session.job
-
-    def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
-        stops.look(choice)
-        machine, elsewhere = order.host.machine, stops.elsewhere(choice)
-        refuse_unnamed_base(machine, elsewhere)
-        if target.venv is None:
-            check_target(target.layout, elsewhere)
-        job.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
-
-    return PersonIndex(order.host.machine, session.request.root, look_before_asking)
-
-
-def _read_target(session: Session) -> tuple[Target, Snapshot]:
-    """The environment to change, and its machine.
-
-    If an installation was interrupted, it is completed or reverted first, because a half-finished
-    state must not be read.
-    """
-    request = session.request
-    recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
-    # An existing environment is read by its folder. If neither is named, the active one is read.
-    python, new_venv = request.venv or request.python, None
-    if request.venv and must_create_venv(request.venv):
-        # A new environment is created from the Python that runs gpusetup.
-        python, new_venv = sys.executable, request.venv
-    machine = gather(MachineToRead(python=python, need_target=True), session.out)
-    return read_target(machine.python.executable, new_venv), machine
-
-
-def _proof_of_installed_torch(
-    session: Session, target: Target, task: Task
-) -> dict[str, Any] | None:
-    """The result of verify for the installed torch, which is already the right build.
-
-    The result is empty if no test was requested, and None if torch must be installed again.
-    """
-    if _is_unfinished(task.machine):
-        return None
-    if session.request.no_verify or session.request.dry_run:
-        return {}
-    device = device_to_prove(task.build.backend, task.gpus_here)
-    verdict = prove(session.job, target.layout.python, device)
-    if torch_stays(verdict):
-        return verdict
-    session.out.talk("The right build is there but fails its test: it will be installed again.")
-    return None
+    screen = _plan_screen(planned, plan, task, (*plan.notes, *asked))
+    return carry_out(question, out, planned, screen, fetch)
 
 
 def _is_unfinished(machine: Snapshot) -> bool:
@@ -198,36 +216,19 @@ def _is_unfinished(machine: Snapshot) -> bool:
     Only a dry run can find an unfinished installation here. Other runs have completed or reverted
     it before the machine was read.
     """
-    for event in machine.events:
-        # `half_made` marks a new environment that is unfinished. That environment is not this
-        # target.
-        if event.kind == "install-unfinished" and "half_made" not in event.values:
-            return True
-    return False
-
-
-def _refuse_unfinished(machine: Snapshot) -> None:
-    """Raise Blocked if an interrupted installation left packages that would be removed again.
-
-    Otherwise the answer "Nothing to do" would be wrong.
-    """
-    if _is_unfinished(machine):
-        raise Blocked(
-            "An earlier installation was interrupted, so it is not known what would be installed",
-            hint="nothing was changed; the command above ends it",
-        )
+    # `half_made` marks a new environment that is unfinished. That environment is not this target.
+    return any(
+        event.kind == "install-unfinished" and "half_made" not in event.values
+        for event in machine.events
+    )
 
 
 def _unchanged(
-    session: Session,
-    target: Target,
-    task: Task,
-    asked: Sequence[str],
-    verdict: dict[str, Any] | None = None,
+    target: Target, task: Task, asked: tuple[str, ...], verdict: dict[str, Any] | None = None
 ) -> Reply:
     """The reply if there is nothing to install, with the reason, the notes on the files that were
     read, and the result of verify if it ran."""
-    family = _installed_family(target)
+    family = family_of(target.installed)
     answer = InstallAnswer(
         state="unchanged",
         target=target.layout.prefix,
@@ -237,24 +238,16 @@ def _unchanged(
         verdict=verdict,
         why=task.why,
         newest=task.newest,
-        notes=tuple(asked),
+        notes=asked,
     )
     return reply(answer, screens.end_screen(answer, notes=(*task.notes, *asked)))
-
-
-def _installed_family(target: Target) -> dict[str, str]:
-    """The installed versions of torch's packages (torch, torchvision and torchaudio)."""
-    installed = target.installed
-    return {name: installed[name] for name in FAMILY if name in installed}
 
 
 def plan_answer(
     job: InstallJob, plan: Plan, task: Task, outcome: InstallOutcome | None = None
 ) -> InstallAnswer:
     """The document of a plan, including its outcome if it was carried out."""
-    reasons = [task.why]
-    if outcome is None:
-        reasons = [*interruptions(task.machine), task.why]
+    reasons = (*(interruptions(task.machine) if outcome is None else ()), task.why)
     answer = InstallAnswer(
         state="planned",
         target=plan.target,
@@ -266,15 +259,17 @@ def plan_answer(
     )
     if outcome is None:
         return answer
-    answer = replace(
-        answer, steps=tuple(job.done), verdict=outcome.verdict, receipt=outcome.receipt
+    return replace(
+        answer,
+        state="installed" if outcome.kept else "restored",
+        after=plan.after if outcome.kept else plan.before,
+        steps=tuple(job.done),
+        verdict=outcome.verdict,
+        receipt=outcome.receipt,
     )
-    if outcome.kept:
-        return replace(answer, state="installed")
-    return replace(answer, state="restored", after=plan.before)
 
 
-def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
+def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: tuple[str, ...]) -> Screen:
     """The screen of a plan, with notes at the end."""
     rows = {
         "hosts": ", ".join(dict.fromkeys(wheel.host for wheel in plan.wheels if wheel.host)),
@@ -291,11 +286,13 @@ def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: Sequence
 # --- by conda, if conda installed torch -----------------------------------------------------------
 
 
-def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
+def _by_conda(
+    question: InstallQuestion, out: Console, job: InstallJob, target: Target, machine: Snapshot
+) -> Reply:
     """Let conda change a torch that conda installed. If conda cannot run, raise Blocked with the
     command to type."""
-    request, job, prefix = session.request, session.job, target.layout.prefix
-    answer, task = describe(request, job.talk, machine)
+    prefix = target.layout.prefix
+    answer, task = describe(question, out.talk, machine)
     if task.is_done:
         return reply(answer, _described_screen(machine, answer, task))
     program = conda_program()
@@ -307,13 +304,13 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
         problem = f"{prefix} cannot be written by this user"
     # conda's own preview takes a minute, so it is only made for a user who is about to answer yes
     # or no.
-    if not (problem or request.yes or request.dry_run):
-        job.talk("Asking conda what it would change ...")
-        preview = conda_says(argv)
-        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in preview.splitlines())
+    if not (problem or question.yes or question.dry_run):
+        out.talk("Asking conda what it would change ...")
+        preview = conda_says(argv).splitlines()
+        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in preview)
     screen = _described_screen(machine, answer, task, section("conda says", conda_lines))
-    if problem and not request.dry_run:
-        session.out.talk(screen)
+    if problem and not question.dry_run:
+        out.talk(screen)
         test = own_line("gpusetup", "verify", "--python", target.python)
         raise Blocked(
             f"conda installed torch into {prefix}, so only conda can change it: {problem}",
@@ -322,19 +319,15 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
 
     def run_conda() -> Done:
         device = None
-        if not request.no_verify:
+        if not question.no_verify:
             device = device_to_prove(task.build.backend, task.gpus_here)
         verdict = install_by_conda(job, target.layout, argv, device)
-        after = _installed_family(target)
+        after = family_of(target.installed)
+        how_it_ended = None if torch_stays(verdict) else "unproven"
         # conda's solver may choose another release than the one in its command.
-        installed_release = parsed(after.get("torch", "")).base_version
-        is_chosen_release = installed_release == parsed(task.build.torch).base_version
-        is_proven = torch_stays(verdict)
-        how_it_ended = None
-        if not is_chosen_release:
+        installed, chosen = parsed(after.get("torch", "")), parsed(task.build.torch)
+        if installed.base_version != chosen.base_version:
             how_it_ended = "other"
-        elif not is_proven:
-            how_it_ended = "unproven"
         changed = replace(
             answer, state="installed", after=after, steps=tuple(job.done), verdict=verdict
         )
@@ -342,16 +335,18 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
         screen = screens.end_screen(changed, how_it_ended, undo=(way_back, ""))
         return changed, screen, how_it_ended is None
 
-    return session.carry_out(answer, screen, run_conda)
+    return carry_out(question, out, answer, screen, run_conda)
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
 
 
-def undo(session: Session) -> Reply:
+def undo(question: InstallQuestion, out: Console) -> Reply:
     """Restore the packages that the last installation replaced."""
-    request, job, folder = session.request, session.job, target_folder(session.request)
-    ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
+    job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
+    folder = target_folder(question)
+    store = folder / STORE
+    ended = recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An interrupted installation was found and has just been reverted, so there is nothing more to
     # undo.
     if ended and ended.phase != "keeping":
@@ -363,12 +358,15 @@ def undo(session: Session) -> Reply:
             steps=(),
         )
         return reply(answer, screens.end_screen(answer, "undone"))
-    store = folder / STORE
-    unfinished = read_journal(store)
     # Only a dry run can find an unfinished change here; its half-finished state cannot be compared
     # with a plan.
+    unfinished = read_journal(store)
     if unfinished is not None:
-        return reply(*_planned_undo(folder, undone_after_recovery(store, unfinished)))
+        # A change that was about to be kept is completed first. If that change did not replace
+        # torch, `--undo` then reverts the last change that did.
+        if unfinished.phase == "keeping" and "torch" not in unfinished.after:
+            unfinished = (change.keeps_torch(store) and read_journal(store, UNDO)) or unfinished
+        return reply(*_planned_undo(folder, unfinished))
     layout = layout_of_folder(folder)
     check_target(layout)
     journal = undoing.undo_known(store, layout).journal
@@ -380,19 +378,22 @@ def undo(session: Session) -> Reply:
         answer = replace(planned, state="restored", after=restored)
         return answer, screens.end_screen(answer, "undone"), True
 
-    return session.carry_out(planned, screen, restore_previous)
+    return carry_out(question, out, planned, screen, restore_previous)
 
 
 def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
-    """The plan to undo the change with this journal, as a document and as a screen."""
+    """The plan to undo the change with this journal, as a document and as a screen, with changes
+    such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0 goes`."""
     planned = InstallAnswer(
-        state="planned",
-        target=str(folder),
-        before=journal.after,
-        after=journal.before,
-        steps=(),
+        state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
     )
-    changes = undo_changes(journal) or "no package was replaced yet; what was unpacked goes"
+    changes = ", ".join(
+        f"{name} {version} -> {journal.before[name]}"
+        if journal.before.get(name)
+        else f"{name} {version} goes"
+        for name, version in journal.after.items()
+    )
+    changes = changes or "no package was replaced yet; what was unpacked goes"
     return planned, screens.plan_screen(planned, {"undo": changes, "change": None})
 
 
@@ -409,66 +410,76 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
     return command, f" (restores {screens.versions(family_of(kept_copy.before))})"
 
 
-# --- into a folder, and for a described machine -------------------------------------------------
+# --- for a described machine ----------------------------------------------------------------------
 
 
-def _download(
-    session: Session,
-    target: Target,
-    task: Task,
-    older: Callable[[str], Task],
-    asked: tuple[str, ...],
-) -> Reply:
-    """Download all wheels for a new environment into a folder, without installing them. If a mirror
-    lacks the newest torch, an `older` one is downloaded."""
-    job = session.job
-    task, plan = plan_download(job, target, task, older)
-    planned = replace(plan_answer(job, plan, task), notes=asked)
-
-    def fetch() -> Done:
-        text = fetch_into_folder(job, plan)
-        return planned, f"{text}\n", True
-
-    return session.carry_out(
-        planned, _plan_screen(planned, plan, task, (*plan.notes, *asked)), fetch
-    )
-
-
-def show_described(question: InstallQuestion, out: Console) -> Reply:
-    """Show the commands for a described machine, without asking or changing anything."""
-    machine = gather(MachineToRead(question.machine), out)
-    for ask in map(read_ask, question.requirements):
-        if keeps_image(ask):
-            return _image_reply(ask, machine)
-    return described_reply(question, machine, out)
-
-
-def _image_reply(ask: Ask, machine: Snapshot) -> Reply:
-    """The reply for a Dockerfile whose image brings a torch of its own: there is nothing to
-    install. Raises Unsatisfiable if that torch has no kernels for the GPU."""
-    catalog = load_catalog()
-    refuse_image(ask, host_of(completed_from_catalog(machine, catalog), catalog))
-    why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
-    own = {"torch": "(the image's)"}
-    answer = InstallAnswer(
-        state="unchanged", target=ask.path, before=own, after=own, steps=(), why=why
-    )
-    return reply(answer, screens.end_screen(answer))
-
-
-def described_reply(
+def show_described(
     question: InstallQuestion,
     machine: Snapshot,
     out: Console,
     last_step: tuple[str, ...] | None = None,
     note: str | None = None,
 ) -> Reply:
-    """Show the commands for a machine, followed by one more step."""
+    """Show the commands for a machine, followed by one more step, without asking or changing
+    anything. Raises Unsatisfiable if an image's own torch has no kernels for the GPU."""
+    for ask in map(read_ask, question.requirements):
+        if keeps_image(ask) and note is None:
+            catalog = load_catalog()
+            refuse_image(ask, host_of(completed_from_catalog(machine, catalog), catalog))
+            own = {"torch": "(the image's)"}
+            why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
+            kept = InstallAnswer(
+                state="unchanged", target=ask.path, before=own, after=own, steps=(), why=why
+            )
+            return reply(kept, screens.end_screen(kept))
     answer, task = describe(question, out.talk, machine)
-    if last_step:
-        answer = replace(answer, steps=(*answer.steps, DoneStep(argv=last_step)))
-    answer = replace(answer, notes=(*filter(None, [note]), *answer.notes))
+    steps = (DoneStep(argv=last_step),) if last_step else ()
+    notes = (*filter(None, [note]), *answer.notes)
+    answer = replace(answer, steps=(*answer.steps, *steps), notes=notes)
     return reply(answer, _described_screen(machine, answer, task))
+
+
+def describe(
+    question: InstallQuestion, talk: Callable[[str], None], machine: Snapshot
+) -> tuple[InstallAnswer, Task]:
+    """The answer with the commands for a machine, as its user would type them there, and the task
+    that they carry out."""
+    packages = installed_packages(machine)
+    before = {name: packages[name].version for name in FAMILY if name in packages}
+    if machine.torch.installed and machine.torch.version:
+        before["torch"] = machine.torch.version
+    installer = "conda" if by_conda(machine) else "uv"
+    machine = described_python(tuple(map(read_ask, question.requirements)), machine)
+    decision = decision_of(question, machine, by_conda=installer == "conda")
+    host = host_for(question, decision.wish, machine)
+    task = choose_task(question, decision.wish, host, talk)
+    if not task.is_done and installer == "uv":
+        tasks.check_described(machine, task.elsewhere)
+    coming, build = task.coming, task.build
+    # Packages that change with torch have other names in conda, so name them only for uv.
+    beside = (*coming.followers, *coming.pinned) if installer == "uv" else ()
+    options = InstallerOptions(
+        python=machine.python.executable,
+        packages=(*coming.family, *coming.packages, *beside),
+        index_root=question.root,
+        conda_prefix=machine.conda.prefix,
+        again=task.choice.action == "again",
+    )
+    label = f"+{build.backend}" if build.labelled else ""
+    versions = build.family(coming.family)
+    comes = {name: f"{version}{label}" for name, version in versions.items()}
+    steps = () if task.is_done else INSTALLERS[installer](task.choice, options)
+    answer = InstallAnswer(
+        state="unchanged" if task.is_done else "planned",
+        target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
+        before=before,
+        after={**before, **comes},
+        steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
+        why=task.why,
+        newest=task.newest,
+        notes=(*decision.notes, *afterwards(decision.later, machine)),
+    )
+    return answer, task
 
 
 def _described_screen(

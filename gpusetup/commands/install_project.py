@@ -12,8 +12,8 @@ from gpusetup import named_file
 from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choose import choose
-from gpusetup.choose.coming import Coming, wanted_family
-from gpusetup.choose.constraints import in_scope, pick
+from gpusetup.choose.coming import wanted_family
+from gpusetup.choose.constraints import pick
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of, python_tag, question_of
 from gpusetup.choose.newest import nothing_fits
@@ -23,17 +23,16 @@ from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
-from gpusetup.install.choose_task import wish_of
-from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.install.task import wish_of
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
-from gpusetup.model.machine import Snapshot
-from gpusetup.model.versions import parsed
-from gpusetup.project.ask import Ask
-from gpusetup.project.decide import Decision, afterwards, allows_python, decide
+from gpusetup.project.ask import Ask, named_family
+from gpusetup.project.decide import Decision, afterwards, allows_python, decide, newest_python
 from gpusetup.project.edit import (
     JOIN,
+    SOURCES,
     Edit,
     edit_for,
     edit_of_extras,
@@ -77,12 +76,23 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     host = host_of(completed_from_catalog(host_machine, catalog), catalog)
     root = without_logins(question.root)
     if scripts:
-        return _show_script(scripts[0], machine, (wish, host, root))
+        return _show_script(scripts[0], wish, host, root)
     ask = _project_here(out)
-    is_file_of_uv = ask.has_project or ask.is_poetry or not ask.requests
-    if not is_file_of_uv:
-        return _show_pips_way(question, ask, machine, out)
-    return _show_edit(question, ask, (wish, host, root), catalog)
+    if ask.has_project or ask.is_poetry or not ask.requests:
+        return _show_edit(question, ask, wish, host, root)
+    # uv can add nothing without a `[project]` table: torch first, then the project with its other
+    # packages.
+    from gpusetup.commands.install_flow import show_described
+
+    of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
+    words = of_kind.get(ask.kind)
+    last_step = ("uv", "pip", "install", *words) if words else None
+    note = (
+        f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
+        "installed first, then the project"
+    )
+    with_file = question.replaced(requirements=(*question.requirements, ask.path))
+    return show_described(with_file, machine, out, last_step=last_step, note=note)
 
 
 def _project_here(out: Console) -> Ask:
@@ -100,89 +110,70 @@ def _project_here(out: Console) -> Ask:
     return ask_of_folder() or Ask(path=PROJECT_FILE, kind="pyproject")
 
 
-def _show_edit(
-    question: InstallQuestion, ask: Ask, case: tuple[Wish, Host, str], catalog: Catalog
-) -> Reply:
+def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root: str) -> Reply:
     """The reply with the edit for a project of uv or Poetry."""
-    wish, host, root = case
+    catalog = load_catalog()
     host, python_notes = _for_pythons(ask, host, wish, catalog)
-    # uv itself chooses a Python for the project, so the one here excludes nothing.
-    any_python = replace(ask, python=None)
     decision = Decision(wish=wish)
     if not question.extra:
-        decision = decide((any_python,), wish, host, catalog)
+        # uv itself chooses a Python for the project, so the one here excludes nothing.
+        decision = decide((replace(ask, python=None),), wish, host, catalog)
     alone = replace(decision.wish, packages=())
     choice = choose(alone, host, catalog)
     build = choice.build
     extras = extras_named(question.extra, ask, build, catalog)
-    has_sources = any(source.package == "torch" for source in ask.sources)
+    family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
-    coming = Coming(family=wanted_family(choice, host), packages=wish.packages)
+    has_sources = any(source.package == "torch" for source in ask.sources)
+    after: dict[str, str] = {}
     if question.extra or (extras and not has_sources and not ask.is_poetry):
         chosen = next((one for one in extras if build and one.backend == build.backend), extras[-1])
-        edit = edit_of_extras(extras, ask, coming.family, alone, root, catalog, chosen)
-        if wish.torch:
-            pins = []
-            for extra in extras:
-                if extra.is_there:
-                    option = "--optional" if extra.variant.kind == "extra" else "--group"
-                    exact = _exact(build, extra.variant.family, wish.torch)
-                    pins.append(("uv", "add", "--no-sync", option, extra.variant.name, *exact))
-            edit = replace(edit, steps=(*pins, *edit.steps))
-        after: dict[str, str] = {}
+        edit = edit_of_extras(extras, ask, family, alone, root, catalog, chosen)
+        pins = []
+        for extra in extras if wish.torch else ():
+            if extra.is_there:
+                option = "--optional" if extra.variant.kind == "extra" else "--group"
+                versions = build.family(extra.variant.family) if build else {"torch": wish.torch}
+                exact = (f"{name}=={version}" for name, version in versions.items())
+                pins.append(("uv", "add", "--no-sync", option, extra.variant.name, *exact))
+        edit = replace(edit, steps=(*pins, *edit.steps))
     elif build is None:
         raise nothing_fits(choice)
     elif names_torch and not wish.names_build and not wish.family:
         edit = edit_for(ask, build, decision.variant, root, catalog)
         after = _labelled(build, ask.family or ("torch",))
     else:
-        edit = _edit_with_pins(ask, build, coming, root, catalog)
-        after = _labelled(build, coming.family)
-    if wish.packages and not any(step[:2] == ("uv", "add") for step in edit.steps):
-        add = ("poetry" if ask.is_poetry else "uv", "add", *wish.packages)
-        edit = replace(edit, steps=(add, *edit.steps))
+        # The project does not name torch yet, or the user names one. Its torchvision must come from
+        # torch's index too, because the one on the default index is built for that index's torch.
+        members = build.family(named_family([*family, *ask.family]))
+        exact = (f"{build.project(name)}=={version}" for name, version in members.items())
+        url = build.index or index_url(build.backend, root)
+        lines = tuple(project_lines(members, url, build, catalog))
+        step = ("uv", "add", *exact, *wish.packages)
+        edit = Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
+        after = _labelled(build, family)
+    steps = edit.steps
+    if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
+        steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
+    notes = [*edit.notes, *python_notes, *decision.notes, *afterwards(decision.later, host.machine)]
+    if not named_file.is_there(Path(PROJECT_FILE)):
+        notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
     answer = InstallAnswer(
         state="planned",
         target=ask.path,
         before={},
         after=after,
-        steps=tuple(DoneStep(argv=argv) for argv in edit.steps),
+        steps=tuple(DoneStep(argv=argv) for argv in steps),
         lines=edit.lines,
+        notes=tuple(notes),
     )
-    notes = [*edit.notes, *python_notes, *decision.notes, *afterwards(decision.later, host.machine)]
-    if not named_file.is_there(Path(PROJECT_FILE)):
-        notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
-    answer = replace(answer, notes=tuple(notes))
     return reply(answer, partial(screens.project_screen, notes=notes))
-
-
-def _exact(build: TorchBuild | None, family: tuple[str, ...], torch: str) -> list[str]:
-    """Exact requirements for an extra, in the versions of a build; for torch alone without one."""
-    if build is None:
-        return [f"torch=={torch}"]
-    return [f"{name}=={version}" for name, version in build.family(family).items()]
 
 
 def _labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
     """The versions of a build as its index has them, such as `2.9.1+cu128`."""
     label = f"+{build.backend}" if build.labelled else ""
     return {name: f"{version}{label}" for name, version in build.family(family).items()}
-
-
-def _edit_with_pins(
-    ask: Ask, build: TorchBuild, coming: Coming, root: str, catalog: Catalog
-) -> Edit:
-    """The edit for a project that does not name torch yet, or for which the user names a torch:
-    `uv add` with exact versions, and their index."""
-    # The project's torchvision must come from torch's index too, because the one on the default
-    # index is built for that index's torch.
-    members = {*coming.family, *ask.family}
-    pins = build.family(tuple(name for name in FAMILY if name in members))
-    url = build.index or index_url(build.backend, root)
-    exact = (f"{build.project(name)}=={version}" for name, version in pins.items())
-    step = ("uv", "add", *exact, *coming.packages)
-    lines = tuple(project_lines(pins, url, build, catalog))
-    return Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
 
 
 def _for_pythons(
@@ -195,77 +186,49 @@ def _for_pythons(
         return host, ()
     oldest = replace(host, facts=replace(host.facts, python=named[1]))
     try:
-        decision = decide((replace(ask, python=None),), wish, oldest, catalog)
+        wish_there = decide((replace(ask, python=None),), wish, oldest, catalog).wish
+        if pick(question_of(wish_there, oldest, catalog)):
+            return oldest, ()
     except Unsatisfiable:
-        decision = None
-    if decision is not None and pick(question_of(decision.wish, oldest, catalog)):
-        return oldest, ()
-    builds = in_scope(question_of(wish, host, catalog))
-    pythons = {name for one in builds for name in one.pythons if not name.endswith("t")}
-    allowed = [name for name in pythons if allows_python(ask.python or "", name)]
-    newest = max(allowed, key=parsed, default=None)
-    here = host.facts.python
-    if newest and not (here and allows_python(ask.python or "", here)):
-        host = replace(host, facts=replace(host.facts, python=newest))
+        pass
+    here, asked = host.facts.python, ask.python or ""
+    if not (here and allows_python(asked, here)):
+        usable = newest_python(question_of(wish, host, catalog), asked)
+        python = usable[0] if usable else here
+        host = replace(host, facts=replace(host.facts, python=python))
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
         f"{named[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",
     )
 
 
-def _show_pips_way(question: InstallQuestion, ask: Ask, machine: Snapshot, out: Console) -> Reply:
-    """The reply for a project without a `[project]` table, to which uv can add nothing: torch
-    first, then the project with its other packages."""
-    from gpusetup.commands.install_flow import described_reply
-
-    note = (
-        f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
-        "installed first, then the project"
-    )
-    is_package = ask.kind in ("setup", "pyproject")
-    step = ("uv", "pip", "install", "-e", ".") if is_package else None
-    if ask.kind == "requirements":
-        step = ("uv", "pip", "install", "-r", ask.path)
-    with_file = question.replaced(requirements=(*question.requirements, ask.path))
-    return described_reply(with_file, machine, out, last_step=step, note=note)
-
-
-# --- a script -------------------------------------------------------------------------------------
-
-SOURCES = "[tool.uv.sources]"
-
-
-def _show_script(path: str, machine: Snapshot, case: tuple[Wish, Host, str]) -> Reply:
+def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
     """The reply with the lines for a script's metadata block (PEP 723), and the uv commands for the
     script."""
-    wish, host, root = case
     catalog = load_catalog()
     choice = choose(wish, host, catalog)
     build = choice.build
     if build is None:
         raise nothing_fits(choice)
-    script = read_script(path)
-    members = (*wanted_family(choice, host), *script.family)
-    pins = build.family(tuple(name for name in FAMILY if name in members))
-    exact = tuple(f"{name}=={version}" for name, version in pins.items())
+    ask = read_script(path)
+    pins = build.family(named_family([*wanted_family(choice, host), *ask.family]))
+    words = (*(f"{name}=={version}" for name, version in pins.items()), *wish.packages)
     tables = project_lines(pins, index_url(build.backend, root), build, catalog)
     run = ("uv", "run", path)
-    add = ("uv", "add", "--script", path, *exact, *wish.packages)
     # `uv add --script` needs an existing metadata block. Without one, the user pastes the printed
     # block.
-    commands = (add, run) if script.has_block else (run,)
-    python = python_tag(machine) or "3.10"
+    commands = (("uv", "add", "--script", path, *words), run) if ask.has_project else (run,)
     answer = InstallAnswer(
         state="planned",
         target=path,
         before={},
         after=pins,
         steps=tuple(DoneStep(argv=argv) for argv in commands),
-        lines=tuple(block_lines(script, tables, (*exact, *wish.packages), python)),
+        lines=tuple(block_lines(ask, tables, words, python_tag(host.machine) or "3.10")),
     )
     where = f"the metadata block of {path}, above its last line `# ///`"
-    if not script.has_block:
+    if not ask.has_project:
         where = f"the top of {path}, below a line that begins with `#!`"
     # The user must merge a table that is there, because TOML allows each only once.
-    notes = [f"the block has `{SOURCES}` already: {JOIN}"] if SOURCES in script.tables else []
+    notes = [f"the block has `{SOURCES}` already: {JOIN}"] if SOURCES in ask.tables else []
     return reply(answer, partial(screens.project_screen, where=where, notes=notes))

@@ -195,8 +195,8 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
+    from gpusetup.monitor.amdgpu import open_amdgpu
     from gpusetup.monitor.nvml import open_nvml
-    from gpusetup.monitor.other_makers import open_other_maker
     from gpusetup.monitor.smi import open_nvidia_smi
     from gpusetup.monitor.sources import Machine, SourceEnded
     from gpusetup.probe.deadline import Deadline
@@ -211,7 +211,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     except SourceEnded as problem:
         reason += f"; {problem}"
         try:
-            source = open_other_maker(question.interval)
+            source = open_amdgpu(question.interval)
             source.not_watched = reason
             return source
         except SourceEnded as other_problem:
@@ -233,7 +233,7 @@ def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: C
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
             f"links, because NVIDIA's library cannot be used ({source.not_watched})"
         )
-    elif source.name in ("amdgpu", "xpu-smi", "powermetrics"):
+    elif source.name == "amdgpu":
         out.talk(
             f"Watching the GPU with {source.name}, which tells neither its processes nor its links"
         )

@@ -232,7 +232,7 @@ class PlanQuestion(CommandQuestion):
     predict: bool = switch("always predict, even if the job was measured", group=ANSWER)
 
     serve: str | None = option(
-        "plan an inference server: vllm (default), sglang or llama.cpp; write an older version "
+        "plan an inference server: vllm (default), sglang or llama.cpp; write another version "
         "as vllm==0.6.3",
         const="vllm",
         metavar="ENGINE",
@@ -474,8 +474,7 @@ ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")
 TAKES = {
     "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus", "--tp",
                 *ONLY_FOR_SERVERS, *WHERE),
-    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
-               "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
+    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing", "--optimizer", *WHERE),
     "--cells": ("--predict",),
 }  # fmt: skip
 """The options that work in each mode; it rejects all others."""

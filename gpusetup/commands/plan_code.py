@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from pathlib import Path
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.commands.plan import PlanQuestion
 
 FIRST_BATCH = 8
-"""The first batch size per GPU that is traced if `--max-batch` is not given."""
+"""The first batch size that is traced if `--max-batch` is not given."""
 SCRIPT = Path(__file__).resolve().parents[1] / "child_scripts" / "trace_code.py"
 SECONDS = 120.0
 """The seconds after which the child process of a trace is stopped."""
@@ -54,20 +53,18 @@ def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
             "With `--code`, give either `--batch` or `--max-batch`",
             hint="for example `--batch 32`; `--max-batch` finds the largest batch that fits",
         )
-    alone = options.strategy in (None, "single")
-    gpus = options.gpus or (1 if alone else hardware.count or 1)
-    if options.strategy == "single" and gpus > 1:
-        raise UsageError(f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}")
-    batch_per_gpu = FIRST_BATCH if batch is None else math.ceil(batch / max(gpus, 1))
+    # `--gpu "8x H100"` names several GPUs too.
+    if options.gpus not in (None, 1):
+        raise UsageError(
+            f"`--code` plans the step of one GPU; {options.gpus} are named",
+            hint="name one GPU, and give its share of the batch",
+        )
     request = TraceRequest(
         code=options.code or "",
-        batch=batch_per_gpu,
+        batch=FIRST_BATCH if batch is None else batch,
         amp=None if options.amp == "none" else options.amp,
         checkpointing=options.checkpointing not in (None, "none"),
-        strategy=options.strategy or ("ddp" if gpus > 1 else "single"),
-        gpus=gpus,
         optimizer=options.optimizer or "adamw",
-        accumulate=1 if options.accumulate is None else options.accumulate,
     )
     return CodeQuestion(request=request, hardware=hardware, finds_batch=finds_batch)
 

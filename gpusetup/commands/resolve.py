@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from datetime import date
 from functools import partial
+from typing import Literal
 
 from gpusetup.accelerators.makers import APPLE, LABEL
 from gpusetup.catalog.builds import completed_from_catalog
@@ -19,20 +20,33 @@ from gpusetup.choose.described import Description, completed_by_gpus, described,
 from gpusetup.choose.document import answer_of, offer_of
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import followers, marker_environment
+from gpusetup.choose.newest import age_note
 from gpusetup.choose.nightly import is_nightly, nightly_answer
-from gpusetup.choose.notes import age_note
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_named
-from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.common import (
+    BACKEND,
+    DRIVER,
+    FROM,
+    GPU,
+    INDEX,
+    REQUIREMENTS,
+    TORCH,
+    Machine,
+    MachineToRead,
+    gather,
+    shared,
+)
+from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.commands.resolve_question import ResolveQuestion
 from gpusetup.commands.words import index_root_of, refuse_scripts
 from gpusetup.errors import UsageError
-from gpusetup.model.builds import FAMILY, Rejection
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, decide, described_python
 from gpusetup.project.read import read_ask
@@ -53,6 +67,65 @@ EXAMPLES = (
     "gpusetup resolve --torch 2.5.1 --name torch-cu124",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
+ANOTHER_MACHINE = HelpGroup("another machine")
+REQUEST = HelpGroup("request")
+ON_APPLE = (
+    "torch's ordinary wheel for macOS computes on the GPU of Apple's chips: `torch.device(\"mps\")`"
+)
+
+
+class ResolveQuestion(CommandQuestion):
+    """The packages, the machine and the request for which to choose a build."""
+
+    packages: tuple[str, ...] = arguments(
+        "packages to install together with torch, such as `vllm` or 'jax[cuda13]'; gpusetup "
+        "asks your package index, and chooses a torch that works with them",
+        metavar="PACKAGE",
+    )
+    machine: Machine | None = shared(FROM, group=ANOTHER_MACHINE)
+    driver: str | None = shared(DRIVER, group=ANOTHER_MACHINE)
+    gpu: tuple[str, ...] = shared(GPU, group=ANOTHER_MACHINE)
+    os: Literal["linux", "windows", "macos"] | None = option(
+        "", choices=("linux", "windows", "macos"), group=ANOTHER_MACHINE
+    )
+    architecture: str | None = option(
+        "",
+        "--machine",
+        choices=("x86_64", "aarch64"),
+        parse=architecture_named,
+        group=ANOTHER_MACHINE,
+    )
+    python: str | None = option(
+        "Python version; a free-threaded one is written 3.13t",
+        metavar="3.11",
+        group=ANOTHER_MACHINE,
+    )
+    glibc: str | None = option(
+        "version of the C library (Linux)", metavar="2.35", group=ANOTHER_MACHINE
+    )
+    requirements: tuple[str, ...] = shared(REQUIREMENTS, group=REQUEST)
+    torch: str | None = shared(TORCH, group=REQUEST)
+    backend: str = shared(BACKEND, group=REQUEST)
+    index: str | None = shared(INDEX, group=REQUEST)
+    installer: str | None = option(
+        "print the commands for this installer; with `uv-tool`, a `uv tool install` command for "
+        "PACKAGE",
+        choices=("uv", "pip", "conda", "uv-tool"),
+        group=REQUEST,
+    )
+    name: str | None = option(
+        "print conda commands that create a new environment with this name",
+        "-n",
+        "--name",
+        metavar="NAME",
+        group=REQUEST,
+    )
+    explain: bool = switch("for each build that does not fit, list all reasons", group=REQUEST)
+    refresh: bool = switch(
+        "ask PyTorch's index for builds that are newer than gpusetup's table",
+        group=REQUEST,
+    )
+    offline: bool = switch("with PACKAGE: use no network, only gpusetup's own table", group=REQUEST)
 
 
 QUESTION = ResolveQuestion
@@ -61,13 +134,81 @@ QUESTION = ResolveQuestion
 def run(question: ResolveQuestion, out: Console) -> Reply:
     refuse_scripts(question.packages)
     # If the packages include torch, treat it as `--torch`.
-    wish = with_torch_named(parse_words(question.packages), question.torch)
+    typed = with_torch_named(parse_words(question.packages), question.torch)
     question = question.replaced(
-        packages=question.packages if wish.words else (),
-        torch=wish.torch,
+        packages=question.packages if typed.words else (),
+        torch=typed.torch,
         installer=_installer_of(question),
     )
-    return _answer(question, out)
+    root = index_root_of(question.index)
+    live = _live_index(question, root, out)
+    catalog = live.catalog if live else load_catalog()
+    described_by_options = Description(
+        driver=question.driver,
+        gpus=question.gpu,
+        os=question.os,
+        machine=question.architecture,
+        python=question.python,
+        glibc=question.glibc,
+    )
+    description = completed_by_gpus(described_by_options, catalog)
+    if is_nightly(question.torch) and question.packages:
+        raise UsageError(
+            "`--torch nightly` chooses torch without packages",
+            hint="leave them out: few packages support a nightly build",
+        )
+    machine = described(_machine(question, description, out), description, catalog)
+    screen = partial(
+        resolution_text,
+        snapshot=machine,
+        installer=question.installer or "uv",
+        explain=question.explain,
+    )
+    if is_nightly(question.torch):
+        machine = completed_from_catalog(machine, catalog)
+        wish = Wish(backend=question.backend, installer=question.installer or "auto")
+        document = nightly_answer(wish, host_of(machine, catalog), catalog, without_logins(root))
+        return reply(document, partial(screen, snapshot=machine, explain=False), yes=document.torch)
+    asks = tuple(map(read_ask, question.requirements))
+    machine = completed_from_catalog(described_python(asks, machine), catalog)
+    wish = replace(
+        parse_words(question.packages, marker_environment(machine)),
+        torch=question.torch,
+        backend=question.backend,
+        installer=question.installer or "auto",
+        offline=question.offline,
+    )
+    check_wish(wish, catalog)
+    decision = decide(asks, wish, host_of(machine, catalog), catalog)
+    wish = decision.wish
+    # Ignore the installed torch if a machine is described, because torch is not installed there,
+    # and if packages are requested, because they get the newest torch that they accept.
+    is_new = description != Description() or bool(wish.words)
+    host = host_of(without_torch(machine) if is_new else machine, catalog)
+
+    def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
+        shown = without_logins(root)
+        out.talk(f"asked: {shown} and the indexes of your uv (`--offline` uses no network)")
+
+    is_asked = bool(wish.words) and not wish.offline
+    index = PersonIndex(machine, root, name_indexes) if is_asked else None
+    choice = choose(wish, host, catalog, index)
+    document = _document(question, choice, machine, root)
+    age = age_note(document.catalog_as_of, date.today().isoformat())
+    has_login = root != without_logins(root)
+    notes = (
+        *decision.notes,
+        *interruptions(machine),
+        *document.notes,
+        *([age] if age else ()),
+        *(["the index's user and password are left out of what is shown"] if has_login else ()),
+        *afterwards(decision.later, machine),
+        *(_live_notes(live, choice, machine) if live else ()),
+    )
+    document = replace(document, notes=notes)
+    if live:
+        document = replace(document, live=live.lists(choice.build), asked_index=live.url)
+    return reply(document, partial(screen, snapshot=machine), yes=document.torch)
 
 
 def _installer_of(question: ResolveQuestion) -> str | None:
@@ -84,66 +225,14 @@ def _installer_of(question: ResolveQuestion) -> str | None:
     return "conda"
 
 
-def _answer(question: ResolveQuestion, out: Console) -> Reply:
-    root = index_root_of(question.index)
-    live = _live_index(question, root, out)
-    catalog = live.catalog if live else load_catalog()
-    description = completed_by_gpus(question.description(), catalog)
-    if is_nightly(question.torch):
-        return _answer_nightly(question, out, description)
-    machine = described(_machine(question, description, out), description, catalog)
-    asks = tuple(map(read_ask, question.requirements))
-    machine = completed_from_catalog(described_python(asks, machine), catalog)
-    wish = _wish(question, machine)
-    check_wish(wish, catalog)
-    decision = decide(asks, wish, host_of(machine, catalog), catalog)
-    wish = decision.wish
-    # Ignore the installed torch if a machine is described, because torch is not installed there,
-    # and if packages are requested, because they get the newest torch that they accept.
-    is_new = description != Description() or bool(wish.words)
-    host = host_of(without_torch(machine) if is_new else machine, catalog)
-    index = _index(machine, root, out) if wish.words and not wish.offline else None
-    choice = choose(wish, host, catalog, index)
-    document = _document(question, choice, machine, root)
-    notes = (
-        *decision.notes,
-        *_notes(document, machine, root),
-        *afterwards(decision.later, machine),
-        *_live_notes(live, choice, machine),
-    )
-    document = replace(document, notes=notes)
-    if live:
-        is_listed_now = live.lists(choice.build)
-        document = replace(document, live=is_listed_now, asked_index=live.url)
-    screen = partial(
-        resolution_text,
-        snapshot=machine,
-        installer=question.installer or "uv",
-        explain=question.explain,
-    )
-    return reply(document, screen, yes=document.torch)
+def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
+    """The machine for which to resolve. If the options describe all of it, only this machine's
+    operating system is read."""
+    if question.machine or not description.is_whole:
+        return gather(MachineToRead(question.machine), out)
+    from gpusetup.probe.host import read_os
 
-
-def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
-    """The request for a machine, with the packages whose environment markers apply to it."""
-    wish = parse_words(question.packages, marker_environment(machine))
-    return replace(
-        wish,
-        torch=question.torch,
-        backend=question.backend,
-        installer=question.installer or "auto",
-        offline=question.offline,
-    )
-
-
-def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
-    """The user's package indexes, which print their URLs before they are asked."""
-
-    def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
-        shown = without_logins(root)
-        out.talk(f"asked: {shown} and the indexes of your uv (`--offline` uses no network)")
-
-    return PersonIndex(machine, root, name_indexes)
+    return read_os(System())
 
 
 # --- the document ---------------------------------------------------------------------------------
@@ -155,105 +244,52 @@ def _document(
     """The answer as a document, with the commands for each installer."""
     shown_root = without_logins(root)
     choice = choice.at_root(shown_root)
-    if choice.newest:
-        choice = replace(choice, newest=choice.newest.at_root(shown_root))
-    document = answer_of(
-        choice,
-        machine,
-        _names_to_install(choice, machine),
-        new_environment(machine, question.name),
-    )
-    document = replace(
-        document,
-        packages=choice.packages,
-        held_back=choice.held_back,
-        rejections=_rejections(choice),
-        notes=(*choice.notes, *_notes_beside(choice, machine)),
-    )
-    if not choice.packages:
-        document = replace(document, newest=offer_of(choice, machine))
-    return _with_tools(question, document)
-
-
-def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """The packages that the install commands name: torch's packages, the requested packages, or the
-    installed packages that must change with torch."""
-    packages, build = choice.packages, choice.build
-    if packages:
-        requirements = []
-        for package in packages:
-            # A package from torch's own index is installed together with torch and its companions.
-            is_from_person = package.name not in FAMILY and not package.index_url
-            if is_from_person and package.asked:
-                requirements.append(package.requirement)
-        return (*family(packages), *requirements)
+    newest = choice.newest.at_root(shown_root) if choice.newest else None
+    choice = replace(choice, newest=newest)
+    build, packages = choice.build, choice.packages
     # For a described environment, no installed packages are known.
-    if build is None or not machine.python.executable or choice.newest is None:
-        return FAMILY
-    return (*FAMILY, *followers(machine, build))
-
-
-def _notes_beside(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """Notes on packages that use torch, and a note on Apple GPUs."""
-    notes = [*choice.notes_on_packages]
-    is_in_environment = machine.python.executable and choice.newest and not choice.packages
-    if choice.build is not None and is_in_environment:
-        notes += notes_on_installed(machine, choice.build, load_catalog())
-    makers = [gpu.maker for gpu in machine.gpus or ()]
-    if APPLE.id in makers:
+    is_in_environment = build is not None and machine.python.executable and newest and not packages
+    # The commands name torch's packages, and the requested packages or the installed ones that must
+    # change with torch. What torch's own index has is installed together with torch.
+    names: tuple[str, ...] = FAMILY
+    notes = [*choice.notes, *choice.notes_on_packages]
+    if packages:
+        asked = [one for one in packages if one.asked and one.name not in FAMILY]
+        beside = (one.requirement for one in asked if not one.index_url)
+        names = (*family(packages), *beside)
+    elif build is not None and is_in_environment:
+        names = (*FAMILY, *followers(machine, build))
+        notes += notes_on_installed(machine, build, load_catalog())
+    if APPLE.id in [gpu.maker for gpu in machine.gpus or ()]:
         notes.append(ON_APPLE)
-    return tuple(notes)
-
-
-ON_APPLE = (
-    "torch's ordinary wheel for macOS computes on the GPU of Apple's chips: `torch.device(\"mps\")`"
-)
-
-
-def _rejections(choice: Choice) -> tuple[Rejection, ...]:
-    """The builds that were not chosen, with the reasons. Builds that the answer itself offers are
-    left out."""
-    build, newest = choice.build, choice.newest
-    if build is None or newest is None or choice.packages:
-        return choice.rejections
-    offered = {(build.torch, build.backend)}
-    for fallback in choice.alternatives:
-        offered.add((fallback.torch, fallback.backend))
-    rejections = []
-    for rejection in newest.rejections:
-        if (rejection.torch, rejection.backend) not in offered:
-            rejections.append(rejection)
-    return tuple(rejections)
-
-
-def _answer_nightly(question: ResolveQuestion, out: Console, description: Description) -> Reply:
-    """The reply for `--torch nightly`: the nightly index for this machine and the commands. Nothing
-    is installed."""
-    if question.packages:
-        raise UsageError(
-            "`--torch nightly` chooses torch without packages",
-            hint="leave them out: few packages support a nightly build",
+    rejections = choice.rejections
+    if build is not None and newest is not None and not packages:
+        # Builds that the answer itself offers are left out.
+        offered = {(build.torch, build.backend)}
+        offered |= {(one.torch, one.backend) for one in choice.alternatives}
+        rejections = tuple(
+            one for one in newest.rejections if (one.torch, one.backend) not in offered
         )
-    catalog = load_catalog()
-    machine = described(_machine(question, description, out), description, catalog)
-    machine = completed_from_catalog(machine, catalog)
-    wish = Wish(backend=question.backend, installer=question.installer or "auto")
-    root = without_logins(index_root_of(question.index))
-    document = nightly_answer(wish, host_of(machine, catalog), catalog, root)
-    screen = partial(resolution_text, snapshot=machine, installer=question.installer or "uv")
-    return reply(document, screen, yes=document.torch)
-
-
-def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, ...]:
-    """All notes of an answer: about interrupted installations, the choice, an old catalog and
-    hidden passwords."""
-    notes = [*interruptions(machine), *document.notes]
-    age = age_note(document.catalog_as_of, date.today().isoformat())
-    if age:
-        notes.append(age)
-    if root != without_logins(root):
-        notes.append("the index's user and password are left out of what is shown")
-    return tuple(notes)
+    document = replace(
+        answer_of(choice, machine, names, new_environment(machine, question.name)),
+        packages=packages,
+        held_back=choice.held_back,
+        rejections=rejections,
+        notes=tuple(notes),
+        newest=None if packages else offer_of(choice, machine),
+    )
+    if question.installer != "uv-tool":
+        return document
+    if not question.packages:
+        raise UsageError(
+            "`--installer uv-tool` needs the tool's package",
+            hint="for example `gpusetup resolve --installer uv-tool whisperx`",
+        )
+    if document.torch is None or document.backend is None:
+        return document
+    tools = [one.requirement for one in packages if one.asked and one.name not in FAMILY]
+    argv = tool_command(tools, document.torch, document.backend, document.index_url)
+    return replace(document, commands={**document.commands, "uv-tool": (argv,) if argv else ()})
 
 
 # --- builds that the index lists now --------------------------------------------------------------
@@ -278,11 +314,8 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
     return ask_index(root, backend, load_catalog(), out.talk)
 
 
-def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """Notes on builds that the index lists but that gpusetup's catalog lacks; empty without
-    `--refresh`."""
-    if live is None:
-        return ()
+def _live_notes(live: LiveIndex, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
+    """Notes on builds that the index lists but that gpusetup's catalog lacks."""
     build, table = choice.build, load_catalog()
     if not live.lists(build) or build is None:
         count = live.count_on(machine.os.family or "linux")
@@ -299,45 +332,9 @@ def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tu
         note_on_build += (
             "; that it has kernels for your GPU is inferred from the most similar known build"
         )
-    notes = [note_on_build]
     releases = {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
-    unknown_companions = [name for name, release in releases.items() if release is None]
-    if unknown_companions:
-        notes.append(
-            f"which {' and '.join(unknown_companions)} belongs to torch {build.torch} is not "
-            "known yet"
-        )
-    return tuple(notes)
-
-
-def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
-    """The machine for which to resolve. If the options describe all of it, only this machine's
-    operating system is read."""
-    if question.machine or not description.is_whole:
-        return gather(MachineToRead(question.machine), out)
-    from gpusetup.probe.host import read_os
-
-    return read_os(System())
-
-
-# --- tools ---------------------------------------------------------------------------------------
-
-
-def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnswer:
-    """The answer, with the `uv tool install` command if `--installer uv-tool` requests it."""
-    if question.installer != "uv-tool":
-        return answer
-    if not question.packages:
-        raise UsageError(
-            "`--installer uv-tool` needs the tool's package",
-            hint="for example `gpusetup resolve --installer uv-tool whisperx`",
-        )
-    named = [
-        package.requirement
-        for package in answer.packages
-        if package.asked and package.name not in FAMILY
-    ]
-    if answer.torch is None or answer.backend is None:
-        return answer
-    argv = tool_command(named, answer.torch, answer.backend, answer.index_url)
-    return replace(answer, commands={**answer.commands, "uv-tool": (argv,) if argv else ()})
+    unknown = [name for name, release in releases.items() if release is None]
+    if not unknown:
+        return (note_on_build,)
+    names = " and ".join(unknown)
+    return (note_on_build, f"which {names} belongs to torch {build.torch} is not known yet")

@@ -1,6 +1,6 @@
-"""The explanation of each finding: what it means, what proves it, and what looks similar.
+"""The explanation of each finding: what it means, how to check for it, and what to do.
 
-`gpusetup doctor --explain ID` prints one of these rows; the reference page is made of them.
+`gpusetup doctor --explain ID` prints one of these rows.
 """
 
 from __future__ import annotations
@@ -19,28 +19,17 @@ if TYPE_CHECKING:
 VERDICTS = (
     Cause(
         id="ok",
-        no_command="nothing is broken.",
         severity=Severity.NOTE,
         title="nothing to fix for CUDA",
         means="The driver, the GPU and torch work together. If a program still fails, the cause "
         "lies elsewhere.",
-        proven_by=(
-            "There is a GPU, a driver that responds, and a torch with kernels for the GPU. Other "
-            "proofs are a torch that reports a GPU, or a text that shows a healthy nvidia-smi. "
-            "If a text shows a program that works with its GPU, or asks a plain question, it is "
-            "ok unless something in it fails"
-        ),
-        not_when="If doctor finds an error, its result is that error instead of ok, but a "
-        "warning alone does not change the result",
         text="Nothing to do",
     ),
     Cause(
         id="unknown",
-        no_command="gpusetup does not know the cause yet.",
         severity=Severity.NOTE,
         title="not enough information to tell what is wrong",
         means="gpusetup found no error, but nothing shows that the GPU, the driver and torch work.",
-        proven_by="gpusetup found neither an error nor a working GPU, driver and torch",
         text="Run `gpusetup doctor` on the machine itself, or post the output of `gpusetup "
         "snapshot`",
     ),
@@ -71,6 +60,9 @@ def records() -> tuple[Cause, ...]:
 
 def record(id: str) -> Cause:
     """The record with an id. Raises UsageError with similar ids if there is none."""
+    from gpusetup.causes.makers import FORMER_IDS
+
+    id = FORMER_IDS.get(id, id)
     ids = [row.id for row in records()]
     if id in ids:
         return RECORDS[id]
@@ -91,8 +83,8 @@ def known_finding(row: Cause) -> KnownFinding:
         id=row.id,
         title=row.name,
         means=row.means,
-        proven_by=row.proven_by or "A program's message shows it",
-        not_when=row.not_when,
+        check=row.check.command if row.check else "",
+        prints=row.check.prints if row.check else "",
         way_out=row.text.removesuffix(". "),
         explains=consequences(row),
     )

@@ -1,8 +1,8 @@
-"""When the answer may be `ok`, and what proves it. Only this module decides this.
+"""When the answer is `ok`, and what proves it. Only this module decides this.
 
-`ok` needs a proof, and nothing may speak against it. On a probed machine every reading was taken. A
-text must contain no complaint, no failure and no `False` from torch, because most texts with a
-healthy `nvidia-smi` come from people whose program does not work.
+On a probed machine every reading was taken, so `ok` needs a proof. For a text it means that no
+failure was found in what was read: no program's failure, no statement of a person that something
+fails, no `False` from torch, and no two facts that contradict each other.
 """
 
 from __future__ import annotations
@@ -10,71 +10,58 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
-from gpusetup.diagnosis.answers import plain_answer
-from gpusetup.diagnosis.working_stack import answer_to_a_working_stack, shows_a_working_gpu
+from gpusetup.diagnosis.fit import facts_read
 from gpusetup.evidence.context import (
-    driver_answers,
     events,
     gpus,
     is_cuda_build,
     is_report,
     on,
-    readings,
     says_nothing_else,
     serving,
 )
 from gpusetup.findings.presence import serves_its_maker
-from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.machine import visible_gpus
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
-    from gpusetup.model.machine import Gpu, Snapshot
+    from gpusetup.model.documents import Fit
+    from gpusetup.model.machine import Snapshot
 
-CUDA_NOT_REACHED = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
-"""Events of a program that did not find the driver or CUDA. A driver that responds elsewhere in the
-text, for example on the host, does not prove that the program can use it."""
+FAILURES = (
+    *("gpu-unused", "run-hangs", "program-crashed", "silent-crash", "machine-powers-off"),
+    *("graphics-crash", "container-start-failed", "torch-call-fails", "wrong-numbers"),
+    *("nccl-hangs", "override-hangs", "names-failure"),
+)
+"""Events that report a failure without its cause. Messages of known causes are no part of them."""
+NO_STACK_OF_NVIDIA = ("foreign-gpu", "no-nvidia-gpu", "smi-sees-it", "cuda-toolkit-missing")
+"""Events that describe the machine. Where nothing fails they are no complaint."""
 
 
-def may_be_ok(context: RuleContext) -> bool:
-    """Whether a working stack is shown and the text contains no complaint."""
-    if is_report(context) and is_answered(context):
-        return True
-    complains = is_report(context) and complains_of_something(context)
-    # If a CUDA library fails, earlier successes in the text prove nothing.
-    library_fails = events(context, "cuda-library-error", "cuda-call-not-supported")
-    if complains or library_fails or torch_said_false(context.snapshot):
-        return False
-    if serves_its_maker(context):
-        return True
+def may_be_ok(context: RuleContext, fits: tuple[Fit, ...]) -> bool:
+    """Whether nothing was found that fails: on a machine with a proof, in a text with at least one
+    fact."""
     if is_report(context):
-        return _report_is_healthy(context)
-    return _machine_is_healthy(context)
-
-
-def complains_of_something(context: RuleContext) -> bool:
-    """Whether a program's line or a person reports a failure."""
-    return bool(readings(context, COMPLAINT) or events(context, "names-failure"))
-
-
-def is_answered(context: RuleContext) -> bool:
-    """Whether nothing in the text remains open.
-
-    The text's plain question has an answer, its run ended normally, or its GPU computes.
-    """
-    if plain_answer(context) or _ended_well(context):
-        return True
-    return shows_a_working_gpu(context) and not torch_said_false(context.snapshot)
-
-
-def _ended_well(context: RuleContext) -> bool:
-    """Whether a program with a CUDA build ran to its end on a machine whose GPU is named.
-
-    Messages that it printed before the end are not failures.
-    """
-    if not events(context, "run-finished") or events(context, "gpu-unused", "gpu-starved"):
+        read = bool(facts_read(context) or events(context, "run-finished", "gpu-computes"))
+        return read and not failure_is_open(context) and all(fit.fits for fit in fits)
+    # If a CUDA library fails, earlier successes prove nothing.
+    if events(context, "cuda-library-error", "cuda-call-not-supported"):
         return False
-    return is_cuda_build(context.torch) and bool(gpus(context))
+    return serves_its_maker(context) or _machine_is_healthy(context)
+
+
+def failure_is_open(context: RuleContext) -> bool:
+    """Whether a text shows a failure, whatever its cause is."""
+    if events(context, "program-failed") and not ran_to_its_end(context):
+        return True
+    if events(context, *FAILURES) or torch_said_false(context.snapshot):
+        return True
+    return not (ran_to_its_end(context) or says_nothing_else(context, *NO_STACK_OF_NVIDIA))
+
+
+def ran_to_its_end(context: RuleContext) -> bool:
+    """Whether the last thing that the text shows is a run that ended normally."""
+    return bool(events(context, "run-finished"))
 
 
 def torch_said_false(machine: Snapshot) -> bool:
@@ -91,64 +78,6 @@ def torch_said_false(machine: Snapshot) -> bool:
         if reading.subject == "torch.cuda_available" and reading.value == "False":
             return True
     return False
-
-
-def _report_is_healthy(context: RuleContext) -> bool:
-    """Whether something computed on the GPU, or everything that the text shows is in order.
-
-    A build that fits the driver does not prove that torch computes.
-    """
-    if computed(context) or _only_warned_of_capability(context):
-        return True
-    torch = context.torch
-    if torch.version or torch.installed:
-        return False
-    names_no_failure = events(context, "names-no-failure")
-    # If a person is about to install torch, only the driver can be judged.
-    if torch.installed is False and not names_no_failure:
-        return False
-    program = context.snapshot.failing.program
-    is_plain_about_torch = program == "torch" and names_no_failure
-    if program and not is_plain_about_torch:
-        return False
-    return _driver_listed_a_gpu(context) and not events(context, *CUDA_NOT_REACHED)
-
-
-def is_proven(context: RuleContext) -> bool:
-    """Whether nothing is left to ask: the GPU works, or a plain question is answered."""
-    return computed(context) or is_answered(context)
-
-
-def computed(context: RuleContext) -> bool:
-    """Whether the text shows a working GPU: torch sees it, a program computed on it, or another
-    maker's backend runs."""
-    if context.torch.cuda_available or events(context, "gpu-computes"):
-        return True
-    return _makers_backend_runs(context)
-
-
-def _makers_backend_runs(context: RuleContext) -> bool:
-    """Whether mps, XPU or ROCm runs on a machine whose torch is not a build for NVIDIA GPUs."""
-    if not events(context, "backend-runs"):
-        return False
-    maker = maker_of(context.torch.backend)
-    return maker not in (None, "nvidia") or on(context, "macos")
-
-
-def _only_warned_of_capability(context: RuleContext) -> bool:
-    """Whether the text only shows torch's warning about a GPU although torch has kernels for its
-    major version."""
-    return says_nothing_else(context) and bool(events(context, "capability-warning"))
-
-
-def _driver_listed_a_gpu(context: RuleContext) -> bool:
-    """Whether a driver listed a GPU. A GPU that is only mentioned has no index, UUID or address."""
-
-    def is_listed(gpu: Gpu) -> bool:
-        """Whether a driver's tool listed the GPU."""
-        return gpu.nvml_index is not None or bool(gpu.uuid or gpu.pci_bus_id)
-
-    return any(map(is_listed, gpus(context)))
 
 
 def _machine_is_healthy(context: RuleContext) -> bool:
@@ -178,79 +107,46 @@ def _driver_answered(context: RuleContext) -> bool:
     return any(of_nvml is not None or of_cuda is not None for of_nvml, of_cuda in indices)
 
 
-def proof(context: RuleContext) -> str:
+def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
     """What was shown to work, in one line."""
+    if is_report(context):
+        return _what_a_text_shows(context, fits)
     torch, visible = context.torch, visible_gpus(context.snapshot)
-    if answer := _answer_without_a_gpu(context):
-        return answer
     build = f"torch {torch.version}" if torch.version else "torch"
     names = ", ".join(dict.fromkeys(gpu.name for gpu in visible)) or "the GPU"
-    has_kernels = False
-    if torch.version and visible:
-        has_kernels = all(serving(context, gpu) for gpu in visible)
+    if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
+        return (
+            f"this machine has no GPU that torch supports, and torch {torch.version} is the right "
+            "build for its CPU. A program that needs CUDA must run on another machine"
+        )
     if serves_its_maker(context):
         return (
             f"{build} is the right build for this GPU{_device_name(context)}; not tested: run "
             "`gpusetup verify`"
         )
+    has_kernels = bool(torch.version and visible)
+    has_kernels = has_kernels and all(serving(context, gpu) for gpu in visible)
     if has_kernels and context.other_host:
         return f"{build} has kernels for {names}, but gpusetup did not test the driver there"
-    driver_is_there = driver_answers(context) or not is_report(context)
-    if has_kernels and is_cuda_build(torch) and driver_is_there:
+    if has_kernels and is_cuda_build(torch):
         return f"{build} can use {names}"
+    if torch.cuda_available:
+        return f"{build} reports that it sees {names}"
+    return "the driver works and reports no fault, but gpusetup did not see torch"
+
+
+def _what_a_text_shows(context: RuleContext, fits: tuple[Fit, ...]) -> str:
+    """That the text shows no failure, and what fits together in it."""
     for event in events(context, "bare-yes"):
         word = event.values["bare"]
         return f"if torch printed `{word}`, it sees the GPU; to test it, run `gpusetup verify`"
-    if torch.cuda_available:
-        return f"{build} reports that it sees {names}"
-    if computed(context):
-        return f"a program computed on {names}"
-    if _only_warned_of_capability(context):
-        return (
-            f"torch has kernels that run on {names}, so you can ignore its warning; the text "
-            "shows no computation"
-        )
-    return (
-        "the driver works and reports no fault, but the text does not show "
-        f"torch{_two_numbers(context)}"
-    )
+    shown = "no failure that gpusetup knows"
+    if not fits:
+        return f"{shown} is in this text"
+    return f"{shown}; what was read fits together: " + "; ".join(fit.sentence for fit in fits)
 
 
 def _device_name(context: RuleContext) -> str:
     """torch's name for another maker's GPU, if the text shows it; programs often say `cuda`."""
     stack = context.snapshot.makers
     return f', device "{BY_ID[stack.maker].device}"' if stack else ""
-
-
-def _answer_without_a_gpu(context: RuleContext) -> str:
-    """The answer if no GPU was judged: to a question, about a run, or about a machine without a
-    GPU."""
-    torch = context.torch
-    if answer := plain_answer(context):
-        return answer
-    waits = events(context, "gpu-starved") and events(context, "names-no-failure")
-    if is_report(context) and (shows_a_working_gpu(context) or waits):
-        return answer_to_a_working_stack(context)
-    if is_report(context) and _ended_well(context):
-        return (
-            f"torch {torch.version} works here: the program finished. You can ignore the messages "
-            "before that"
-        )
-    if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
-        return (
-            f"this machine has no GPU that torch supports, and torch {torch.version} is the right "
-            "build for its CPU. A program that needs CUDA must run on another machine"
-        )
-    return ""
-
-
-def _two_numbers(context: RuleContext) -> str:
-    """Why nvidia-smi and nvcc show different CUDA versions, if the text shows both."""
-    by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
-    if by_driver is None or by_nvcc is None or by_driver == by_nvcc:
-        return ""
-    return (
-        f". nvidia-smi shows the newest CUDA that the driver supports ({by_driver}), nvcc the "
-        f"toolkit's own ({by_nvcc}): the two may differ, and programs of CUDA {by_nvcc} run if the "
-        "driver is of the same major version or newer"
-    )

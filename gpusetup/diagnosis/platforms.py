@@ -1,29 +1,23 @@
 """Adapts a fix to its platform: Windows, macOS, WSL, a notebook, or a cluster's job.
 
-No command or sentence of an answer refers to something that the system does not have.
-
-The rules write fixes for Linux with its own driver. On Windows and macOS, commands and clauses
-about parts of Linux are removed. In WSL, which uses the Windows driver, those about kernel modules
-and device nodes are removed.
+The rules write fixes for Linux with its own driver. A block of commands that the system does not
+have is left out. In WSL, which uses the Windows driver, a fix of the driver becomes Windows' own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
 from gpusetup.evidence.places import IN_KUBERNETES
 from gpusetup.fixes import paste
-from gpusetup.fixes.clauses import clauses_without
 from gpusetup.fixes.lenders import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.shell import lines
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -32,6 +26,7 @@ if TYPE_CHECKING:
 LINUX_ONLY = (
     r"\b(?:sudo|ldconfig|ulimit|rmmod|systemctl|dmesg|lspci|LD_PRELOAD|(?:nvidia-)?modprobe)\b"
     r"|(?:apt|apt-get|dnf|pacman) install|(?<!\w)/(?:dev|etc|proc)/|libcuda\.so|^chmod "
+    r"|\bLD_LIBRARY_PATH"
 )
 """A pattern for parts of Linux that neither Windows nor macOS has."""
 KERNEL_MODULES = (
@@ -43,46 +38,32 @@ KERNEL_MODULES = (
 )
 """A pattern for what does not exist in WSL, because the driver, its modules and its services belong
 to Windows."""
-LIBRARY_PATHS = {"windows": "PATH", "macos": "DYLD_LIBRARY_PATH"}
-"""The variable with the folders of libraries, on systems where it is not LD_LIBRARY_PATH."""
 IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
 RESTART_WINDOWS = "Restart Windows, which controls the GPU. If the error comes back: "
 
 
 def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with only what can be done on its operating system."""
+    """The finding with only the commands that its operating system has."""
     os, fix = context.os, finding.fix
-    if os.wsl:
-        if fix and names_any(KERNEL_MODULES, (fix.text, *command_lines(fix))):
-            return replace(finding, fix=_in_wsl(context, finding, fix))
+    if fix is None:
         return finding
-    if os.family not in LIBRARY_PATHS:
-        return finding
-    variable = LIBRARY_PATHS[os.family]
-    title, detail, text = (
-        re.sub(r"\bLD_LIBRARY_PATH", variable, sentence)
-        for sentence in (finding.title, finding.detail, fix.text if fix else "")
-    )
-    if fix:
-        text = clauses_without(text, LINUX_ONLY) or f"{IN_ITS_LINUX}{text}"
-        fix = replace(lines_without(fix, rf"{LINUX_ONLY}|\bLD_LIBRARY_PATH"), text=text)
-    return replace(finding, title=title, detail=detail, fix=fix)
-
-
-def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
-    """The fix for WSL: without kernel modules, and with the Windows driver in place of a Linux
-    driver."""
+    if not os.wsl:
+        if os.family not in ("windows", "macos"):
+            return finding
+        where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
+        fix = replace(fix, text=f"{where}{fix.text}")
+        return replace(finding, fix=lines_without(fix, LINUX_ONLY))
+    without_modules = lines_without(fix, KERNEL_MODULES)
+    place = RECORDS[finding.id].place
+    is_of_the_driver = place is not None and place[0] in OF_THE_DRIVER
+    names_modules = re.search(KERNEL_MODULES, "\n".join((fix.text, *command_lines(fix))))
+    lost_all_commands = bool(fix.commands) and not without_modules.commands
+    if not names_modules or not (is_of_the_driver or lost_all_commands):
+        return replace(finding, fix=without_modules)
     from gpusetup.causes.windows import driver_of_windows
 
-    place = RECORDS[finding.id].place
-    layer = place[0] if place else None
-    text = clauses_without(fix.text, KERNEL_MODULES)
-    without_modules = lines_without(fix, KERNEL_MODULES)
-    lost_all_commands = bool(fix.commands) and not without_modules.commands
-    if layer not in OF_THE_DRIVER and text and not lost_all_commands:
-        return replace(without_modules, text=text)
-    before = RESTART_WINDOWS if layer is Layer.HARDWARE else ""
-    return driver_of_windows(context, fix.min_driver, before)
+    before = RESTART_WINDOWS if place and place[0] is Layer.HARDWARE else ""
+    return replace(finding, fix=driver_of_windows(context, fix.min_driver, before))
 
 
 def lines_without(fix: Fix, foreign: str) -> Fix:
@@ -90,56 +71,10 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
 
     def unless_foreign(block: Alternative) -> Alternative | None:
         """The commands; None if one of them or their title matches the pattern."""
-        if names_any(foreign, (block.title, *block.commands)):
-            return None
-        return block
+        texts = (block.title, *block.commands)
+        return None if any(re.search(foreign, text) for text in texts) else block
 
     return map_blocks(fix, unless_foreign)
-
-
-def names_any(pattern: str, texts: Iterable[str]) -> bool:
-    """Whether one of the texts matches the pattern."""
-    return any(re.search(pattern, text) for text in texts)
-
-
-def fit_to_rocm(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with the variable by which HIP waits for kernels, if torch is a ROCm build."""
-    fix = finding.fix
-    is_rocm = maker_of(context.torch.backend) == "amd" or events(context, "hip-failed")
-    if fix is None or not is_rocm or not is_report(context):
-        return finding
-    text = fix.text.replace(*BLOCKING)
-
-    def with_rocms_variable(block: Alternative) -> Alternative:
-        """The commands with the variable that HIP reads."""
-        commands: list[Line] = []
-        for command in block.commands:
-            is_of_cuda = BLOCKING[0] in command
-            commands += WAIT_FOR_KERNELS if is_of_cuda else (command,)
-        return replace(block, commands=tuple(commands))
-
-    return replace(finding, fix=replace(map_blocks(fix, with_rocms_variable), text=text))
-
-
-BLOCKING = ("CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3")
-"""torch's own message names the second on ROCm, where HIP does not read the first."""
-WAIT_FOR_KERNELS = lines("export AMD_SERIALIZE_KERNEL=3")
-
-
-def fit_to_script_variables(context: RuleContext, finding: Finding) -> Finding:
-    """The finding, with a note if the program itself sets a variable of AMD's, Intel's or Apple's
-    runtime, because that may be too late.
-    """
-    variables = [event.values["variable"] for event in events(context, "variable-in-script")]
-    if not variables or finding.fix is None or finding.severity is not Severity.ERROR:
-        return finding
-    name = variables[0]
-    # torch's MPS allocator and the HIP and Level Zero runtimes read their variables at their start.
-    note = (
-        f". {name} has no effect if the program sets it after torch was imported or used the GPU: "
-        f"set it in the shell that starts the program, for example `{name}=VALUE python SCRIPT`"
-    )
-    return replace(finding, fix=replace(finding.fix, text=f"{finding.fix.text}{note}"))
 
 
 INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")

@@ -82,34 +82,22 @@ SAME_FOR_ALL_PROGRAMS = (
     "maker-driver-not-loaded",
     "maker-device-permission",
     "container-no-maker-gpu",
-    "wsl-rocm-missing",
 )
 """Causes on an AMD or Intel machine whose fix does not depend on the program."""
 
 
 def _way_without_cuda(context: RuleContext, program: Program, finding: Finding) -> Fix:
     """The fix for a program that does not use torch, on a machine without an NVIDIA GPU."""
-    from gpusetup.fixes import maker_stacks, other_makers
+    from gpusetup.fixes import makers
 
     if finding.id not in ("amd-gpu", "intel-gpu"):
         return Fix(text=WITHOUT_CUDA.format(program.name))
-    # Only a build for ROCm asks HIP for its devices, so the program has that build already.
-    if finding.id == "amd-gpu" and events(context, "no-hip-gpus"):
-        return maker_stacks.devices_for_rocm(context, program.name)
-    if events(context, "hip-kernel-missing"):
-        return other_makers.without_rocms_kernels(context, program.name)
-    note = other_makers.note_on_override(context)
-    way = OF_ANOTHER_MAKER.format(program.name)
-    return Fix(text=f"{note}. {way}" if note else way)
+    return makers.without_torch(context, program.name)
 
 
 WITHOUT_CUDA = (
     "Run {0} on the CPU, with an option (often `--device cpu`) or with its build for the CPU. Or "
     "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
-)
-OF_ANOTHER_MAKER = (
-    "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers), or its build "
-    "for the CPU"
 )
 TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 """A pattern for commands that concern torch."""
@@ -117,7 +105,7 @@ TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 
 def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix: Fix) -> Fix:
     """The fix for a program that pins its torch: another release of the program, or its image."""
-    from gpusetup.fixes import other_makers, owners, paste
+    from gpusetup.fixes import makers, owners, paste
     from gpusetup.fixes.needs import INSTALLS_TORCH
 
     def installs(lines: Lines) -> bool:
@@ -128,7 +116,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
     if not installs(fix.commands):
         return replace(fix, alternatives=others)
     if finding.id in ("amd-gpu", "intel-gpu"):
-        return other_makers.engine_for_gpu(context, PINNING_ENGINES[engine])
+        return makers.engine_for_gpu(context, PINNING_ENGINES[engine])
     if image := owners.image(context):
         return Fix(text=image.sentence, alternatives=others)
     text = (

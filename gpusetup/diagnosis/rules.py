@@ -45,13 +45,8 @@ def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
 
 RULE_BROKEN = Cause(
     id="rule-broken",
-    no_command=(
-        "the error is a bug in gpusetup. Please open an issue with the output of `gpusetup "
-        "snapshot`."
-    ),
     severity=Severity.NOTE,
     title="a rule of gpusetup broke",
-    means="This is a bug in gpusetup. The other findings are still valid. Please report this bug.",
-    proven_by="A rule raised an exception",
-    text="Report it",
+    means="This is a bug in gpusetup. The other findings are still valid.",
+    text="Open an issue with the output of `gpusetup snapshot`",
 )

@@ -107,29 +107,11 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
 
 
 def wanted_cuda(context: RuleContext) -> str | None:
-    """The CUDA version of the torch that the user asks about."""
-    questions = {}
-    for event in events(context, "question-asked"):
-        questions[event.values.get("topic", "")] = event
-    is_about_driver = questions.keys() & OF_DRIVER_AND_CUDA
-    if not is_about_driver or not says_nothing_else(context):
+    """The CUDA version of the torch that is to be installed, if the text shows no installed one."""
+    if context.torch.version or not says_nothing_else(context):
         return None
-
     wanted = context.snapshot.wanted
-    cuda = wanted.cuda or cuda_of(wanted.backend or "")
-    if cuda:
-        return cuda
-    for topic, event in questions.items():
-        if topic in OF_A_BUILD:
-            return event.values.get("cuda")
-    return None
-
-
-OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers", "card"}
-"""Topics of questions (`messages.questions`) to which the answer may be no because of the driver's
-version."""
-OF_A_BUILD = {"driver", "torch-cuda"}
-"""Topics in which a CUDA version belongs to a torch build. In others it may be the driver's."""
+    return wanted.cuda or cuda_of(wanted.backend or "")
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:

@@ -1,18 +1,18 @@
-"""Facts about the software of AMD and Intel: kernels that a build lacks, and Intel's extension.
-
-Each fact is a sentence, or "" if it does not hold.
-"""
+"""Facts about the software of AMD and Intel. Each is a sentence, or "" if it does not hold."""
 
 from __future__ import annotations
 
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of, has_kernels
-from gpusetup.accelerators.amd_devices import AmdDevice, amd_device
 from gpusetup.accelerators.other_gpus import SMALL_TARGETS, is_discrete_arc
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.facts import Fact
 from gpusetup.model.machine import Events, Snapshot
+
+
+def whys(context: RuleContext, kind: str) -> set[str | None]:
+    """The reasons (`why`) that the rows of a kind of event give."""
+    return {event.values.get("why") for event in events(context, kind)}
 
 
 def intels_extension_fails(context: RuleContext) -> str:
@@ -28,100 +28,37 @@ def intels_extension_fails(context: RuleContext) -> str:
     return ""
 
 
-def except_for_ipex(fact: Fact) -> Fact:
-    """A fact that does not count if Intel's ended extension is in use: its own kernels fail on a
-    GPU that the driver and simple operations of torch reach."""
-
-    def fact_without_ipex(context: RuleContext) -> str:
-        return "" if intels_extension_fails(context) else fact(context)
-
-    return fact_without_ipex
-
-
 def crashes_without_kernels(context: RuleContext) -> str:
     """Returns a sentence if a program crashes on an AMD GPU whose target the installed ROCm build
     has no kernels for, else ""."""
-    rocm = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
     crashes = events(context, "program-crashed", "silent-crash")
+    rocm, version = rocm_of_wheel(context), context.torch.version or ""
     # With the variable, ROCm runs the kernels of a related target.
-    if rocm is None or not crashes or "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment:
+    if not (rocm and crashes) or "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment:
         return ""
     names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
     targets = {target for target in map(gfx_of, names) if target}
-    version = context.torch.version or ""
     # A text may also name the processor's integrated graphics, so one target with kernels counts.
-    if not targets or any(has_kernels(target, rocm[1], version) is not False for target in targets):
+    if not targets or any(has_kernels(target, rocm, version) is not False for target in targets):
         return ""
     return f"torch {version} has no kernels for {' or '.join(sorted(targets))}"
 
 
-def level_zero_missing(context: RuleContext) -> str:
-    """The library of Level Zero that the system lacks; "" if the text names none."""
-    for event in events(context, "no-xpu"):
-        library = event.values.get("library", "")
-        if library.startswith(("libze_loader", "libze_intel_gpu")):
-            return library
-    return ""
-
-
-def onednn_failed(context: RuleContext) -> bool:
-    """Whether oneDNN could not start on an Intel GPU that torch had already reached."""
-    return any("call" in event.values for event in events(context, "no-xpu"))
-
-
-def xpu_counts_none(context: RuleContext) -> str:
-    """Returns a sentence if torch's XPU build runs and counts no Intel GPU, else ""."""
-    reasons = {event.values.get("why") for event in events(context, "no-xpu")}
-    # A message without a reason says nothing against the count.
-    return "torch.xpu counts no GPU" if reasons - {None} == {"count"} else ""
-
-
 def rocm_lists_the_gpu(context: RuleContext) -> str:
-    """Returns a sentence if ROCm's own tools list the AMD GPU that torch's ROCm build does not
-    find, else "".
-
-    rocminfo opens /dev/kfd, so then the kernel driver, its nodes and the permissions work. The
-    other tools read the driver's files only, which every user may.
-    """
-    if not _rocm_build_finds_none(context) or events(context, "works-as-root"):
-        return ""
-    tools = [event.values.get("tool", "").lower() for event in events(context, "rocm-lists-gpu")]
-    if not tools:
-        return ""
-    tool = next(
-        (name for name in tools if name.replace("-", "").replace("_", "") == "rocminfo"), ""
+    """Returns a sentence if rocminfo lists the AMD GPU that torch's ROCm build does not find, else
+    "". rocminfo opens /dev/kfd, so then the driver, its nodes and the permissions work."""
+    finds_none = whys(context, "no-hip-gpus") - {"driver"} or (
+        rocm_of_wheel(context)
+        and (context.torch.cuda_available is False or events(context, "cuda-unavailable"))
     )
-    return f"{tool or tools[0]} lists the GPU"
-
-
-def _rocm_build_finds_none(context: RuleContext) -> bool:
-    """Whether torch's ROCm build runs and finds no GPU."""
-    # If one of ROCm's libraries is missing, HIP was not asked.
-    if any(event.values.get("why") != "driver" for event in events(context, "no-hip-gpus")):
-        return True
-    is_rocm = (context.torch.backend or "").startswith("rocm")
-    finds_none = context.torch.cuda_available is False or events(context, "cuda-unavailable")
-    return is_rocm and bool(finds_none)
-
-
-def devices_in_rocms_list(context: RuleContext) -> list[AmdDevice]:
-    """The GPUs that rocminfo lists, by their PCI ids."""
-    devices = []
-    for event in events(context, "rocm-lists-gpu"):
-        device = amd_device(event.values.get("chip"))
-        if device is not None:
-            devices.append(device)
-    return devices
+    is_listed = finds_none and events(context, "rocm-lists-gpu")
+    return "rocminfo lists the GPU" if is_listed else ""
 
 
 def rocm_of_wheel(context: RuleContext) -> str:
-    """The ROCm release that the installed wheel of torch is for (`6.2`), or that the text installs;
-    "" if neither is known."""
-    for backend in (context.torch.backend, context.snapshot.wanted.backend):
-        label = re.match(r"rocm(\d+\.\d+)", backend or "")
-        if label is not None:
-            return label[1]
-    return ""
+    """The ROCm release that the installed wheel of torch is for (`6.2`); "" if it is not known."""
+    label = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
+    return label[1] if label else ""
 
 
 def may_be_another_makers(machine: Snapshot) -> bool:
@@ -135,8 +72,7 @@ def may_be_another_makers(machine: Snapshot) -> bool:
     names = [gpu.values.get("name", "") for gpu in cards_of_other_makers(machine)]
     if any(map(is_discrete_arc, names)):
         return True
-    targets = {gfx_of(name) for name in names}
-    return bool(targets & {*BUILT_FOR} - {*SMALL_TARGETS})
+    return bool({gfx_of(name) for name in names} & {*BUILT_FOR} - {*SMALL_TARGETS})
 
 
 def cards_of_other_makers(machine: Snapshot) -> Events:

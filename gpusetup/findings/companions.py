@@ -48,8 +48,7 @@ def companions(context: RuleContext) -> Findings:
             continue
         if messages:
             # Reading images matters only if nothing else failed.
-            something_else_failed = not says_nothing_else(context, IMAGE_WARNING)
-            is_only_a_warning = is_about_images and something_else_failed
+            is_only_a_warning = is_about_images and (not says_nothing_else(context, IMAGE_WARNING))
         else:
             # torch computes although versions differ: the companion fails when it is used.
             is_only_a_warning = bool(context.torch.cuda_available)
@@ -73,13 +72,9 @@ def _difference(context: RuleContext, name: Name) -> str:
     torch, companion = context.torch, package(context, name)
     if companion is None:
         return ""
-    release = None
-    if torch.version:
-        release = context.catalog.release_of(torch.version)
-    if release:
-        serves = serves_torch(context.catalog, name, companion.version, release.torch)
-        if serves is False:
-            return f" {torch.version}: {name} {companion.version}"
+    release = context.catalog.release_of(torch.version) if torch.version else None
+    if release and (serves_torch(context.catalog, name, companion.version, release.torch) is False):
+        return f" {torch.version}: {name} {companion.version}"
     if not torch.backend:
         return ""
     # What an unlabelled wheel is built for depends on its platform. A text may not show it, and
@@ -96,8 +91,7 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     torch = context.torch
     # A torch below /usr whose version is unknown came with the image of a board or a container.
     lies_in_system = "/usr/" in (torch.location or "")
-    is_of_an_image = lies_in_system and not torch.version and not lender_of(context)
-    if context.os.jetson or is_of_an_image:
+    if context.os.jetson or (lies_in_system and not torch.version and not lender_of(context)):
         return Fix(
             text=f"Keep this torch, which the maker of the board or image provides. Get {name} "
             "from the same maker, or build it for the torch release that the command prints",
@@ -213,8 +207,7 @@ def is_same(pinned: str, installed: str) -> bool:
     """
     if "+" in pinned:
         return installed == pinned
-    public_version = installed.partition("+")[0]
-    return pinned in (installed, public_version)
+    return pinned in (installed, installed.partition("+")[0])
 
 
 def _back(context: RuleContext, moved: dict[str, str]) -> Line:

@@ -91,8 +91,7 @@ def container_no_gpu(context: RuleContext) -> Findings:
         yield finding(context, "container-no-gpu", messages)
     elif _got_none(context):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
-        evidence = (*events(context, *BLIND, *IN_VAIN), kind)
-        yield finding(context, "container-no-gpu", evidence)
+        yield finding(context, "container-no-gpu", (*events(context, *BLIND, *IN_VAIN), kind))
 
 
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")
@@ -135,9 +134,14 @@ def _text_wants_a_gpu(context: RuleContext) -> bool:
     machine = context.snapshot
     if not is_report(context):
         return False
+    # The command that started the container gave it no GPU, and NVML does not start in it: the
+    # driver is not old, it is not there.
+    was_given_none = machine.container.nvidia_requested is False
+    if was_given_none and machine.driver.nvml_code and machine.driver.version is None:
+        return True
     if not cuda_was_refused(context) and not events(context, *IN_VAIN):
         return False
-    if machine.container.nvidia_requested is False or is_cuda_build(machine.torch):
+    if was_given_none or is_cuda_build(machine.torch):
         return True
     return bool(events(context, "gpu-image"))
 
@@ -173,8 +177,7 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
     messages = events(context, "gpus-not-given") or job_without_gpu(context)
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
     if not messages and value is not None and _none_is_left(context, value):
-        text = f"CUDA_VISIBLE_DEVICES={value}"
-        messages = (shown(context, "environment", text, value=value),)
+        messages = (shown(context, "environment", f"CUDA_VISIBLE_DEVICES={value}", value=value),)
     if messages:
         yield finding(context, "cuda-visible-devices-hidden", messages)
 

@@ -94,11 +94,9 @@ def _messages_by_code(context: RuleContext) -> dict[int, Events]:
         if not code:
             code = whole_number(event.values.get("code")) or 0
         code = ALIASES.get(code, code)
-        is_of_a_start = event.kind in CODE_OF_KIND or code not in RUNS_ALREADY
-        is_known = code in CODES and is_of_a_start
+        is_known = code in CODES and (event.kind in CODE_OF_KIND or code not in RUNS_ALREADY)
         if is_known or code == context.snapshot.cuda_api.init_code:
-            messages = messages_by_code.get(code, ())
-            messages_by_code[code] = (*messages, event)
+            messages_by_code[code] = (*messages_by_code.get(code, ()), event)
     return messages_by_code
 
 
@@ -118,8 +116,7 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
         return True
     # On a machine without an NVIDIA GPU, "no device" is correct. A text rarely lists the GPU that
     # its program looked for.
-    is_listed_nowhere = not gpus(context) and not nvidia_on_pci(context)
-    if is_listed_nowhere and not is_report(context):
+    if (not gpus(context) and not nvidia_on_pci(context)) and not is_report(context):
         return False
     return has_nvidia(context) is not False
 
@@ -163,8 +160,7 @@ def libcuda_missing(context: RuleContext) -> Findings:
     messages += events(context, "libcuda-unlinked")
     if messages:
         # A person without a CUDA build of torch may not need CUDA at all.
-        needs_cuda = version_errors or is_cuda_build(context.torch)
-        is_weak = nvml_works and not needs_cuda
+        is_weak = nvml_works and not (version_errors or is_cuda_build(context.torch))
         yield finding(context, "libcuda-missing", messages, weak=is_weak)
 
 
@@ -194,8 +190,7 @@ def named_gpu(context: RuleContext, event: Event) -> str:
     number = event.values.get("gpu")
     is_cudas_number = event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
-        index = gpu.cuda_index if is_cudas_number else gpu.nvml_index
-        if number == str(index):
+        if number == str(gpu.cuda_index if is_cudas_number else gpu.nvml_index):
             return gpu_naming.gpu_in_full(gpu)
     return f"GPU {number} {event.values.get('bus', '')}"
 

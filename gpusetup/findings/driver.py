@@ -79,8 +79,7 @@ def driver_too_old(context: RuleContext) -> Findings:
     named_floor = None
     for complaint in complaints:
         floor_of_complaint = driver_asked_by(context, complaint)
-        is_met = floor_of_complaint and not _is_older(driver.version or "0", floor_of_complaint)
-        if not is_met:
+        if not (floor_of_complaint and not _is_older(driver.version or "0", floor_of_complaint)):
             unmet_complaints.append(complaint)
             named_floor = named_floor or floor_of_complaint
     if complaints and not unmet_complaints:
@@ -122,12 +121,11 @@ def _cuda_beyond_driver(complaints: Events) -> str | None:
 
 
 def driver_for_what_is_wanted(context: RuleContext) -> Findings:
-    """A person asks whether a driver is new enough for a CUDA version, and it is not."""
+    """The driver is too old for the build that is to be installed."""
     cuda = wanted_cuda(context)
     if cuda and driver_serves(context, cuda) is False:
         floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
-        question = events(context, "question-asked")
-        yield _too_old(context, f"A build for CUDA {cuda}", floor, question)
+        yield _too_old(context, f"A build for CUDA {cuda}", floor, ())
 
 
 def _is_older(version: str | None, floor: str | None) -> bool:
@@ -258,8 +256,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
         text = f"{flavour} kernel modules"
         messages = (shown(context, "driver.open_module", text, driver=flavour),)
     is_dropped = dropped_gpus and not context.torch.cuda_available
-    is_refused = messages and not listed_gpus(context)
-    if is_dropped or is_refused:
+    if is_dropped or (messages and not listed_gpus(context)):
         messages += tuple(shown(context, "driver.version", text) for text in dropped_gpus)
         names = gpu_naming.gpu_names(context)
         yield finding(context, "gpu-not-supported-by-driver", messages, gpus=names)

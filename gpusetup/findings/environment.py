@@ -84,16 +84,14 @@ def two_torch_installs(context: RuleContext) -> Findings:
         return
     evidence = []
     for copy in copies:
-        text = f"torch {copy.version} in {copy.location}"
-        evidence.append(shown(context, "packages", text))
+        evidence.append(shown(context, "packages", f"torch {copy.version} in {copy.location}"))
     # In one folder their files are mixed, which is an error. In two folders the first copy hides
     # the other, which is only worth a warning.
-    folders = {copy.location for copy in copies}
     yield finding(
         context,
         "two-torch-installs",
         evidence,
-        severity=Severity.WARNING if len(folders) > 1 else None,
+        severity=Severity.WARNING if len({copy.location for copy in copies}) > 1 else None,
         times=str(len(versions)),
         versions=", ".join(versions),
     )
@@ -131,8 +129,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
         has_gpu = is_report(context) and bool(
             messages or cuda_was_refused(context) or says_nothing_else(context)
         )
-    is_cpu_build = torch.backend == "cpu" and not torch.cuda_available
-    if not has_gpu or not (messages or is_cpu_build):
+    if not has_gpu or not (messages or (torch.backend == "cpu" and not torch.cuda_available)):
         return
     # If the listed build has CUDA, a different torch printed the message.
     name = torch_in_words(context) if torch.backend in (None, "cpu") else "The torch that runs"
@@ -180,8 +177,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
     if torch.cuda_available is None and not torch.version and is_beside_torch(context):
         return
     # A build for Intel's GPUs has no CUDA that could be available.
-    has_cuda = torch.backend != "xpu"
-    if torch.cuda_available is False and has_cuda and not messages:
+    if torch.cuda_available is False and (torch.backend != "xpu") and not messages:
         messages = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
     if messages and has_nvidia(context) is not False:
         yield finding(context, "torch-sees-no-gpu", messages)
@@ -200,8 +196,7 @@ def cuda_lib_missing(context: RuleContext) -> Findings:
     fix = Fix(text="Reinstall these packages", commands=(reinstall,))
     names = ", ".join(name for name, _ in torn_packages[:NAMES_SHOWN])
     text = f"{names}: files are missing"
-    missing = seen(context, "cuda-lib-missing", "packages", text, library=names)
-    yield replace(missing, fix=fix)
+    yield replace(seen(context, "cuda-lib-missing", "packages", text, library=names), fix=fix)
 
 
 NAMES_SHOWN = 3
@@ -220,8 +215,7 @@ def interpreter(context: RuleContext) -> Findings:
         return
     musl_messages = events(context, "musl-libc")
     # If torch is installed, or the text is about something else, an old Python is not the problem.
-    has_torch_or_trouble = torch.version or context.snapshot.events
-    if is_report(context) and has_torch_or_trouble and not musl_messages:
+    if is_report(context) and (torch.version or context.snapshot.events) and not musl_messages:
         return
     builds = []
     for build in context.catalog.builds:
@@ -238,11 +232,13 @@ def interpreter(context: RuleContext) -> Findings:
         system = f"{os.family} on {os.machine}"
         evidence = (shown(context, "os.libc", system),)
         yield finding(context, "no-wheel-for-platform", evidence, what=system, asked="torch")
-    elif builds and python_of_target:
-        pythons_of_builds = {tag for build in builds for tag in build.pythons}
-        if python_of_target not in pythons_of_builds:
-            text = f"Python {python_of_target}"
-            yield seen(context, "python-no-wheel", "python.version", text, asked="torch")
+    elif (
+        builds
+        and python_of_target
+        and python_of_target not in {tag for build in builds for tag in build.pythons}
+    ):
+        text = f"Python {python_of_target}"
+        yield seen(context, "python-no-wheel", "python.version", text, asked="torch")
     oldest_glibc = min(filter(None, (build.glibc for build in builds)), key=parsed, default="0")
     if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(oldest_glibc):
         yield seen(context, "glibc-too-old", "os.libc", libc, needed=oldest_glibc)

@@ -46,8 +46,7 @@ def _lacks_uvm(context: RuleContext) -> bool:
     machine = context.snapshot
     paths = [node.path for node in machine.devices or ()]
     has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
-    has_no_module = machine.driver.uvm_loaded is False
-    return (has_no_module or has_no_node) and driver_answers(context)
+    return (machine.driver.uvm_loaded is False or has_no_node) and driver_answers(context)
 
 
 def device_permission(context: RuleContext) -> Findings:
@@ -73,9 +72,7 @@ def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
     # can open it.
     if not is_report(context) or "uvm" in node.path or not node.mode:
         return False
-    is_closed_to_others = node.mode[7:9] != "rw"
-    asked_in_vain = cuda_was_refused(context) and not gpus(context)
-    return is_closed_to_others and asked_in_vain
+    return (node.mode[7:9] != "rw") and (cuda_was_refused(context) and not gpus(context))
 
 
 INVALID_DEVICE = 101
@@ -96,13 +93,11 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     if empty_gpus and not messages:
         yield _without_instances(context, empty_gpus)
     if messages or _must_choose_an_instance(context, sliced_gpus):
-        shown_values = marked(context, sliced_gpus, *MIG)
-        cuda_refuses = bool(messages) or bool(context.snapshot.cuda_api.init_code)
         yield finding(
             context,
             "mig-misconfigured",
-            (*messages, *shown_values),
-            weak=not cuda_refuses,
+            (*messages, *marked(context, sliced_gpus, *MIG)),
+            weak=not (bool(messages) or bool(context.snapshot.cuda_api.init_code)),
             who=gpu_naming.gpus_in_title(context, sliced_gpus),
             what="MIG is on, and the process does not use exactly one MIG instance",
         )
@@ -158,8 +153,7 @@ NOTHING_RUNS = (
 
 def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
     """An nvidia-smi command for these GPUs, or for the first GPU if they cannot be identified."""
-    list_for_smi = gpu_naming.smi_list(concerned) or "0"
-    return (filled(command, gpus=list_for_smi),)
+    return (filled(command, gpus=gpu_naming.smi_list(concerned) or "0"),)
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
@@ -168,8 +162,7 @@ def unhidden(context: RuleContext) -> list[Gpu]:
     has_the_variable = HIDES in context.snapshot.environment
     not_hidden = []
     for gpu in gpus(context):
-        is_hidden = has_the_variable and gpu.visible is False
-        if not gpu.lost and not is_hidden:
+        if not gpu.lost and not (has_the_variable and gpu.visible is False):
             not_hidden.append(gpu)
     return not_hidden
 
@@ -227,15 +220,13 @@ def _mode(gpu: Gpu) -> str:
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
     """A vGPU has no licence, so it becomes slow or refuses CUDA."""
-    unlicensed = []
-    for gpu in gpus(context):
-        if gpu.licensed is False and gpu.virtualization != "none":
-            unlicensed.append(gpu)
+    unlicensed = [
+        gpu for gpu in gpus(context) if gpu.licensed is False and gpu.virtualization != "none"
+    ]
     messages = (*events(context, "vgpu-unlicensed"), *marked(context, unlicensed, "name"))
     if not messages:
         return
-    init_code = context.snapshot.cuda_api.init_code
-    is_refused = bool(cuda_errors(context, BUSY)) or init_code == BUSY
+    is_refused = bool(cuda_errors(context, BUSY)) or context.snapshot.cuda_api.init_code == BUSY
     who = gpu_naming.gpus_in_title(context, unlicensed)
     yield finding(context, "vgpu-unlicensed", messages, weak=not is_refused, who=who)
 

@@ -61,8 +61,7 @@ def power_thermal_throttle(context: RuleContext) -> Findings:
     slowed_gpus = []
     for gpu in gpus(context):
         is_slowed = bool(counted_reasons & set(gpu.throttle_reasons or ()))
-        is_hot = (gpu.temperature_celsius or 0) >= HOT_CELSIUS
-        if is_slowed or is_hot:
+        if is_slowed or (gpu.temperature_celsius or 0) >= HOT_CELSIUS:
             slowed_gpus.append(gpu)
     fields = ("temperature_celsius", "power_watts", "power_limit_watts", "throttle_reasons")
     evidence = marked(context, slowed_gpus, *fields)
@@ -83,8 +82,7 @@ def pcie_degraded(context: RuleContext) -> Findings:
             narrow_gpus.append(gpu)
     narrow_events = []
     for event in events(context, "pcie-degraded"):
-        width = whole_number(event.values.get("width"))
-        if _is_narrow(width, event.values.get("width_max")):
+        if _is_narrow(whole_number(event.values.get("width")), event.values.get("width_max")):
             narrow_events.append(event)
     evidence = (*narrow_events, *marked(context, narrow_gpus, *PCIE_LINK_FIELDS))
     if evidence:
@@ -115,8 +113,7 @@ def memory_taken(context: RuleContext) -> Findings:
     for gpu in visible_gpus(context.snapshot):
         used_bytes = gpu.memory_used_bytes or 0
         # If the size is unknown, any used memory counts.
-        total_bytes = gpu.memory_total_bytes or used_bytes
-        if used_bytes <= MOSTLY_USED * total_bytes:
+        if used_bytes <= MOSTLY_USED * (gpu.memory_total_bytes or used_bytes):
             continue
         holders = [f"{process.name} ({process.pid})" for process in gpu.processes or ()]
         evidence = shown(context, "gpus", f"{gib(used_bytes)} used {', '.join(holders)}")
@@ -145,8 +142,7 @@ def too_old(context: RuleContext) -> Findings:
         return
     limits = [NO_BF16]
     # Only torch.compile needs Triton. An unknown version counts as new.
-    version = parsed(torch.version or "99")
-    if version >= parsed(context.catalog.milestone("torch.compile")):
+    if parsed(torch.version or "99") >= parsed(context.catalog.milestone("torch.compile")):
         limits.append(NO_TRITON)
     for limit in limits:
         for gpu in visible_gpus(context.snapshot):
@@ -223,10 +219,9 @@ def device_faults(context: RuleContext) -> Findings:
     has_earlier_fault = False
     for fault in DEVICE_FAULTS:
         messages = _messages_of(context, fault, has_earlier_fault=has_earlier_fault)
-        faulty_gpus = []
-        for gpu in listed_gpus:
-            if any(_marks(gpu, field) for field in fault.fields):
-                faulty_gpus.append(gpu)
+        faulty_gpus = [
+            gpu for gpu in listed_gpus if any(_marks(gpu, field) for field in fault.fields)
+        ]
         # The recommended action belongs to a fault that was found earlier in this loop.
         is_consequence = fault.cause == "hardware-fault" and has_earlier_fault
         if not messages and (not faulty_gpus or is_consequence):
@@ -263,8 +258,7 @@ def _messages_of(
             messages.append(event)
     for event in events(context, *RECORDS[fault.cause].kinds):
         # In WSL, "fell off the bus" in a person's own words is not a kernel message.
-        is_a_users_word = context.os.wsl and event.values.get("said")
-        if not is_a_users_word:
+        if not (context.os.wsl and event.values.get("said")):
             messages.append(event)
     if fault.cause == "ecc-error":
         messages += cuda_errors(context, UNCORRECTABLE)
@@ -279,8 +273,7 @@ def _fix_of_fault(
     case, _ = case_of(context, record, evidence)
     fix = replace(fix_of(context, record, evidence), text=case.text)
     actions = {gpu.recovery_action for gpu in faulty_gpus}
-    driver_recommends_reset = bool(actions) and actions <= RESETS
-    if driver_recommends_reset or fault.cause in ("ecc-error", "gpu-hang"):
+    if (actions and actions <= RESETS) or fault.cause in ("ecc-error", "gpu-hang"):
         concerned = concerned_gpus(context, faulty_gpus, evidence)
         return replace(fix, commands=_reset_commands(context, concerned))
     return fix
@@ -304,8 +297,7 @@ def _xids_in_words(messages: Sequence[Event]) -> str:
 def _is_past(event: Event) -> bool:
     """Whether an Xid 154 says that the GPU needs no recovery any more."""
     # An Xid 154 without an action in words still means that the GPU needs some recovery.
-    action = event.values.get("recovery", "Reset")
-    return recovery_action(action) is None
+    return recovery_action(event.values.get("recovery", "Reset")) is None
 
 
 def _marks(gpu: Gpu, field: str) -> bool:
@@ -378,12 +370,10 @@ def fabric_unhealthy(context: RuleContext) -> Findings:
     """GPUs that could not register with the NVSwitch fabric, or whose registration is unhealthy."""
     failed_gpus = []
     for gpu in gpus(context):
-        is_registered = gpu.fabric_state == "completed"
-        if is_registered and gpu.fabric_status not in (None, "success"):
+        if gpu.fabric_state == "completed" and gpu.fabric_status not in (None, "success"):
             failed_gpus.append(gpu)
     # A fault of the fabric without a failed registration is a warning only.
-    gpus_with_faults = [gpu for gpu in gpus(context) if gpu.fabric_faults]
-    unhealthy_gpus = failed_gpus or gpus_with_faults
+    unhealthy_gpus = failed_gpus or [gpu for gpu in gpus(context) if gpu.fabric_faults]
     if unhealthy_gpus:
         fields = ("fabric_faults", "fabric_status")
         yield of_gpus(context, "fabric-unhealthy", unhealthy_gpus, *fields, weak=not failed_gpus)

@@ -58,8 +58,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     # right one.
     if missing and not missing_and_declared:
         return
-    is_wrong = sees_no_gpu and may_be_installed
-    if not (is_wrong or missing_and_declared or _is_for_others(context)):
+    if not ((sees_no_gpu and may_be_installed) or missing_and_declared or _is_for_others(context)):
         return
     fix = jetson_fix(context)
     # Up to JetPack 4, the container gets CUDA's libraries from its host.
@@ -114,10 +113,7 @@ def _serves_no_listed_gpu(context: RuleContext) -> bool:
     """Whether torch's list of kernels is known, and contains none for this machine's GPUs."""
     if not context.torch.kernels:
         return False
-    kernels_of_gpus = []
-    for gpu in gpus(context):
-        if gpu.compute_capability:
-            kernels_of_gpus.append(serving(context, gpu))
+    kernels_of_gpus = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
     return bool(kernels_of_gpus) and not any(kernels_of_gpus)
 
 
@@ -154,8 +150,7 @@ def _unserved(
     who = _program_beside_torch(context) or _torch_that_lacks(context)
     cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)
-    evidence = (*messages, *_seen(context))
-    return finding(context, cause, evidence, who=who or "torch", gpu=name)
+    return finding(context, cause, (*messages, *_seen(context)), who=who or "torch", gpu=name)
 
 
 def _program_beside_torch(context: RuleContext) -> str:
@@ -173,10 +168,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
     """
     release_here, _, _ = (context.torch.version or "").partition("+")
     backend_here = context.torch.backend
-    targets = set()
-    for gpu in gpus(context):
-        if gpu.compute_capability:
-            targets.add(gpu.compute_capability.sm)
+    targets = {gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability}
     for build in context.catalog.builds:
         is_this_build = (build.torch, build.backend) == (release_here, backend_here)
         if is_this_build and targets and targets.issubset(build.kernels):
@@ -186,8 +178,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
     """The compute capabilities of torch's kernels, as far as the kernels' names show them."""
-    names = readable(tuple(kernels))
-    return [Capability.parse(name) for name in names]
+    return [Capability.parse(name) for name in readable(tuple(kernels))]
 
 
 def _said_older(context: RuleContext, message: Event) -> bool:

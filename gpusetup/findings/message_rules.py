@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpusetup.causes.record import RECORDS, Cause, Message
+from gpusetup.causes.record import RECORDS, Message
 from gpusetup.causes.table import CAUSES
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
@@ -88,7 +88,7 @@ def finding(
     if weak:
         severity = severity or Severity.WARNING
     finding_of_record = record.found(
-        title_of(context, case, matching) or name_without_values(record),
+        title_of(context, case, matching) or PLACE_OF_A_VALUE.sub(r"the \1", record.name),
         detail=case.means,
         evidence=event_evidence(matching),
         fix=fix or fix_of(context, case, matching),
@@ -98,8 +98,7 @@ def finding(
 
 def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event:
     """A reading of the machine as an event, in the same form as a program's message."""
-    source = source_of(context, subject)
-    return Event(kind="shown", source=source, text=text, values=values)
+    return Event(kind="shown", source=source_of(context, subject), text=text, values=values)
 
 
 def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
@@ -122,8 +121,7 @@ def of_gpus(
 
 def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:
     """The finding for one reading of the machine."""
-    message = shown(context, subject, text)
-    return finding(context, cause, (message,), **how)
+    return finding(context, cause, (shown(context, subject, text),), **how)
 
 
 def title_of(context: RuleContext, message: Message, messages: Events) -> str:
@@ -148,11 +146,6 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
 
 PLACE_OF_A_VALUE = re.compile(r"\{(\w+)\}")
 """A placeholder for an event's value in a title."""
-
-
-def name_without_values(record: Cause) -> str:
-    """The record's name for an event that lacks its values: "the library" for `{library}`."""
-    return PLACE_OF_A_VALUE.sub(r"the \1", record.name)
 
 
 def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
@@ -189,8 +182,8 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
 def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
     """A command with the event's values, for this target and its shell.
 
-    None if the event lacks a value that the command needs, if the value is not plausible, or if it
-    is a Linux command on Windows.
+    Empty if the event lacks a value that the command needs, if the value is not plausible, or if
+    it is a Linux command on Windows.
     """
     # A text may contain anything as a value, so only plain names are put into a command.
     plain_values = {}
@@ -247,8 +240,7 @@ def said(context: RuleContext) -> Findings:
             continue
         messages = []
         for event in (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes)):
-            is_excepted = bool(cause.but) and has(event, cause.but)
-            if not is_excepted:
+            if not (bool(cause.but) and has(event, cause.but)):
                 messages.append(event)
         if messages and all(condition(context) for condition in cause.where):
             yield finding(context, cause.id, messages)

@@ -27,7 +27,7 @@ from gpusetup.evidence.maker_facts import crashes_without_kernels, intels_extens
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import apple, gpu_naming, other_makers, paste, xpu
+from gpusetup.fixes import gpu_naming, makers, paste
 from gpusetup.fixes.lenders import has_a_scheduler, lender_of
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
@@ -139,8 +139,7 @@ def nvml_said(context: RuleContext) -> Events:
     driver = context.driver
     if not driver.nvml_code:
         return ()
-    text = driver.nvml_message or f"error {driver.nvml_code}"
-    return (shown(context, "driver.nvml_code", text),)
+    return (shown(context, "driver.nvml_code", driver.nvml_message or f"error {driver.nvml_code}"),)
 
 
 def serves_its_maker(context: RuleContext) -> bool:
@@ -157,12 +156,12 @@ def serves_its_maker(context: RuleContext) -> bool:
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
         # If torch has no build for the GPU, the CPU build is the right one.
         return not torch_has_another_build(context)
-    makers = {device.vendor for device in context.snapshot.pci_devices or ()}
+    vendors = {device.vendor for device in context.snapshot.pci_devices or ()}
     stack = context.snapshot.makers
     if stack is not None:
-        makers.add(stack.maker)
+        vendors.add(stack.maker)
     maker_of_build = maker_of(torch.backend)
-    return is_seen_only(maker_of_build) and maker_of_build in makers
+    return is_seen_only(maker_of_build) and maker_of_build in vendors
 
 
 def torch_has_another_build(context: RuleContext) -> bool:
@@ -243,8 +242,7 @@ def _what_is_there(context: RuleContext, cause: str) -> Events:
     devices = []
     for device in machine.pci_devices or ():
         devices.append(f"{device.vendor} {device.name or device.device_id} at {device.bus_id}")
-    text = "; ".join(devices) or "no NVIDIA GPU found"
-    return (shown(context, "pci_devices", text),)
+    return (shown(context, "pci_devices", "; ".join(devices) or "no NVIDIA GPU found"),)
 
 
 def _in_use(context: RuleContext) -> bool:
@@ -264,9 +262,6 @@ def _in_use(context: RuleContext) -> bool:
         return True
     if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
-    # Where a failure was mended and nothing looked for CUDA, the maker's backend ran.
-    if any(event.values.get("form") == "mended" for event in events(context, "works-there")):
-        return True
     return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
 
 
@@ -281,8 +276,7 @@ def _is_absent(context: RuleContext) -> bool:
         return True
     if events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen") or intels_extension_fails(context):
         return True
-    names_another_gpu = events(context, "foreign-gpu")
-    return bool(names_another_gpu and events(context, "program-lib-missing"))
+    return bool(events(context, "foreign-gpu") and events(context, "program-lib-missing"))
 
 
 def _apple(context: RuleContext) -> bool:
@@ -297,8 +291,7 @@ def _apple(context: RuleContext) -> bool:
     machine = context.os.machine
     is_apples = machine in ("aarch64", "arm64")
     # Only a text can lack the architecture. Then the Mac is assumed to have an Apple chip.
-    is_unsaid = machine is None and is_report(context)
-    return on(context, "macos") and (is_apples or is_unsaid)
+    return on(context, "macos") and (is_apples or (machine is None and is_report(context)))
 
 
 OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
@@ -308,46 +301,21 @@ OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
 # The first event names a GPU. The others prove that a program needed one, so its absence is a
 # failure.
 LOOKED_FOR_CUDA = (
-    "foreign-gpu",
-    "mps-lacks",
-    "gpu-not-chosen",
-    "hip-kernel-missing",
-    "torch-not-compiled-with-cuda",
-    "no-nvidia-driver",
-    "no-nvidia-gpu",
-    "cuda-unavailable",
-    "no-hip-gpus",
-    "no-xpu",
-    "cuda-toolkit-missing",
-)
+    "foreign-gpu", "mps-lacks", "gpu-not-chosen", "hip-kernel-missing",
+    "torch-not-compiled-with-cuda", "no-nvidia-driver", "no-nvidia-gpu", "cuda-unavailable",
+    "no-hip-gpus", "no-xpu", "cuda-toolkit-missing",
+)  # fmt: skip
 
 
 STOPS_EARLIER = (
-    "out-of-memory",
-    "no-kernel-image",
-    "no-matching-distribution",
-    "python-no-wheel",
-    "wheel-not-supported",
-    "no-wheel-for-platform",
-    "wrong-index",
-    "resolver-conflict",
-    "conda-not-found",
-    "pip-cache-disk-full",
-    "download-hash-mismatch",
-    "download-network-error",
-    "build-isolation-no-torch",
-    "module-shadowed",
-    "numpy-abi-mismatch",
-    "torch-missing",
-    "glibc-too-old",
-    "ld-library-path-conflict",
-    "extension-abi-mismatch",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "windows-dll-missing",
-    "windows-pagefile-too-small",
+    "out-of-memory", "no-kernel-image", "no-matching-distribution", "python-no-wheel",
+    "wheel-not-supported", "no-wheel-for-platform", "wrong-index", "resolver-conflict",
+    "conda-not-found", "pip-cache-disk-full", "download-hash-mismatch", "download-network-error",
+    "build-isolation-no-torch", "module-shadowed", "numpy-abi-mismatch", "torch-missing",
+    "glibc-too-old", "ld-library-path-conflict", "extension-abi-mismatch", "torchvision-mismatch",
+    "torchaudio-mismatch", "windows-dll-missing", "windows-pagefile-too-small",
     "worker-cannot-pickle",
-)
+)  # fmt: skip
 """Failures that happen with or without a GPU: then a missing GPU is only a note.
 
 The order of causes cannot express this: on a machine without torch, the missing GPU comes first,
@@ -355,7 +323,7 @@ while a text in which an installer finds no torch is not about a GPU at all."""
 
 
 WITHOUT_ITS_GPU = (
-    *("gpu-unused", "cuda-lib-missing", "extension-not-built", "cuda-home-missing"),
+    *("gpu-unused", "cuda-lib-missing", "extension-not-built"),
     "built-for-another-processor",
 )
 """Events of a program that ran without the GPU, or that needed a part of CUDA's."""
@@ -377,8 +345,7 @@ def _runs(context: RuleContext) -> bool:
         return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
     if looked_in_vain or torch_sees_gpu is False:
         return False
-    lists_a_device = machine.pci_devices or machine.gpus
-    return bool(torch_sees_gpu or not lists_a_device)
+    return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
 
 
 IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
@@ -387,17 +354,17 @@ IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME
 def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     """The id of the finding for the GPU's maker, and the fix for such a GPU."""
     if _apple(context):
-        return "apple-silicon", apple.for_mac(context)
+        return "apple-silicon", makers.for_mac(context)
     # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
     if on(context, "macos"):
         return _without_a_gpu(context)
     maker_of_build = maker_of(context.torch.backend)
     has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
     if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
-        return "amd-gpu", other_makers.amd(context)
+        return "amd-gpu", makers.for_amd(context)
     needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
-    if maker_of_build == "intel" or needs_xpu or other_makers.names_gpu_with_xpu(context):
-        return "intel-gpu", xpu.for_intel(context)
+    if maker_of_build == "intel" or needs_xpu or makers.names_gpu_with_xpu(context):
+        return "intel-gpu", makers.for_intel(context)
     return _without_a_gpu(context)
 
 
@@ -406,7 +373,7 @@ def _without_a_gpu(context: RuleContext) -> tuple[str, Fix]:
     CPU build, unless torch is installed."""
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
-    if older := xpu.graphics_without_xpu(context):
+    if older := makers.graphics_without_xpu(context):
         text = (
             f"PyTorch's list of Intel GPUs does not have {older}: use the CPU build of torch, "
             "OpenVINO for inference, or a machine with another GPU"

@@ -36,13 +36,11 @@ def out_of_memory(context: RuleContext) -> Findings:
     if not messages:
         return
     # The message with the most numbers explains the most. A heading may quote only its beginning.
-    fullest_first = sorted(messages, key=lambda message: -len(message.values))
-    measured = tuple(map(_measured, fullest_first))
+    measured = tuple(map(_measured, sorted(messages, key=lambda message: -len(message.values))))
     out_of_memory = finding(context, "out-of-memory", measured)
     values = measured[0].values
     # If other programs use the memory, or much of it is free, the title says so.
-    says_another_reason = "others" in values or "unused" in values
-    if "total_bytes" in values and not says_another_reason:
+    if "total_bytes" in values and not ("others" in values or "unused" in values):
         requested = gib(whole_number(values.get("asked_bytes")) or 0)
         total = gib(whole_number(values["total_bytes"]) or 0)
         title = f"{out_of_memory.title}: tried to allocate {requested} more of {total}"
@@ -220,10 +218,8 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
     messages = []
     for event in events(context, *kinds):
         program_of_event = event.values.get("program")
-        if program is not None and program_of_event is not None:
-            names_another_program = program_of_event.lower() != program.lower()
-            if names_another_program:
-                continue
+        if program and program_of_event and program_of_event.lower() != program.lower():
+            continue
         quote = (event.text or "an error")[:QUOTE_CHARACTERS]
         values = {**usual_values, "said": quote, **event.values}
         # A plugin's failure occurs in its host program, but the plugin's project can fix it.
@@ -274,10 +270,9 @@ def source_checkout(context: RuleContext) -> Findings:
     # The finding about an extension that was not built also explains how to build it.
     if events(context, "extension-not-built"):
         return
-    files_of_checkout = []
-    for event in events(context, "failing-file"):
-        if event.values.get("checkout") == "yes":
-            files_of_checkout.append(event)
+    files_of_checkout = [
+        event for event in events(context, "failing-file") if event.values.get("checkout") == "yes"
+    ]
     if files_of_checkout:
         fact = failing_file_is_in_a_checkout(context)
         yield finding(context, "source-checkout-imported", files_of_checkout, fact=fact)

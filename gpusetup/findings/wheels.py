@@ -22,7 +22,7 @@ from gpusetup.evidence.lookups import (
     torch_of,
 )
 from gpusetup.findings.message_rules import finding
-from gpusetup.fixes import apple, maker_indexes, paste
+from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -52,8 +52,7 @@ def no_file(context: RuleContext) -> Findings:
     if context.snapshot.python.bits == 32:
         return
     findings: dict[str, Finding] = {}
-    messages = events(context, *KINDS)
-    for message in sorted(messages, key=lambda message: KINDS.index(message.kind)):
+    for message in sorted(events(context, *KINDS), key=lambda message: KINDS.index(message.kind)):
         requested = _requested(message)
         lookup = lookup_in(message, context.catalog)
         cause = _cause_of(context, message, requested)
@@ -66,6 +65,7 @@ def no_file(context: RuleContext) -> Findings:
                 fix=_way(context, cause, requested, message),
                 asked=requested.strip("=<>~! ") or "torch",
                 what="this system",
+                lacks="arm64" if cause == "apple-silicon" else "",
             )
     # Prefer a message about torch.
     if len(findings) > 1:
@@ -86,6 +86,14 @@ ITS_INDEX = (
     "part after the second `=`. Use PyTorch's index for torch only, not as --index-url. In "
     "pyproject.toml, write `explicit = true` under [[tool.uv.index]] and a row of "
     "[tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip` use --torch-backend"
+)
+
+
+ITS_INDEX_IS_EXPLICIT = (
+    "uv took {package} from PyTorch's index, which has only a few builds of it. In pyproject.toml, "
+    "write `explicit = true` under [[tool.uv.index]] for that index, and rows of [tool.uv.sources] "
+    "for torch, torchvision and torchaudio, so that {package} comes from your default index again. "
+    "`gpusetup install --project` writes both"
 )
 
 
@@ -112,9 +120,11 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     """The fix: another index, another Python, or an installation of the chosen build."""
     lookup = lookup_in(event, context.catalog)
     if lookup is not None:
-        return maker_indexes.for_lookup(context, lookup, cause)
+        return makers.for_lookup(context, lookup, cause)
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
+    if cause == "wrong-index" and not _is_of_torch(requested):
+        return Fix(text=ITS_INDEX_IS_EXPLICIT.format(package=requirement(requested)[0]))
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
         return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and paste.chosen_build(context) is None:
@@ -129,13 +139,13 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause == "python-no-wheel":
         return _other_python(context, requested)
-    if cause == "python-for-intel-mac":
-        return apple.native_python(context)
+    if cause == "apple-silicon":
+        return makers.native_python(context)
     if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
         return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
         return None
-    named_gpu = maker_indexes.for_named_gpu(context)
+    named_gpu = makers.first_install(context)
     if named_gpu is not None:
         return named_gpu
     return paste.install_torch(context, "Install a release that has a wheel for this system. ")
@@ -215,9 +225,7 @@ def _here(context: RuleContext, torch: str | None, backend: str | None = None) -
     system = context.os
     rows = []
     for row in _rows(context, torch, backend):
-        is_for_system = system.family in (None, row.os)
-        is_for_machine = system.machine in (None, row.machine)
-        if is_for_system and is_for_machine:
+        if (system.family in (None, row.os)) and (system.machine in (None, row.machine)):
             rows.append(row)
     return rows
 
@@ -243,21 +251,20 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     # The remaining case: the installer knows the release but has no file of it for this machine.
     is_in_torchs_index = name.startswith(OURS)
     if not is_in_torchs_index and event.kind == "no-wheel-for-platform":
-        return "no-wheel-for-platform"
+        # PyTorch's index has a few other packages too, each in a few builds only.
+        return "wrong-index" if "index" in event.values else "no-wheel-for-platform"
     # Some of uv's messages name no package. They count as messages about torch.
     if not is_in_torchs_index and name:
         return "package-not-found"
     # Some releases in the range may lack this Python and others this system. Another Python is the
     # easier fix.
-    lacks_python = events(context, "python-no-wheel")
-    return "python-no-wheel" if lacks_python else "no-wheel-for-platform"
+    return "python-no-wheel" if events(context, "python-no-wheel") else "no-wheel-for-platform"
 
 
 def _cause_of_lookup(context: RuleContext, lookup: Lookup) -> str:
     """The cause if an installer looked for AMD's or Intel's builds: the system, the index or the
     Python; "" if the catalog does not tell."""
-    is_amds = lookup.maker == "amd"
-    if on(context, "macos") or (is_amds and on(context, "windows")):
+    if on(context, "macos") or (lookup.maker == "amd" and on(context, "windows")):
         return "no-wheel-for-platform"
     # The index has the release, but not for this Python. If it has it for this Python too, the
     # catalog does not show what the machine lacks.
@@ -265,8 +272,7 @@ def _cause_of_lookup(context: RuleContext, lookup: Lookup) -> str:
         return "wrong-index" if is_for_this_python(context, lookup) else "python-no-wheel"
     # The index offers other releases to this Python, so the release is what it lacks. A label that
     # no release has does not exist at all.
-    is_known_label = lookup.label in _labels_of_makers(context)
-    if lookup.offered or lookup.torch or not is_known_label:
+    if lookup.offered or lookup.torch or lookup.label not in _labels_of_makers(context):
         return "wrong-index"
     return "python-no-wheel"
 
@@ -304,7 +310,7 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     number = parsed(version or "0")
     # Indexes offer only these releases to a Python for Intel processors.
     if _ends_for_intel_macs(context, offered, number) and context.os.machine == "aarch64":
-        return "python-for-intel-mac"
+        return "apple-silicon"
     exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
     if exists_elsewhere or _ends_for_intel_macs(context, offered, number):
         return "no-wheel-for-platform"

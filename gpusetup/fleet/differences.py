@@ -191,7 +191,7 @@ def copied_records(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
                 Drift(
                     field=COPIED,
                     value=f"the same GPUs (by UUID) as {slurm_list(others)}",
-                    majority="UUIDs of its own",
+                    majority="other UUIDs",
                     severity=Severity.ERROR,
                     nodes=len(names),
                     of=len(names),

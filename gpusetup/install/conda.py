@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import ToolFailed
-from gpusetup.install.job import InstallJob, run_step
-from gpusetup.install.proof import prove
+from gpusetup.install.job import InstallJob, prove, run_step
 from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
@@ -25,7 +24,6 @@ from gpusetup.system.processes import run
 from gpusetup.system.signals import interruptible
 from gpusetup.uv.errors import said_by
 
-PROGRAMS = ("conda", "mamba", "micromamba")
 SOLVE_SECONDS = 600.0
 """The time limit in seconds for conda's solver, which takes minutes on a slow disk or with a newly
 loaded channel."""
@@ -43,23 +41,15 @@ def by_conda(machine: Snapshot) -> bool:
 def conda_program() -> str | None:
     """The path of conda, mamba or micromamba; None if there is none. The program of an active
     environment is preferred."""
-    names: list[str] = []
-    for variable in ("CONDA_EXE", "MAMBA_EXE"):
-        path = os.environ.get(variable)
-        if path:
-            names.append(path)
-    for name in (*names, *PROGRAMS):
-        program = shutil.which(name)
-        if program:
-            return program
-    return None
+    active = (os.environ.get("CONDA_EXE"), os.environ.get("MAMBA_EXE"))
+    names = (*active, "conda", "mamba", "micromamba")
+    return next(filter(None, (shutil.which(name) for name in names if name)), None)
 
 
 def conda_says(argv: Sequence[str]) -> str:
     """The changes that conda would make with this command, as the text that its dry run prints."""
     output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
-    text = output.stdout.strip() or output.problem or output.stderr.strip()
-    return without_logins(text)
+    return without_logins(output.stdout.strip() or output.problem or output.stderr.strip())
 
 
 def install_by_conda(
@@ -74,14 +64,11 @@ def install_by_conda(
         job.store = store
         recover(store)
         job.talk("conda solves, downloads and installs: this takes minutes ...")
-        step = Step(argv=argv, title="", timeout_seconds=INSTALL_SECONDS)
+        step = Step(argv=argv, timeout_seconds=INSTALL_SECONDS)
         output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
         if not output.ok:
-            reason = output.problem or said_by(output)
             raise ToolFailed(
-                f"conda cannot install it: {reason}",
+                f"conda cannot install it: {output.problem or said_by(output)}",
                 hint="conda undoes what it began; `conda list --revisions` shows its changes",
             )
-        if device is None:
-            return None
-        return prove(job, layout.python, device)
+        return None if device is None else prove(job, layout.python, device)

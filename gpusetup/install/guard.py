@@ -22,7 +22,6 @@ from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import own_setting
 from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.program import GUARD_FILE
@@ -174,7 +173,6 @@ def is_guard(text: str) -> bool:
 
 
 def write(files: tuple[GuardFile, ...]) -> None:
-    """Write each file atomically."""
     for file in files:
         hint = "run it as the owner of the file; `gpusetup guard --undo` takes back the rest"
         with blocked_by_files(f"{file.path} cannot be written", hint):
@@ -193,9 +191,3 @@ def undo(prefix: Path) -> tuple[str, ...]:
         with blocked_by_files(f"{path} cannot be removed", "`gpusetup guard --undo` again goes on"):
             path.unlink()
     return tuple(map(str, ours))
-
-
-def setting_of_uv(prefix: Path) -> str:
-    """The shell command that makes `uv pip` read the constraints in the current shell."""
-    path = named_in_lists(prefix / CONSTRAINTS)
-    return own_setting("UV_CONSTRAINT", path)

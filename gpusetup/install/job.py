@@ -1,29 +1,59 @@
-"""The values that all phases of an installation share, and how a phase runs a command."""
+"""The plan of an installation, what its phases share, and how a phase runs a command or a test."""
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.install.switching.lock import launched
+from gpusetup.model.builds import Fallback
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen, Record, replace
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
 from gpusetup.uv.lock import Wheel
 
-Progress = Callable[[Sequence[Wheel]], AbstractContextManager[None]]
-"""A context manager that, during its block, shows how much of these wheels uv's cache already
-contains."""
+VERIFY = Path(__file__).resolve().parent.parent / "verify"
+VERIFY_SECONDS = 900.0
+DEVICE_OF_MAKER = {AMD.id: "auto", INTEL.id: "xpu"}
+"""Maps a maker other than NVIDIA to verify's device for the maker's GPUs. torch's ROCm builds call
+AMD's GPUs `cuda`, so verify finds them with `auto`."""
+
+
+class Plan(Frozen):
+    """Everything that an installation will do."""
+
+    target: str
+    python: str
+    """The path of the target's interpreter."""
+    venv: str | None = None
+    """The folder of the environment to create first; None if the environment exists."""
+    choice: Fallback
+    """The build to install and the index it comes from. The index's URL may contain a login."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """The other builds that can be tried if the chosen one is not available."""
+    wheels: tuple[Wheel, ...] = ()
+    steps: tuple[Step, ...] = ()
+    before: Mapping[str, str] = {}
+    after: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+    device: str = "auto"
+    """The device that verify must test."""
 
 
 class InstallJob(Record):
     """The values that the phases of one installation share."""
 
-    show_progress: Progress
+    show_progress: Callable[[Sequence[Wheel]], AbstractContextManager[None]]
+    """A context manager that, during its block, shows how much of these wheels uv's cache already
+    contains."""
     talk: Callable[[str], None]
     wheels: str | None = None
     """The folder of wheels for `--offline`. If it is set, no index is asked."""
@@ -58,6 +88,76 @@ def run_step(
         gently_seconds=gently_seconds,
         cwd=folder,
     )
-    output = replace(output, argv=step.argv)
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))
-    return output
+    return replace(output, argv=step.argv)
+
+
+def in_image_build() -> bool:
+    """Whether this process runs in an image build, as far as the builder can be recognised.
+
+    BuildKit, buildah and kaniko can be recognised, but the old docker builder cannot.
+    """
+    return (
+        platform.node() == "buildkitsandbox"
+        or "BUILDAH_ISOLATION" in os.environ
+        or Path("/kaniko/executor").exists()
+    )
+
+
+# --- the test of an environment -------------------------------------------------------------------
+
+
+def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
+    """The document that verify prints for an environment, when run with its own interpreter. If it
+    prints none, a document for a failed test that says how verify ended.
+
+    `torch` is the version that verify must find, because the user's path may contain another one.
+    """
+    job.talk("Verifying ...")
+    expected = ("--expect", f"torch=={torch}") if torch else ()
+    argv = (python, str(VERIFY), "--json", "--device", device, *expected)
+    output = run(launched(argv, job.store), timeout=VERIFY_SECONDS)
+    try:
+        answer = json.loads(output.stdout)
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and answer.get("verdict") in ("passed", "failed"):
+        return answer
+    how = output.problem or f"ended with {output.exit} and no answer"
+    detail = f"{how} {output.stderr.strip().rpartition(chr(10))[2]}".strip()
+    check = {"name": "verify", "device": "", "status": "crashed", "detail": detail}
+    return {"schema": "gpusetup.verify/1", "verdict": "failed", "checks": [check]}
+
+
+def torch_stays(verdict: Mapping[str, Any] | None) -> bool:
+    """Whether the new torch stays: no test was requested, verify passed, or what failed was not
+    seen again in a new process. That is a matter of the card (memory, heat), not of the build.
+
+    >>> torch_stays({"verdict": "failed", "problem": "not repeatable"})
+    True
+    >>> torch_stays({"verdict": "failed", "problem": "wrong results"}), torch_stays(None)
+    (False, True)
+    """
+    if verdict is None or verdict["verdict"] == "passed":
+        return True
+    return verdict.get("problem") == "not repeatable"
+
+
+def device_to_prove(backend: str, gpus: int | None) -> str:
+    """The value of verify's `--device` for testing a build. `gpus` is the number of GPUs for this
+    build in the machine; None if unknown.
+
+    Without a GPU, for example while an image is built, a CUDA build is tested without computing.
+    AMD's and Intel's builds then compute on the CPU.
+
+    >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
+    ('auto', 'none', 'cpu')
+    >>> device_to_prove("rocm7.2", 1), device_to_prove("xpu", 2), device_to_prove("xpu", 0)
+    ('auto', 'xpu', 'cpu')
+    """
+    device = DEVICE_OF_MAKER.get(maker_of(backend) or "")
+    if device is not None:
+        return device if gpus else "cpu"
+    if not re.fullmatch(r"cu\d+", backend):
+        return "cpu"
+    return "none" if gpus == 0 else "auto"

@@ -6,49 +6,69 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
-from gpusetup.errors import Blocked, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.coming_wheels import question_of, wheels_for
-from gpusetup.install.job import InstallJob
-from gpusetup.install.plan import Plan
-from gpusetup.install.proof import device_to_prove
+from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfiable
+from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
 from gpusetup.install.target.find import Target, check_importable
-from gpusetup.install.target.layout import Distribution, Layout, files_listed, files_of_all
+from gpusetup.install.target.layout import files_listed, files_of_all
 from gpusetup.install.task import Task
-from gpusetup.install.wheels import size_text, unhashed
+from gpusetup.install.wheels import in_folder, size_text
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.steps import Step
+from gpusetup.model.logins import split_login
+from gpusetup.model.shell import own_line
 from gpusetup.model.versions import parsed
-from gpusetup.uv.errors import lacks, names_not_found
-from gpusetup.uv.lock import Wheel, unpack_step
+from gpusetup.project.pyproject import read_toml, table
+from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
+from gpusetup.uv.lock import Wheel, unpack_step, wheel_of
+from gpusetup.uv.pages import answered
 from gpusetup.uv.program import emptying_the_cache, venv_step
-from gpusetup.uv.question import Requirements, lock_of
+from gpusetup.uv.question import Question, Requirements, changes_of, lock_of
+
+MOST_OLDER = 12
+"""The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's
+builds have no other. A mirror is rarely more than two years behind."""
+MOST_ROUNDS = 8
+"""How often uv is asked again without the packages that it found to have no wheel. It names one or
+two at a time."""
+SIZE_TIMEOUTS = (5.0, 5.0)
+MOST_DIGITS = 19
+"""The maximum number of digits in a file's length, because a number of bytes fits into 64 bits."""
+WORKERS = 4
+UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
+"""The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
+2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
+libraries."""
+SPARE_BYTES = 50 << 20
 
 
 class LacksWheel(Blocked):
     """Neither an index nor the folder of wheels has the chosen torch."""
 
 
-MOST_OLDER = 12
-"""The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's
-builds have no other. A mirror is rarely more than two years behind."""
+class WheelsToCome(Frozen):
+    """The wheels to download, and notes about them."""
+
+    wheels: tuple[Wheel, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def plan_newest_of_mirror(
+def plan_newest(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
     """The task and its plan. If a mirror lacks the newest torch, the newest torch that the mirror
@@ -56,18 +76,24 @@ def plan_newest_of_mirror(
 
     `older` creates the task for a torch within a further bound, such as `<2.9.1`.
     """
-    is_mirror = not job.wheels and task.request.root != INDEX_ROOT
-    takes_newest = task.choice.action in ("first", "newest", "upgrade")
-    is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
-    is_free = not is_exact and not task.wish.packages
     try:
         return plan_task(job, target, task)
     except LacksWheel as problem:
-        if not (is_mirror and takes_newest and is_free):
+        is_mirror = not job.wheels and task.question.root != INDEX_ROOT
+        takes_newest = task.choice.action in ("first", "newest", "upgrade")
+        is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
+        if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
         first_problem = problem
-    newest = newest_on_mirror(job, target, task)
-    bound = f"<={newest}" if newest else f"<{task.build.torch}"
+    # The newest torch on the mirror's pages for these builds, inside the user's bounds.
+    found: list[str] = []
+    for build in task.builds:
+        page = page_of(build, task.question.root)
+        requirements = Requirements(family=(f"torch{task.wish.torch or ''}",), index=page)
+        with suppress(Unsatisfiable):
+            locked = lock_of(question_of(job, target, requirements), with_dependencies=False)
+            found += [row["version"].partition("+")[0] for row in locked.rows]
+    bound = f"<={max(found, key=parsed)}" if found else f"<{task.build.torch}"
     for _ in range(MOST_OLDER):
         try:
             task = older(bound)
@@ -77,20 +103,6 @@ def plan_newest_of_mirror(
         except Unsatisfiable:
             break
     raise first_problem
-
-
-def newest_on_mirror(job: InstallJob, target: Target, task: Task) -> str | None:
-    """The newest torch that the user's bounds allow, on the mirror's pages for the builds of the
-    task; None if these pages have none."""
-    found = []
-    for build in task.builds:
-        requirements = Requirements(
-            family=(f"torch{task.wish.torch or ''}",), index=page_of(build, task.request.root)
-        )
-        with suppress(Unsatisfiable):
-            locked = lock_of(question_of(job, target, requirements), with_dependencies=False)
-            found += [row["version"].partition("+")[0] for row in locked.rows]
-    return max(found, key=parsed, default=None)
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -109,42 +121,51 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     prefix = target.venv or target.layout.prefix
     if target.venv is None:
         check_importable(target.layout, task.coming.family)
-    files = _first_index(job, target, task)
-    refuse_members_of_other_indexes(files.wheels, task)
-    before = {}
-    for wheel in files.wheels:
-        if wheel.name in target.installed:
-            before[wheel.name] = target.installed[wheel.name]
+    build, coming, passed_over = _first_index(job, target, task)
+    wheels = coming.wheels
+    brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
+    if brought:
+        raise Unsatisfiable(
+            f"{', '.join(sorted(brought))} would come from your default index, which has no "
+            "builds for a chosen backend",
+            hint="nothing was changed; name it: `gpusetup install torch`",
+        )
+    installed = target.installed
+    before = {wheel.name: installed[wheel.name] for wheel in wheels if wheel.name in installed}
     if target.venv is None:
-        # Raise an error before the download if some of these files could not be restored.
-        leaving, leaving_files = files_of_all(before, target.layout)
-        require_inside(Path(prefix, STORE), leaving_files)
-        refuse_owners_of_python(leaving, target.layout)
-    require_space(prefix, sum(map(unpacked_bytes, files.wheels)) + SPARE_BYTES)
-    passed_over = [f"{backend} is passed over: {reason}" for backend, reason in files.passed_over]
+        require_restorable(target, before)
+    require_space(prefix, sum(map(unpacked_bytes, wheels)) + SPARE_BYTES)
+    unpack = unpack_step(target.python, stage_of(prefix))
+    unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
+    if unhashed:
+        fact = f"No sha256 at the index for {', '.join(unhashed)}"
+        unhashed = [f"{fact}: the file is only as trusted as the connection"]
     return Plan(
         target=prefix,
         python=target.python,
         venv=target.venv,
-        choice=files.build,
-        fallbacks=task.builds[len(files.passed_over) + 1 :],
-        wheels=files.wheels,
-        steps=steps_of(target),
+        choice=build,
+        fallbacks=task.builds[len(passed_over) + 1 :],
+        wheels=wheels,
+        steps=(venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,),
         before=before,
-        after={wheel.name: wheel.version for wheel in files.wheels},
+        after={wheel.name: wheel.version for wheel in wheels},
         notes=(
-            *passed_over,
+            *(f"{backend} is passed over: {reason}" for backend, reason in passed_over),
             *task.all_notes,
-            *files.notes,
-            *unhashed(files.wheels),
+            *coming.notes,
+            *unhashed,
         ),
-        device=device_to_prove(files.build.backend, task.gpus_here),
+        device=device_to_prove(build.backend, task.gpus_here),
     )
 
 
-def refuse_owners_of_python(leaving: Iterable[Distribution], layout: Layout) -> None:
-    """Raise `Blocked` if a package to be replaced lists a file of the environment's own Python,
-    because that file must stay."""
+def require_restorable(target: Target, before: Iterable[str]) -> None:
+    """Raise Blocked if some files of the packages to be replaced could not be restored, or if one
+    of them lists a file of the environment's own Python, which must stay."""
+    layout = target.layout
+    leaving, files = files_of_all(before, layout)
+    require_inside(Path(layout.prefix, STORE), files)
     for package in leaving:
         pythons_own = first_of_python(layout.prefix, sorted(files_listed(package, layout)))
         if pythons_own is not None:
@@ -157,59 +178,34 @@ def refuse_owners_of_python(leaving: Iterable[Distribution], layout: Layout) -> 
             )
 
 
-def steps_of(target: Target) -> tuple[Step, ...]:
-    """The steps for uv: create the environment if needed, then download and unpack the wheels."""
-    unpack = unpack_step(target.python, stage_of(target.venv or target.layout.prefix))
-    if target.venv is None:
-        return (unpack,)
-    return (venv_step(target.venv, target.layout.python), unpack)
+# --- the index ------------------------------------------------------------------------------------
 
 
-def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> None:
-    """Raise Unsatisfiable if one of torch's packages would come from the default index as a
-    dependency, without having been requested."""
-    brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
-    if brought:
-        raise Unsatisfiable(
-            f"{', '.join(sorted(brought))} would come from your default index, which has no "
-            "builds for a chosen backend",
-            hint="nothing was changed; name it: `gpusetup install torch`",
-        )
-
-
-class IndexFiles(Frozen):
-    """The wheels to download, and the build and index from which torch comes."""
-
-    build: Fallback
-    wheels: tuple[Wheel, ...]
-    passed_over: tuple[tuple[str, str], ...]
-    """Backends whose index lacks the wheel, each with uv's message."""
-    notes: tuple[str, ...]
-
-
-def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
-    """The files from the first index that has torch and everything else required. Raises LacksWheel
-    if no index does."""
+def _first_index(
+    job: InstallJob, target: Target, task: Task
+) -> tuple[Fallback, WheelsToCome, list[tuple[str, str]]]:
+    """The build and the wheels from the first index that has torch and everything else required,
+    and the backends whose index lacks something, each with uv's message. Raises LacksWheel if no
+    index has it all."""
     passed_over: list[tuple[str, str]] = []
-    root = job.wheels or task.request.root
     for build in task.builds:
         requirements = requirements_of(job, task, build)
         try:
             coming = wheels_for(job, target, requirements)
+            return replace(build, index_url=requirements.index), coming, passed_over
         except Unsatisfiable as problem:
+            message = problem.message
+            asked = {canonicalize_name(Requirement(word).name) for word in requirements.others}
+            # The user's own indexes lack something that torch requires, so they are the wrong ones.
+            missing = {*names_not_found(message)} - asked - {*requirements.names}
+            if missing and not job.wheels:
+                raise Unreached(message, hint=problem.hint) from problem
             # Another index only helps if this one lacks torch or a companion.
-            if not job.wheels:
-                _require_lack(requirements, problem)
-            passed_over.append((build.backend, problem.message.partition("\n")[0]))
-            continue
-        return IndexFiles(
-            build=replace(build, index_url=requirements.index),
-            wheels=coming.wheels,
-            passed_over=tuple(passed_over),
-            notes=coming.notes,
-        )
+            if not job.wheels and not any(lacks(message, name) for name in requirements.names):
+                raise
+            passed_over.append((build.backend, message.partition("\n")[0]))
     reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
-    where = f"{root} has no" if job.wheels else "No index has"
+    where = f"{job.wheels} has no" if job.wheels else "No index has"
     raise LacksWheel(
         f"{where} such a wheel:\n{reasons}",
         hint="nothing was changed; name another version (`--torch`), another backend "
@@ -217,32 +213,22 @@ def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
     )
 
 
-def _require_lack(requirements: Requirements, no: Unsatisfiable) -> None:
-    """Return if the index lacks torch or a companion, so that another index can be tried. Otherwise
-    raise the error that fits uv's answer."""
-    asked = {canonicalize_name(Requirement(word).name) for word in requirements.others}
-    # The user's own indexes lack something that torch requires, so they are the wrong ones.
-    if set(names_not_found(no.message)) - asked - {*requirements.names}:
-        raise Unreached(no.message, hint=no.hint)
-    if not any(lacks(no.message, name) for name in requirements.names):
-        raise no
-
-
 def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requirements:
     """The requirements for uv, with torch's packages from the index of this build."""
     build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
-        project = build.project(name)
+        project, label = build.project(name), ""
         if job.wheels:
-            family.append(exact_in(job.wheels, project, version, backend))
+            # A folder's wheel may be without a label, as those of a default index are.
+            folder, plain = Path(job.wheels), project.partition("[")[0]
+            has_labelled = any(folder.glob(f"{plain}-{version}+{backend}-*.whl"))
+            has_plain = any(folder.glob(f"{plain}-{version}-*.whl"))
+            label = "" if has_plain and not has_labelled else f"+{backend}"
         elif build.device_extras:
             # AMD's index has the builds for all ROCm releases on one page, so the label decides.
-            family.append(f"{project}=={version}+{backend}")
-        else:
-            family.append(f"{project}=={version}")
-    family += coming.on_torch_index
-    root = job.wheels or task.request.root
+            label = f"+{backend}"
+        family.append(f"{project}=={version}{label}")
     catalog = load_catalog()
     limits = limits_beside(catalog, build)
     if build.cuda is None:
@@ -250,8 +236,8 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
         numpy = numpy_beside(build.torch, catalog)
         limits = (numpy,) if numpy else ()
     return Requirements(
-        family=tuple(family),
-        index=page_of(source, root),
+        family=(*family, *coming.on_torch_index),
+        index=page_of(source, job.wheels or task.question.root),
         others=(*coming.packages, *coming.followers, *coming.pinned),
         constraints=limits,
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
@@ -262,29 +248,113 @@ def page_of(source: Fallback, root: str) -> str:
     """The URL of the index page with a build, below this root. Builds on AMD's own index keep their
     URL."""
     # A mirror or a folder that the user names must have every wheel.
-    is_amds = source.index_url.startswith(INDEX_OF_AMD)
-    if is_amds and root.rstrip("/") == INDEX_ROOT:
+    if source.index_url.startswith(INDEX_OF_AMD) and root.rstrip("/") == INDEX_ROOT:
         return source.index_url
     return f"{root.rstrip('/')}/{source.backend}"
 
 
-def exact_in(folder: str, project: str, version: str, backend: str) -> str:
-    """The exact requirement for this backend's wheel in the folder. If no wheel in the folder has
-    the backend's label, it is the requirement for the wheel without a label."""
-    name, _, _ = project.partition("[")
-    labelled = f"{version}+{backend}"
-    has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))
-    has_plain = any(Path(folder).glob(f"{name}-{version}-*.whl"))
-    is_plain = has_plain and not has_labelled
-    return f"{project}=={version if is_plain else labelled}"
+# --- the wheels -----------------------------------------------------------------------------------
 
 
-UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
-"""The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
-2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
-libraries."""
+def wheels_for(job: InstallJob, target: Target, wanted: Requirements) -> WheelsToCome:
+    """The wheels to download for these requirements. A package without a wheel is left out, and a
+    note says how to build it. Raises Unsatisfiable if there is no solution."""
+    sources: dict[NormalizedName, str] = {}
+    while True:
+        try:
+            coming = _wheels_for(job, target, wanted)
+            break
+        except Unsatisfiable as problem:
+            missing = {}
+            for word in names_without_wheel(problem.message, only_sources=True):
+                name = canonicalize_name(Requirement(word).name)
+                if name not in wanted.names:
+                    missing[name] = word
+            # A folder of wheels has everything, or it was not filled for this request.
+            if not missing.keys() - sources.keys() or job.wheels or len(sources) > MOST_ROUNDS:
+                raise
+            sources |= missing
+        wanted = replace(wanted, without=tuple(sources))
+    asked = {canonicalize_name(Requirement(word).name): word for word in wanted.others}
+    notes = [*coming.notes]
+    for name, word in sources.items():
+        uses_torch = companion_table().project(name) is not None
+        options = ("--no-build-isolation",) if uses_torch else ()
+        needs = " (if it compiles CUDA code, this needs nvcc)" if uses_torch else ""
+        install = ("uv", "pip", "install", "--python", target.python, *options)
+        line = own_line(*install, asked.get(name, word))
+        notes.append(f"built from source when you install: {name}: afterwards, run `{line}`{needs}")
+    return replace(coming, notes=tuple(notes))
 
-SPARE_BYTES = 50 << 20
+
+def _wheels_for(job: InstallJob, target: Target, wanted: Requirements) -> WheelsToCome:
+    """The wheels to download. For an existing environment, these are only the packages that change.
+
+    If torch and all requested companions are already installed in these versions, they are all
+    downloaded again, because the user requested them.
+    """
+    family, installed = wanted.names, target.installed
+    notes: tuple[str, ...] = ()
+    if installed:
+        changes = changes_of(question_of(job, target, wanted))
+        notes, coming = changes.notes, changes.versions
+        changing = [name for name in family if installed.get(name) != coming.get(name)]
+        others = [name for name in coming if name not in family]
+        family = tuple(changing) or family
+        wanted = replace(
+            wanted,
+            family=tuple(f"{name}=={coming[name]}" for name in family),
+            others=tuple(f"{name}=={coming[name]}" for name in others),
+        )
+        if not family and not others:
+            return WheelsToCome()
+    question = question_of(job, target, wanted)
+    locked = lock_of(question, with_dependencies=not installed)
+    rows = sorted(locked.rows, key=lambda row: row["name"] not in family)
+    wheels = [wheel_of(row, family, target.layout.version) for row in rows]
+    if job.wheels:
+        wheels = list(in_folder(job.wheels, wheels))
+    else:
+        login = split_login(wanted.index)[1]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            wheels = list(pool.map(lambda wheel: with_size(wheel, login), wheels))
+    return WheelsToCome(wheels=tuple(wheels), notes=notes if installed else locked.notes)
+
+
+def question_of(job: InstallJob, target: Target, wanted: Requirements) -> Question:
+    """The question to uv about these requirements in this environment."""
+    return Question(
+        requirements=wanted,
+        python=target.layout.python,
+        python_version=target.layout.version,
+        wheels_folder=job.wheels,
+        title="uv cannot plan the installation",
+    )
+
+
+def with_size(wheel: Wheel, login: tuple[str, str] | None) -> Wheel:
+    """The wheel with its size. If the index does not state the size, as torch's own, the server is
+    asked; if that fails too, the size is None."""
+    import requests
+    from urllib3.exceptions import HTTPError
+
+    if wheel.size_bytes is not None or not wheel.url.startswith("http"):
+        return wheel
+    url, own_login = split_login(wheel.url)
+    # Only torch's index states no sizes and has this login.
+    login = own_login or (login if wheel.is_of_torch_index else None)
+    try:
+        with answered(url, login=login, timeouts=SIZE_TIMEOUTS, method="HEAD") as answer:
+            length = answer.headers.get("Content-Length", "") if answer.ok else ""
+    except (requests.RequestException, HTTPError, OSError, ValueError, Unreached):
+        # The server may not speak HTTP properly. Ignore that, because the size is only shown.
+        return wheel
+    if not (length.isascii() and length.isdigit()) or len(length) > MOST_DIGITS:
+        return wheel
+    return replace(wheel, size_bytes=int(length))
+
+
+# --- the disk -------------------------------------------------------------------------------------
 
 
 def unpacked_bytes(wheel: Wheel) -> int:
@@ -318,3 +388,24 @@ def require_space(folder: str, needed_bytes: int) -> None:
             hint=f"nothing was changed; make room ({emptying_the_cache()}), or use another disk: "
             "`--venv DIR`",
         )
+
+
+# --- notes about the environment ------------------------------------------------------------------
+
+
+def notes_of_target(target: Target) -> tuple[str, ...]:
+    """A note on the environment of a uv project, which `uv sync` resets to its lock; empty for any
+    other."""
+    folder = Path(target.venv or target.layout.prefix).parent
+    try:
+        document = read_toml(str(folder / "pyproject.toml"))
+    except BadInput:
+        # uv does not sync the environment without a readable project file either.
+        document = {}
+    is_of_uv = "project" in document and "uv" in table(document, "tool")
+    if not is_of_uv and not (folder / "uv.lock").is_file():
+        return ()
+    return (
+        f"{folder} is a uv project: the next `uv sync` there removes what its lock does not name. "
+        "`gpusetup install --project` prints the lines that keep this torch",
+    )

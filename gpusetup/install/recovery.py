@@ -5,35 +5,38 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
-from gpusetup.install.options import InstallRequest
-from gpusetup.install.switching.change import drop_leftovers, keeps_torch, recover
-from gpusetup.install.switching.journal import STAGING, STORE, UNDO, Journal, read_journal
+from gpusetup.install.switching.change import drop_leftovers, recover
+from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.find import require_possible_folder
 from gpusetup.probe.own_files import how_to_end, interruption
 from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
 
+if TYPE_CHECKING:
+    from gpusetup.install.task import InstallRequest
 
-def target_folder(request: InstallRequest) -> Path:
+
+def target_folder(question: InstallRequest) -> Path:
     """The folder of the environment to change, even if it has no interpreter yet."""
-    if request.venv:
-        require_possible_folder(request.venv)
-        return Path(request.venv).absolute()
-    if request.python:
-        named = Path(request.python).absolute()
+    if question.venv:
+        require_possible_folder(question.venv)
+        return Path(question.venv).absolute()
+    if question.python:
+        named = Path(question.python).absolute()
         # A run that was killed may have left an environment without an interpreter.
         for folder in (named, named.parent.parent):
             if (folder / STORE).is_dir():
                 return folder
     try:
-        return Path(choose_target(System(), request.python).prefix)
+        return Path(choose_target(System(), question.python).prefix)
     except GpuSetupError:
         # To restore the previous packages, no interpreter is needed.
         for name in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"), ".venv"):
-            if request.undo and name and (Path(name) / STORE).is_dir():
+            if question.undo and name and (Path(name) / STORE).is_dir():
                 return Path(name).absolute()
         raise
 
@@ -49,8 +52,7 @@ def recover_unfinished(
     if dry_run:
         if journal:
             half_made = journal.venv and journal.phase != "keeping"
-            way_on = how_to_end(str(folder), System().family, half_made=half_made)
-            talk(f"{head}; {way_on}.")
+            talk(f"{head}; {how_to_end(str(folder), System().family, half_made=half_made)}.")
         return None
     # These folders remain if a run was killed after it had deleted its journal.
     leftovers = (store / STAGING, store / "installer")
@@ -69,29 +71,3 @@ def recover_unfinished(
         state = "new" if ended.phase == "keeping" else "previous"
         talk(f"{folder} is in its {state} state again.")
     return ended
-
-
-def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
-    """The journal that `--undo` uses if a change is unfinished: the journal of that change, or of
-    the last finished change of torch."""
-    # A change that was about to be kept is completed first. If that change did not replace torch,
-    # `--undo` then reverts the last change that did.
-    is_completed = unfinished.phase == "keeping"
-    if is_completed and "torch" not in unfinished.after and keeps_torch(store):
-        kept = read_journal(store, UNDO)
-        assert kept is not None, "a torch is kept"
-        return kept
-    return unfinished
-
-
-def undo_changes(journal: Journal) -> str:
-    """The changes that an undo makes, as a text such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0
-    goes`."""
-    changes: list[str] = []
-    for name, version in journal.after.items():
-        previous_version = journal.before.get(name)
-        if previous_version is None:
-            changes.append(f"{name} {version} goes")
-        else:
-            changes.append(f"{name} {version} -> {previous_version}")
-    return ", ".join(changes)

@@ -1,28 +1,41 @@
-"""Functions for wheels: the hashes recorded in a folder of wheels, notes on wheels without a hash,
-and sizes as text."""
+"""Folders of wheels, which bring an installation to a machine without a network: `--download DIR`
+fills one, `--offline DIR` installs from it. Its SHA256SUMS lists the hash of each wheel."""
 
 from __future__ import annotations
 
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from gpusetup.errors import Blocked
+from gpusetup.errors import Blocked, Unreached
+from gpusetup.install.job import InstallJob, Plan
+from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.model.frozen import replace
-from gpusetup.system.refusals import blocked_by_files
+from gpusetup.model.logins import split_login, without_logins
+from gpusetup.model.versions import parsed
+from gpusetup.system.refusals import blocked_by, blocked_by_files
 from gpusetup.uv.lock import Wheel
+from gpusetup.uv.pages import answered
 
 SUMS = "SHA256SUMS"
 """The file in which `--download` lists its wheels, in the form that `sha256sum -c` reads."""
-
-
 MOST_SUMS_BYTES = 16 << 20
 """The maximum size of a list of hashes; one for ten thousand wheels has 1.5 MB."""
 SUM = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<name>[^/\\]+)")
 """A line from `sha256sum`, with `*` before the name if `--binary` was used. Names with a slash do
 not match, because they could lead out of the folder."""
+MOST_SHOWN = 150
+"""The maximum length of a quoted line, in characters."""
+FIX_SUMS = (
+    f"nothing was changed; write the list again in that folder: `sha256sum *.whl > {SUMS}`, or "
+    "delete it if you trust the files"
+)
+TIMEOUTS = (5.0, 30.0)
+"""Timeouts in seconds, for connecting and between two parts of a file."""
+INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
 
 
 def noted(folder: Path) -> dict[str, str]:
@@ -34,51 +47,31 @@ def noted(folder: Path) -> dict[str, str]:
     if not os.path.lexists(path):
         return {}
     sums: dict[str, str] = {}
-    for number, line in enumerate(_text_of_sums(path).splitlines(), start=1):
-        if not line.strip():
-            continue
-        row = SUM.fullmatch(line.rstrip())
-        if row is None:
-            raise _unclear(
-                path, f"line {number} is not a sha256 with a file of this folder: {line!r}"
-            )
-        name, digest = row["name"], row["digest"].lower()
-        if sums.setdefault(name, digest) != digest:
-            raise _unclear(path, f"it has two hashes for {name}")
-    return {name: digest for name, digest in sums.items() if (folder / name).is_file()}
-
-
-def _text_of_sums(path: Path) -> str:
-    """The text of a list of hashes."""
-    # Reading a pipe or a device might never end.
-    if not path.is_file():
-        raise _unclear(path, "it is not a regular file")
-    with blocked_by_files(str(path), FIX_SUMS), path.open("rb") as file:
-        raw = file.read(MOST_SUMS_BYTES + 1)
-    if len(raw) > MOST_SUMS_BYTES:
-        raise _unclear(path, f"it is larger than {MOST_SUMS_BYTES >> 20} MiB")
     try:
+        # Reading a pipe or a device might never end.
+        if not path.is_file():
+            raise ValueError("it is not a regular file")
+        with blocked_by_files(str(path), FIX_SUMS), path.open("rb") as file:
+            raw = file.read(MOST_SUMS_BYTES + 1)
+        if len(raw) > MOST_SUMS_BYTES:
+            raise ValueError(f"it is larger than {MOST_SUMS_BYTES >> 20} MiB")
         # Some editors on Windows put a byte order mark at the beginning.
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise _unclear(path, "it is not UTF-8 text") from None
-
-
-FIX_SUMS = (
-    f"nothing was changed; write the list again in that folder: `sha256sum *.whl > {SUMS}`, or "
-    "delete it if you trust the files"
-)
-
-
-def _unclear(path: Path, reason: str) -> Blocked:
-    shown = reason if len(reason) <= MOST_SHOWN else f"{reason[:MOST_SHOWN]}..."
-    return Blocked(
-        f"{path} cannot be understood, so no wheel can be compared with it: {shown}", hint=FIX_SUMS
-    )
-
-
-MOST_SHOWN = 150
-"""The maximum length of a quoted line, in characters."""
+        for number, line in enumerate(raw.decode("utf-8-sig").splitlines(), start=1):
+            row = SUM.fullmatch(line.rstrip())
+            if row and sums.setdefault(row["name"], row["digest"].lower()) != row["digest"].lower():
+                raise ValueError(f"it has two hashes for {row['name']}")
+            if line.strip() and not row:
+                raise ValueError(
+                    f"line {number} is not a sha256 with a file of this folder: {line!r}"
+                )
+    except ValueError as problem:
+        reason = "it is not UTF-8 text" if isinstance(problem, UnicodeError) else str(problem)
+        shown = reason if len(reason) <= MOST_SHOWN else f"{reason[:MOST_SHOWN]}..."
+        raise Blocked(
+            f"{path} cannot be understood, so no wheel can be compared with it: {shown}",
+            hint=FIX_SUMS,
+        ) from None
+    return {name: digest for name, digest in sums.items() if (folder / name).is_file()}
 
 
 def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
@@ -102,21 +95,82 @@ def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
         )
 
 
-def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
-    """A note that names the wheels for which the index states no hash; empty if there are none.
+def newest_torch(folder: str, python: str) -> str:
+    """The newest torch version, without its label, that has a wheel in the folder for a Python
+    version such as `3.11.7`. Raises Blocked if there is none."""
+    tag = f"cp{''.join(python.split('.')[:2])}"
+    torches = [path.name.split("-")[1] for path in Path(folder).glob(f"torch-*-{tag}-*.whl")]
+    if not torches:
+        raise Blocked(
+            f"{folder} has no wheel of torch for {tag}",
+            hint="fill it with a Python of the same version: `gpusetup install --download DIR`",
+        )
+    return max((version.partition("+")[0] for version in torches), key=parsed)
 
-    >>> unhashed([Wheel(name="x", version="1", filename="", url="https://i/x")])
-    ('No sha256 at the index for x: the file is only as trusted as the connection',)
-    """
-    names: list[str] = []
-    for wheel in wheels:
-        is_on_disk = wheel.url.startswith("file:")
-        if not wheel.sha256 and not is_on_disk:
-            names.append(wheel.name)
-    if not names:
-        return ()
-    fact = f"No sha256 at the index for {', '.join(names)}"
-    return (f"{fact}: the file is only as trusted as the connection",)
+
+def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
+    """Download the wheels of a plan into its folder, and return a sentence about them."""
+    folder = Path(plan.target)
+    torch_index, torch_login = split_login(plan.choice.index_url)
+    logins = {urlsplit(torch_index).netloc: torch_login} if torch_login else {}
+    # uv's lock leaves out the logins of the user's indexes, and uv cannot save a wheel as a file.
+    for variable in INDEX_VARIABLES:
+        for word in os.environ.get(variable, "").split():
+            # An index may have a name: `corp=https://...`.
+            name, _, url = word.partition("=")
+            url, login = split_login(word if "/" in name else url)
+            if login:
+                logins[urlsplit(url).netloc] = login
+    # Read the list of hashes first, so that an invalid list stops the download before the list is
+    # overwritten.
+    noted_before = noted(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        came = {wheel.filename: _fetched(job, wheel, folder, logins) for wheel in plan.wheels}
+        known = sorted({**noted_before, **came}.items())
+        write_safely(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in known))
+    except OSError as problem:
+        raise blocked_by(problem, f"{folder} cannot be filled", "make room there") from problem
+    return f"{len(came)} wheels are in {folder}; there: `gpusetup install --offline DIR`"
+
+
+def _fetched(
+    job: InstallJob, wheel: Wheel, folder: Path, logins: Mapping[str, tuple[str, str]]
+) -> str:
+    """Download a wheel and return its sha256, which is checked before the file gets its final name.
+    An existing wheel is only checked. `logins` maps a host to the user and password for it."""
+    import requests
+
+    path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
+    if path.is_file() and wheel.sha256 == sha256_of(path):
+        return wheel.sha256
+    job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
+    part.unlink(missing_ok=True)
+    url, login = split_login(wheel.url)
+    login = login or logins.get(urlsplit(url).netloc)
+    reason = ""
+    try:
+        with (
+            answered(url, login=login, timeouts=TIMEOUTS) as answer,
+            open(part, "xb", opener=no_link) as file,
+        ):
+            answer.raise_for_status()
+            file.writelines(answer.iter_content(1 << 20))
+    except requests.RequestException as problem:
+        reason = without_logins(str(problem))
+    digest = sha256_of(part) if part.exists() else ""
+    # Some old indexes state no hash; the plan mentions that.
+    if not reason and wheel.sha256 not in (None, digest):
+        part.unlink()
+        reason = f"wrong hash: expected sha256 {wheel.sha256}"
+    if reason:
+        raise Unreached(
+            f"{without_logins(wheel.url)}: {reason}",
+            hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
+            "`--index URL`",
+        )
+    os.replace(part, path)
+    return digest
 
 
 def size_text(count: int | float) -> str:

@@ -12,37 +12,8 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row, rows
 
-# `a `, `my free hosted `.
-ARTICLE = r"(?:an? |the |my |free )?(?:hosted )?"
-
-
-# `works on LENT`, `LENT or OTHER`: the names of two notebook services replace these two words.
-ELSEWHERE = (
-    r"\b(?:works?|worked|working|fine|well|runs) (?:on|in|with) (?:an? |the |my )?LENT|LENT\b[^.\n]{0,50}\b(?:works|worked|is fine|runs fine|no problem|same code)"
-    r"|LENT`?,? (?:and|or|/) `?OTHER|OTHER`?,? (?:and|or|/) `?LENT|\b(?:not|neither|unlike|like|also)(?: \w+)? (?:on|in|with) (?:an? |the )?LENT|LENT I also|usage limits in LENT"
-)
-
-
-def elsewhere(name: str, other: str) -> str:
-    """A pattern for sentences that say that a failure did not happen on a notebook service, or not
-    only there.
-
-    For example "It works on Colab" or "in Colab or Kaggle". `name` is the service, `other` is
-    another service.
-    """
-    name_pattern = f"(?:google )?{name}"
-    pattern = ELSEWHERE.replace("LENT", name_pattern)
-    return pattern.replace("OTHER", other)
-
-
-# `only port 22 is open`, `the firewall blocks`.
-FEW_PORTS = r"\bonly (?:the )?ports? [\d -]{2,15}(?:are|is) (?:open|allowed)|\bports?\b[^.\n]{0,40}\b(?:blocked|closed|not open)\b|\bfirewall (?:blocks|is active|between)"
-
-
-FEW_PORTS_OPEN = "not every port is open between the machines"
-"""The value for a message in which somebody says that ports are closed, so NCCL's ranks cannot
-reach each other."""
-
+NOT_ONLY_THERE = r"\b(?:works?|worked|fine|not|also|either|limits) (?:on|in)\b|\b(?:Colab|Kaggle)\b.{0,12}?\b(?:also|works)\b|Colab\W{1,3}(?:and|or|/) Kaggle|Kaggle\W{1,3}(?:and|or|/) Colab"
+"""Words beside a notebook service which say that the failure is, or is also, somewhere else."""
 
 HANGS = r"(?:hangs?|hung|hanging|stuck|freezes|froze|frozen|stalls?)"
 
@@ -64,22 +35,9 @@ ROWS = (
     # `/vllm-workspace/`.
     row("gpu-image", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     # `The command '/bin/sh -c python x.py' returned a non-zero code`.
-    row(
-        "image-build",
-        r"failed to solve: process|=> ERROR \[|The command '/bin/sh -c .{1,400}?returned a non-zero code|\bbuilding at STEP\b",
-    ),
-    # in `docker build
-    row(
-        "image-build",
-        r"\b(?:in|during|while|when) (?:\S{1,12} ){0,4}?`?(?:docker|podman)(?:[ -]compose)?(?: buildx)? build\b",
-        unless=r"(?:docker|podman) run|compose up|\bworks?\b|succe",
-    ),
+    row("image-build", r"failed to solve: process|=> ERROR \[|The command '/bin/sh -c .{1,400}?returned a non-zero code|\bbuilding at STEP\b"),
     # `load library failed: libnvidia-ml.so.1`.
-    row(
-        "no-nvidia-driver",
-        r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)",
-        place="host",
-    ),
+    row("no-nvidia-driver", r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)", place="host"),
     # `/content/t`.
     *rows(
         "hosted-notebook",
@@ -89,29 +47,9 @@ ROWS = (
         r"(?<![\w./-])/content(?:/(?!images?/|media/)\w|[#$] )",
         service="Google Colab",
     ),
-    # `Platform:** Google Colab`.
-    row(
-        "hosted-notebook",
-        (
-            rf"\b(?:(?:on|in|using|my|this|from) {ARTICLE}|(?:environment|platform|system|os|running on)"
-            r"\W{1,6})(?:Google )?Colab(?:oratory)?\b|\bColab(?:oratory)?(?:'s)? (?:\((?=[TLAV]))?"
-            r"(?:T4|L4|[AV]100|TPU|GPUs?|notebooks?|runtime|pro|instance|session|page|free)\b"
-            r"|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab"
-        ),
-        unless=elsewhere("colab(?:oratory)?", "kaggle"),
-        service="Google Colab",
-    ),
-    # `Environment: Kaggle`.
-    row(
-        "hosted-notebook",
-        (
-            rf"\b(?:(?:on|in|using|my|this) {ARTICLE}|(?:environment|platform|system|os|running on)"
-            r"\W{1,6})Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))|\bKaggle(?:'?s)? (?:\((?=[TP]))?"
-            r"(?:T4|P100|TPU|GPUs?|notebooks?|kernel|session|runtime|free)\b"
-        ),
-        unless=elsewhere("kaggle", "colab"),
-        service="Kaggle",
-    ),
+    # `Platform:** Google Colab`, `on Kaggle`.
+    row("hosted-notebook", r"\b(?:on|in|using|from|platform|environment|system|os)\W{1,6}(?:an? |the |my |free )?(?:Google )?Colab\b|\bColab (?:notebook|session|runtime|T4|GPU)|运行环境.{0,4}Colab", unless=NOT_ONLY_THERE, service="Google Colab"),
+    row("hosted-notebook", r"\b(?:on|in|using|platform|environment|system|os)\W{1,6}(?:an? |the |my |free )?Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))|\bKaggle (?:notebook|session|kernel|P100|T4|GPU)", unless=NOT_ONLY_THERE, service="Kaggle"),
     # `cannot currently connect to a GPU backend`.
     *rows(
         "gpu-not-chosen",
@@ -132,11 +70,7 @@ ROWS = (
         r"\bsalloc(?:: (?:Granted|job \d)| +-)",
     ),
     # `through slurm`.
-    row(
-        "slurm-job",
-        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b|[$%>] (?:sinfo|squeue|sbatch)\b|\b(?:sinfo|squeue|sbatch) --?\w|\bscontrol show\b",
-        gpus="not shown",
-    ),
+    row("slurm-job", r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b|[$%>] (?:sinfo|squeue|sbatch)\b|\b(?:sinfo|squeue|sbatch) --?\w|\bscontrol show\b", gpus="not shown"),
     # `AllocTRES=cpu=4,mem=16G,node=1`.
     row("slurm-job", r"\b(?:Alloc|Req)TRES=(?=\w)(?![^\n]*gres/gpu)", gave="none"),
     row("slurm-job", r"\b(?:Alloc|Req)TRES=[^\n]*gres/gpu", gpus="asked for"),
@@ -153,28 +87,14 @@ ROWS = (
     # `#SBATCH --gpus-per-task=1`.
     row("slurm-job", r"--gpus-per-task[= ]\d|--gpu-bind[= ]\w", gpus="asked for", binding="task"),
     # `jobs on node dgk713`.
-    row(
-        "shared-node",
-        r"\bjobs? (?:\S{1,20} ){0,3}on node \w|\b[Jj]ob IDs? (?:are|is|were)\b",
-    ),
+    row("shared-node", r"\bjobs? (?:\S{1,20} ){0,3}on node \w|\b[Jj]ob IDs? (?:are|is|were)\b"),
     # `our cluster`.
-    row(
-        "shared-node",
-        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster",
-    ),
+    row("shared-node", r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster"),
     # `login-node`.
     row("login-node", r"\blogin[ -]node\b|\w@[\w-]{0,20}login[\w-]{0,20}[.: ~]", "login"),
-    row(
-        "gpus-not-given",
-        r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available",
-        who="Ray",
-    ),
+    row("gpus-not-given", r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available", who="Ray"),
     # `Call to ibv_modify_qp failed with error Connection timed out`.
-    row(
-        "nccl-connect-failed",
-        r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:Network is unreachable|Connection timed out|No route to host)))",
-        unless=r"Cannot allocate memory",
-    ),
+    row("nccl-connect-failed", r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:Network is unreachable|Connection timed out|No route to host)))", unless=r"Cannot allocate memory"),
     # `Connect to 10.1.2.3<40001> failed : No route to host`.
     *rows(
         "nccl-connect-failed",
@@ -185,20 +105,6 @@ ROWS = (
         r"client socket has failed to connect to \[?(?P<peer>[\w.:%-]{3,80}?)\]?:\d{1,5} \(errno: \d{1,3} - (?P<how>No route to host|Network is unreachable|Connection timed out)",
         r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
     ),
-    # `ncclSystemError: System call failed. The firewall is active`.
-    row(
-        "nccl-connect-failed",
-        rf"ncclSystemError\b.{{0,900}}?(?:{FEW_PORTS})|(?:{FEW_PORTS}).{{0,900}}?ncclSystemError\b",
-        how=FEW_PORTS_OPEN,
-    ),
     # `hangs | vLLM hangs when tensor_parallel_size=2`.
-    row(
-        "nccl-hangs",
-        rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b",
-        "tensor-parallel",
-        "tensor_parallel",
-        "tensor parallel",
-        "nccl version",
-        unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)",
-    ),
-)
+    row("nccl-hangs", rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b", "tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version", unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)"),
+)  # fmt: skip

@@ -55,41 +55,13 @@ BY_PROGRAMS = (700, 701, 702, 710, 715, 716, 718, 719)
 programs use the same numbers, so a bare number does not prove such an error."""
 
 OLD_CODES = {
-    59: 710,
-    74: 716,
-    77: 700,
-    8: 209,
-    63: 304,
-    30: 999,
-    38: 100,
-    10: 101,
-    71: 801,
-    48: 209,
-    39: 214,
-}
+    59: 710, 74: 716, 77: 700, 8: 209, 63: 304, 30: 999, 38: 100, 10: 101, 71: 801, 48: 209, 39:
+    214,
+}  # fmt: skip
 """A code of the CUDA runtime before 10.1 -> the code that it has today."""
 
 STARTING = (
-    2,
-    3,
-    34,
-    36,
-    46,
-    100,
-    101,
-    102,
-    214,
-    304,
-    500,
-    801,
-    802,
-    803,
-    804,
-    805,
-    806,
-    807,
-    808,
-    809,
+    2, 3, 34, 36, 46, 100, 101, 102, 214, 304, 500, 801, 802, 803, 804, 805, 806, 807, 808, 809,
     999,
-)
+)  # fmt: skip
 """The errors with which CUDA fails to start (`cuda_api.init_code`)."""

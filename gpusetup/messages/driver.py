@@ -21,42 +21,21 @@ NONFATAL = rf"(?:{LINKS}), \w{{2,40}} Nonfatal\b"
 
 KERNEL_LOG = (
     # `Xid (PCI:0000:c1:00): 119`.
-    row(
-        "xid",
-        rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)(?!{NONFATAL})\d{{1,4}})",
-    ),
+    row("xid", rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)(?!{NONFATAL})\d{{1,4}})"),
     # `Xid (PCI:0000:04:00): 145, RLW_CTRL Nonfatal`.
-    row(
-        "xid",
-        rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<nonfatal>(?P<number>{LINKS}), \w{{2,40}} Nonfatal)\b",
-    ),
-    row(
-        "xid",
-        (
-            rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>154)\b"
-            r"(?:.{0,120}?recovery action changed from .{3,60}? to 0x\w{1,8} \((?P<recovery>[\w /-]{3,40})\))?"
-        ),
-    ),
+    row("xid", rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<nonfatal>(?P<number>{LINKS}), \w{{2,40}} Nonfatal)\b"),
+    row("xid", rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>154)\b" r"(?:.{0,120}?recovery action changed from .{3,60}? to 0x\w{1,8} \((?P<recovery>[\w /-]{3,40})\))?"),
     # `SXid (PCI:0000:c3:00.0): 22013, Always Fatal`.
-    row(
-        "sxid",
-        rf"\bSXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{5}}), (?:Always[ -])?Fatal\b",
-    ),
+    row("sxid", rf"\bSXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{5}}), (?:Always[ -])?Fatal\b"),
     *rows(
         "nvml-mismatch",
-        (
-            r"API mismatch: \w+ client .{0,60}?version (?P<client>\d[\d.]{3,12}\d)"
-            r"(?:.{0,60}?module has(?: \S{1,40}){0,4}? the version (?P<kernel>\d[\d.]{3,12}\d))?"
-        ),
+        r"API mismatch: \w+ client .{0,60}?version (?P<client>\d[\d.]{3,12}\d)(?:.{0,60}?module has(?: \S{1,40}){0,4}? the version (?P<kernel>\d[\d.]{3,12}\d))?",
         r"nvidia-nvswitch: Version mismatch, kernel version (?P<kernel>[\d.]{3,14}\d) user version (?P<client>[\d.]{3,14}\d)",
     ),
     # `NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x55:1860)`.
     *rows(
         "gpu-init-failed",
-        (
-            rf"NVRM: (?:GPU (?:at )?(?:PCI:)?{BUS}:? ?)?:?\s?(?:RmInitAdapter)(?:: | )(?:failed|cannot)!?"
-            r"(?: \((?P<code>0x[0-9a-fx:]{1,24})\))?"
-        ),
+        rf"NVRM: (?:GPU (?:at )?(?:PCI:)?{BUS}:? ?)?:?\s?(?:RmInitAdapter)(?:: | )(?:failed|cannot)!?" r"(?: \((?P<code>0x[0-9a-fx:]{1,24})\))?",
         rf"(?:GPU {BUS}: )?rm_init_adapter.{{0,12}} failed",
         "none of the nvidia devices were",
         r"GSP-\w{3,4} reported an error while attempting to boot GSP",
@@ -85,32 +64,15 @@ KERNEL_LOG = (
     *rows(
         "gpu-not-supported-by-driver",
         rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",
-        (
-            r"installed in this system is .{0,24}?not supported by.{0,40}?"
-            r"(?:NVIDIA (?P<driver>\d{3}[\d.]{1,10}\d) driver|open .{0,24}?nvidia\.ko)"
-        ),
-        (
-            r"(?:The NVIDIA (?P<name>[\w ()-]{3,50}?) (?:GPU )?installed in this system is .{0,24}?)?"
-            r"supported through the NVIDIA (?P<driver>[\d.x]{3,14}) Legacy"
-        ),
+        r"installed in this system is .{0,24}?not supported by.{0,40}?(?:NVIDIA (?P<driver>\d{3}[\d.]{1,10}\d) driver|open .{0,24}?nvidia\.ko)",
+        r"(?:The NVIDIA (?P<name>[\w ()-]{3,50}?) (?:GPU )?installed in this system is .{0,24}?)?supported through the NVIDIA (?P<driver>[\d.x]{3,14}) Legacy",
     ),
-    row(
-        "gpu-not-supported-by-driver",
-        r"requires? use of the NVIDIA open kernel modules",
-        driver="closed",
-    ),
+    row("gpu-not-supported-by-driver", r"requires? use of the NVIDIA open kernel modules", driver="closed"),
     row("gpu-not-supported-by-driver", r"nvidia\.ko because it does not include", driver="open"),
     # `Timeout after 6s of waiting for RPC response from GPU3 GSP`.
-    row(
-        "gsp-timeout",
-        r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP",
-        "rpc",
-    ),
+    row("gsp-timeout", r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP", "rpc"),
     # `GSP task timeout`.
-    row(
-        "gsp-timeout",
-        r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown",
-    ),
+    row("gsp-timeout", r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown"),
     row("hardware-fault", r"uncorrectable NVLink error", what="nvlink"),
     # `NVRM: Xid (PCI:0000:8a:00): 74, pid=77, NVLink: fatal`.
     row("hardware-fault", r"NVRM: .{0,40}NVLink: .{0,60}fatal", what="nvlink"),
@@ -132,42 +94,28 @@ KERNEL_LOG = (
         r"task:\S{1,40} state:D .{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
         how="is blocked in the kernel",
     ),
-    row(
-        "driver-does-not-answer",
-        r"blocked for more than \d{2,6} seconds.{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
-        how="is blocked in the kernel",
-    ),
+    row("driver-does-not-answer", r"blocked for more than \d{2,6} seconds.{0,900}?\[nvidia(?:_uvm|_modeset)?\]", how="is blocked in the kernel"),
     # `NVRM: Try unloading the conflicting kernel module (and/or nouveau`.
     row("nouveau-in-the-way", r"NVRM: .{0,80}nouveau"),
     # `XID error 31`.
     row("xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()"),
-    row(
-        "pcie-degraded",
-        (
-            r"available PCIe bandwidth, limited by [\d.]+ GT/s(?: PCIe)? x(?P<width>\d{1,2}) link at \S{1,20} "
-            r"\(capable of [\d.]+ Gb/s with [\d.]+ GT/s(?: PCIe)? x(?P<width_max>16) link"
-        ),
-    ),
-)
+    row("pcie-degraded", r"available PCIe bandwidth, limited by [\d.]+ GT/s(?: PCIe)? x(?P<width>\d{1,2}) link at \S{1,20} \(capable of [\d.]+ Gb/s with [\d.]+ GT/s(?: PCIe)? x(?P<width_max>16) link"),
+)  # fmt: skip
 
 
 ROWS = (
     *KERNEL_LOG,
     # `nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected`.
-    row(
-        "pcie-errors",
-        rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))",
-    ),
+    row("pcie-errors", rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))"),
     # `Xid = 95`.
     row("xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
     # `nvidia-uvm not found in directory`.
-    *rows("module-not-found", r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory"),
-    # `modinfo: ERROR: Module nvidia`.
-    row(
+    *rows(
         "module-not-found",
-        r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
-        "not found",
+        r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
     ),
+    # `modinfo: ERROR: Module nvidia`.
+    row("module-not-found", r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)", "not found"),
     # `find module by name 'nvidia-uvm'`.
     *rows(
         "module-not-found",
@@ -175,14 +123,7 @@ ROWS = (
         r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
     ),
     # `Nouveau kernel driver is currently in use`.
-    row(
-        "nouveau-in-use",
-        (
-            r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use"
-            r"|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b"
-            r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b|\bnouveau \d{5,8} \d{1,3}\b"
-        ),
-    ),
+    row("nouveau-in-use", r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b|Device-\d: NVIDIA.{0,120}? driver: nouveau\b|\bnouveau \d{5,8} \d{1,3}\b"),
     # `Could not load dynamic library 'libcuda.so.1`.
     *rows(
         "no-nvidia-driver",
@@ -192,10 +133,7 @@ ROWS = (
         r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
     ),
     # `in _check_driver`.
-    row(
-        "driver-check-failed",
-        r"in _check_driver\b(?!.{0,400}?(?:Error|too old|Found no NVIDIA|not compiled))",
-    ),
+    row("driver-check-failed", r"in _check_driver\b(?!.{0,400}?(?:Error|too old|Found no NVIDIA|not compiled))"),
     row("no-nvidia-driver", r"couldn.?t find libnvidia-ml\.so", library="libnvidia-ml.so"),
     # `NVML initialization failed: ERROR_LIBRARY_NOT_FOUND`.
     *rows(
@@ -206,16 +144,9 @@ ROWS = (
         library="libnvidia-ml",
     ),
     # `libcuda.so.1:`.
-    row(
-        "no-nvidia-driver",
-        r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)",
-        unless=r"dlerror|Could not load library libcudnn",
-    ),
+    row("no-nvidia-driver", r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)", unless=r"dlerror|Could not load library libcudnn"),
     # `Could not load library libcudnn_graph.so.9. Error: libcuda.so: cannot open`.
-    row(
-        "libcuda-unlinked",
-        r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open",
-    ),
+    row("libcuda-unlinked", r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open"),
     # `dash: 1: command not found: nvidia-smi`.
     *rows(
         "smi-not-found",
@@ -232,20 +163,13 @@ ROWS = (
         r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
         r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
     ),
-    row(
-        "image-needs-newer-driver",
-        r"""(?x)
+    row("image-needs-newer-driver", r"""(?x)
         built\ for\ NVIDIA\ Driver\ Release
         \ (?P<needs_driver>[\d.]+)\ or\ later,\ but\s+version
         \ (?P<driver>[\d.]+)\ was\ detected\ and\ compatibility\ mode\ is
         \ (?:UNAVAILABLE|FAILED)
-        """,
-        "was built for nvidia driver release",
-    ),
-    row(
-        "pcie-slow",
-        r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)",
-    ),
+        """, "was built for nvidia driver release"),
+    row("pcie-slow", r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)"),
     row("no-nvswitch", "nv_warn_nothing_to_do"),
     # `Out of bounds values : 0 OK` … `# Avg bus bandwidth`.
     *rows(
@@ -255,16 +179,6 @@ ROWS = (
         r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
         r"deviceQuery.{0,300}?Result = PASS",
     ),
-    # `after a few minutes`.
-    row(
-        "ran-first",
-        (
-            r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\|"
-            r"|\b(?:after|ran) (?:running |training )?(?:for )?(?:(?:about|around|roughly|some|a few|several|many|a couple of|~|over|only) ?)*(?:\d[\d,.]*k?|an?|one|two|three|few|several|some|many)? ?(?:hours?|minutes|mins|days|(?:training )?(?:steps|iterations)|epochs?|batches)\b(?! (?:of )?(?:suspend|sleep|uptime|idle|loading|waiting))"
-        ),
-        "loss",
-        "after ",
-        "ran ",
-        "epoch",
-    ),
-)
+    # `after 3 hours`.
+    row("ran-first", r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\||\bafter (?:about |~ ?)?\d[\d,.]*k? (?:hours?|minutes|days|steps|iterations|epochs?)\b", "loss", "after ", "epoch"),
+)  # fmt: skip

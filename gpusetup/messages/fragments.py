@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 # `0000:01:00.0`.
 BUS = r"(?P<bus_id>[0-9a-f]{2,8}:[0-9a-f:.]{1,13}[0-9a-f])"
 """A GPU's PCI bus address, as the kernel and NVML write it."""
@@ -31,27 +29,6 @@ TORCH_SYMBOL = r"(?!_ZNK?\d{1,2}tensorflow)(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torc
 
 IN_A_BUILD = r"(?:Failed building wheel|Building wheels? for|bdist_wheel|build_ext\b|subprocess-exited-with-error|Building from source|metadata-generation-failed)"
 """Words that pip and setuptools print while they compile a package."""
-
-# `if you see `, `make sure that the `: a condition and up to five words after it.
-IF = r"\b(?:if|when|whenever|whether|unless|until|in case|make sure|once) (?:\S{1,16} ){0,5}?"
-
-# `may be that `, `avoid `: a word of doubt and up to four words after it.
-MAYBE = r"\b(?:if|whether|may|might|could|would|avoid\w*|prevent\w*|otherwise) (?:\S{1,16} ){0,4}?"
-
-IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
-"""A word that introduces a condition, so what follows has not happened."""
-
-
-def in_any_order(*parts: str, within: int = 700) -> str:
-    """A pattern for texts that contain all these parts in any order, each at most `within`
-    characters from the next.
-
-    >>> in_any_order("a", "b", within=9)
-    'a.{0,9}?b|b.{0,9}?a'
-    """
-    between = f".{{0,{within}}}?"
-    orders = [between.join(order) for order in permutations(parts)]
-    return "|".join(orders)
 
 
 CUDA_LIBRARY = (

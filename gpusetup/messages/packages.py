@@ -27,49 +27,19 @@ from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import row, rows
 
 ROWS = (
-    row(
-        "torchvision-image-mismatch",
-        rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
-    ),
-    row(
-        "backport-in-the-way",
-        r"module 'enum' has no attribute 'IntFlag'",
-        package="enum34",
-        module="enum",
-    ),
-    row(
-        "backport-in-the-way",
-        r"type object 'Callable' has no attribute '_abc_registry'",
-        package="typing",
-        module="typing",
-    ),
-    row(
-        "backport-in-the-way",
-        r"module 'typing' has no attribute '_ClassVar'",
-        package="dataclasses",
-        module="dataclasses",
-    ),
+    row("torchvision-image-mismatch", rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})"),
+    row("backport-in-the-way", r"module 'enum' has no attribute 'IntFlag'", package="enum34", module="enum"),
+    row("backport-in-the-way", r"type object 'Callable' has no attribute '_abc_registry'", package="typing", module="typing"),
+    row("backport-in-the-way", r"module 'typing' has no attribute '_ClassVar'", package="dataclasses", module="dataclasses"),
     # `Error loading shared library libgcc_s.so.1: No such file`.
     *rows(
         "musl-libc",
         r"Error loading shared library (?P<library>\S+): No such file",
         r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
     ),
-    row(
-        "no-matching-distribution",
-        r"No module named '?tools\.nnwrap",
-        requirement="torch",
-        none_found="true",
-    ),
-    row(
-        "no-matching-distribution",
-        r"No compatible version found for: torch\s+(?:DEBUG [^\n]{0,200}\s+)?[×x] No s",
-        requirement="torch",
-    ),
-    row(
-        "wheel-not-supported",
-        r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform",
-    ),
+    row("no-matching-distribution", r"No module named '?tools\.nnwrap", requirement="torch", none_found="true"),
+    row("no-matching-distribution", r"No compatible version found for: torch\s+(?:DEBUG [^\n]{0,200}\s+)?[×x] No s", requirement="torch"),
+    row("wheel-not-supported", r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform"),
     *rows(
         "conda-not-found",
         r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
@@ -83,26 +53,11 @@ ROWS = (
         program="TensorFlow",
     ),
     # TensorFlow warns about an unsupported compute capability, such as 12.0.
-    row(
-        "gpu-not-in-wheel",
-        r"\bTensorFlow\b.{0,900}?\bunsupported compute capability (?P<capability>1[0-2]\.\d)?",
-        unless=r"\bnot (?:\w+ ){0,3}unsupported",
-        side="new",
-        said="in words",
-    ),
+    row("gpu-not-in-wheel", r"\bTensorFlow\b.{0,900}?\bunsupported compute capability (?P<capability>1[0-2]\.\d)?", unless=r"\bnot (?:\w+ ){0,3}unsupported", side="new", said="in words"),
     # `nvrtc64_112_0.dll -> not found`.
-    row(
-        "program-lib-missing",
-        r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found",
-        program="CuPy",
-    ),
+    row("program-lib-missing", r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found", program="CuPy"),
     # `CUDA_PATH is set but CUDA wasnt able to be loaded`.
-    row(
-        "program-lib-missing",
-        r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded",
-        program="onnxruntime",
-        library="CUDA or cuDNN, in the release that onnxruntime was built for,",
-    ),
+    row("program-lib-missing", r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded", program="onnxruntime", library="CUDA or cuDNN, in the release that onnxruntime was built for,"),
     *(
         row(
             "gpu-not-in-wheel",
@@ -114,37 +69,15 @@ ROWS = (
             ("new", "Ampere|Ada\\w*|Hopper|Blackwell"),
         )
     ),
-    row(
-        "program-lib-missing",
-        r"Could not find cuda drivers on your machine, GPU will not be used",
-        program="TensorFlow",
-        library="the CUDA libraries of TensorFlow",
-        or_else="no driver",
-    ),
+    row("program-lib-missing", r"Could not find cuda drivers on your machine, GPU will not be used", program="TensorFlow", library="the CUDA libraries of TensorFlow", or_else="no driver"),
     # `Can't find libdevice directory`.
-    row(
-        "program-lib-missing",
-        r"Can't find libdevice directory|libdevice not found at",
-        program="TensorFlow",
-        library="libdevice (the toolkit's nvvm folder)",
-    ),
-    row(
-        "program-lib-missing",
-        "dnn library is not found",
-        program="TensorFlow",
-        library="cuDNN, in the release that TensorFlow was built for,",
-    ),
+    row("program-lib-missing", r"Can't find libdevice directory|libdevice not found at", program="TensorFlow", library="libdevice (the toolkit's nvvm folder)"),
+    row("program-lib-missing", "dnn library is not found", program="TensorFlow", library="cuDNN, in the release that TensorFlow was built for,"),
     *rows(
         "program-lib-missing",
         "skipping registering gpu devices",
         "cannot dlopen some gpu libraries",
-        program="TensorFlow",
-        library="a CUDA library of TensorFlow",
+        program="TensorFlow", library="a CUDA library of TensorFlow",
     ),
-    row(
-        "program-lib-missing",
-        r"Failed to create CUDAExecutionProvider\. ?Require cuDNN",
-        program="onnxruntime",
-        library="cuDNN or CUDA, in the release that onnxruntime names,",
-    ),
-)
+    row("program-lib-missing", r"Failed to create CUDAExecutionProvider\. ?Require cuDNN", program="onnxruntime", library="cuDNN or CUDA, in the release that onnxruntime names,"),
+)  # fmt: skip

@@ -55,16 +55,12 @@ def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str)
 
 def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[MessageRow, ...]:
     """Message rows with the same kind, values and `unless`, one for each pattern."""
-    messages = []
-    for pattern in patterns:
-        messages.append(row(kind, pattern, unless=unless, **values))
-    return tuple(messages)
+    return tuple([row(kind, pattern, unless=unless, **values) for pattern in patterns])
 
 
 def says(pattern: str, *needles: str, unless: str = "", **values: str) -> MessageRow:
     """A message row for the record of a cause. It has no kind, because the cause adds its own."""
-    kind_of_its_cause = ""
-    return row(kind_of_its_cause, pattern, *needles, unless=unless, **values)
+    return row("", pattern, *needles, unless=unless, **values)
 
 
 # --- the letters that every form of a pattern has ---------------------------------------------------
@@ -104,8 +100,7 @@ def letters_of(pattern: str) -> tuple[str, ...]:
     plain = VARIABLE_PART.sub(GAP, plain)
     longest_letters: list[str] = []
     for form in plain.split("|"):
-        longest = max(form.split(GAP), key=len)
-        letters = lowered(PRIVATE_SIGN.sub(_plain_sign, longest))
+        letters = lowered(PRIVATE_SIGN.sub(_plain_sign, max(form.split(GAP), key=len)))
         if letters not in longest_letters:
             longest_letters.append(letters)
     return tuple(longest_letters)
@@ -116,8 +111,7 @@ def _without_groups(pattern: str) -> str:
     while True:
         # Groups are replaced from the inside out. The next round replaces the groups that
         # surrounded these.
-        opened = PLAIN_GROUP.sub(r"\1", pattern)
-        outer = GROUP.sub(GAP, opened)
+        outer = GROUP.sub(GAP, PLAIN_GROUP.sub(r"\1", pattern))
         if outer == pattern:
             return pattern
         pattern = outer
@@ -125,14 +119,12 @@ def _without_groups(pattern: str) -> str:
 
 def _hidden_sign(escaped: re.Match[str]) -> str:
     """The private-use character for an escaped character."""
-    sign = escaped[1]
-    return chr(PRIVATE_SIGNS + ord(sign))
+    return chr(PRIVATE_SIGNS + ord(escaped[1]))
 
 
 def _plain_sign(hidden: re.Match[str]) -> str:
     """The character that a private-use character stands for."""
-    code = ord(hidden[0])
-    return chr(code - PRIVATE_SIGNS)
+    return chr(ord(hidden[0]) - PRIVATE_SIGNS)
 
 
 # --- where a message stands -----------------------------------------------------------------------
@@ -195,8 +187,5 @@ def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
 
 def _is_meant_otherwise(unless: str, window: str, match: re.Match[str]) -> bool:
     """Whether the words around a match show that something else is meant."""
-    first = max(match.start() - AROUND, 0)
-    last = match.end() + AROUND
-    surroundings = window[first:last]
-    other_meaning = in_any_case(unless).search(surroundings)
-    return other_meaning is not None
+    surroundings = window[max(match.start() - AROUND, 0) : (match.end() + AROUND)]
+    return in_any_case(unless).search(surroundings) is not None

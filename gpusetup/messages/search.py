@@ -70,25 +70,20 @@ class Text(Frozen):
 
     def line_at(self, position: int) -> int:
         """The index (from 0) of the line that contains a position in `flat`."""
-        lines_begun = bisect_right(self.starts, position)
-        return max(lines_begun - 1, 0)
+        return max(bisect_right(self.starts, position) - 1, 0)
 
     def source(self, position: int) -> str:
         """The source name of the line that contains a position in `flat`."""
-        number = self.line_at(position) + 1
-        return line_source(number)
+        return line_source(self.line_at(position) + 1)
 
     def shown(self, start: int, end: int) -> str:
         """The lines that contain a piece of `flat`, to quote as evidence. If they are too long,
         only the piece."""
-        first_line = self.line_at(start)
-        last_line = self.line_at(max(end - 1, start))
-        lines = " ".join(self.lines[first_line : last_line + 1])
+        lines = " ".join(self.lines[self.line_at(start) : self.line_at(max(end - 1, start)) + 1])
         quote = " ".join(lines.split())
         if len(quote) <= SHOWN_CHARACTERS:
             return quote
-        piece = self.flat[start:end].strip()
-        return piece[:SHOWN_CHARACTERS]
+        return self.flat[start:end].strip()[:SHOWN_CHARACTERS]
 
     def event(self, kind: str, start: int, end: int, values: Mapping[str, str]) -> Event:
         """An event for a piece of `flat`, with the lines that contain it as evidence."""
@@ -136,9 +131,7 @@ def _positions(low: str, needle: str) -> list[int]:
         positions.append(position)
         position = low.find(needle, position + STEP)
     half = MAX_WINDOWS // 2
-    first_positions = positions[:half]
-    last_positions = positions[half:][-half:]
-    return first_positions + last_positions
+    return positions[:half] + positions[half:][-half:]
 
 
 def text_of(lines: Iterable[str], logged: Iterable[int] = ()) -> Text:
@@ -150,8 +143,7 @@ def text_of(lines: Iterable[str], logged: Iterable[int] = ()) -> Text:
     """
     all_lines = tuple(lines)
     bare_lines = [" ".join(line.split()) for line in all_lines]
-    lines_with_words = filter(None, bare_lines)
-    flat = " ".join(lines_with_words)
+    flat = " ".join(filter(None, bare_lines))
     return Text(
         lines=all_lines,
         flat=flat,
@@ -163,12 +155,9 @@ def text_of(lines: Iterable[str], logged: Iterable[int] = ()) -> Text:
 
 def _starts(bare_lines: list[str]) -> tuple[int, ...]:
     """Where each line begins if all lines are joined. An empty line has length 0."""
-    lengths = []
-    for line in bare_lines:
-        # Each line that is not empty is followed by a space.
-        lengths.append(len(line) + 1 if line else 0)
-    ends = tuple(accumulate(lengths, initial=0))
-    return ends[: len(bare_lines)]
+    # Each line that is not empty is followed by a space.
+    lengths = [len(line) + 1 if line else 0 for line in bare_lines]
+    return tuple(accumulate(lengths, initial=0))[: len(bare_lines)]
 
 
 FIRST_LINE = 0
@@ -197,8 +186,7 @@ def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
         is_new = earlier is None and len(places) < EVENTS_A_ROW
         # If the match so far is in the title, use this one instead: a post's title often quotes the
         # program's line below, which is better evidence.
-        is_repeated = earlier is not None and text.line_at(earlier.start) == FIRST_LINE
-        if is_new or is_repeated:
+        if is_new or (earlier is not None and text.line_at(earlier.start) == FIRST_LINE):
             places[different_values] = match
     for start, end, values in places.values():
         yield text.event(row.kind, start, end, values)

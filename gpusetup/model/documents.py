@@ -97,6 +97,33 @@ class OtherEnvironment(Frozen):
     torch: str
 
 
+class ReadFact(Frozen):
+    """One fact that doctor read."""
+
+    name: str
+    """`system`, `container`, `GPU`, `driver`, `torch`, `installer`, `Python`, `program` or `failing
+    step`."""
+    value: str
+    source: str = ""
+    """The line of a text, or the tool; empty if several places show it."""
+
+
+class Fit(Frozen):
+    """Whether facts that were read fit together."""
+
+    sentence: str
+    fits: bool
+
+
+class CauseCheck(Frozen):
+    """How to check a likely cause before changing anything."""
+
+    command: str
+    """A command that changes nothing."""
+    prints: str = ""
+    """What it prints, on an example machine, if this is the cause."""
+
+
 class DoctorAnswer(Frozen):
     schema: Literal["gpusetup.doctor/1"] = "gpusetup.doctor/1"
     cause: str
@@ -109,15 +136,20 @@ class DoctorAnswer(Frozen):
     certainty: Literal["certain", "likely"] | None = None
     """`certain` if the text proves the cause and leaves nothing open, otherwise `likely`; null for
     `ok` and `unknown`."""
-    doubts: tuple[str, ...] = ()
-    """If the cause in a report is only likely: sentences that explain why; empty if it is certain.
-    """
     other_causes: tuple[str, ...] = ()
-    """The ids of other possible causes, the most likely first."""
+    """If the cause is open or only likely: the ids of other causes with the same message, and of
+    errors that the root cause does not explain."""
     ruled_out: tuple[RuledOut, ...] = ()
     """Causes that a message suggests but that another fact contradicts, each with that fact."""
     next_reading: Text = None
     """A command whose output would show which of the possible causes is the right one."""
+    check: CauseCheck | None = None
+    """If the cause in a report is only likely: how to check it; null if it is certain."""
+    facts: tuple[ReadFact, ...] = ()
+    """What doctor read, each fact with its line or source."""
+    fit: tuple[Fit, ...] = ()
+    """Whether these facts fit together, by gpusetup's catalog; empty if no two were read that could
+    contradict each other."""
     symptom: Text = None
     """The id of the finding that shows what failed in a report, but not why. `cause` gives the
     reason, unless it is `unknown`."""
@@ -147,9 +179,10 @@ class KnownFinding(Frozen):
     id: str
     title: str
     means: str
-    proven_by: str
-    not_when: str
-    """What the finding can be confused with, and which finding that would be."""
+    check: str = ""
+    """A command that shows whether this is the problem, without gpusetup; "" if there is none."""
+    prints: str = ""
+    """What that command prints on an example machine with this problem."""
     way_out: str
     explains: tuple[str, ...]
     """The findings that are consequences of this one if both are found."""
@@ -290,7 +323,7 @@ class CodePlan(Frozen):
     phases_gib: Mapping[str, float]
     """Maps `forward`, `backward` and `optimizer` to the peak memory on a GPU."""
     largest_batch: Number
-    """Samples per step, over all GPUs; null if memory does not grow with the batch size."""
+    """Samples per step; null if memory does not grow with the batch size."""
 
 
 class ConfigKey(Frozen):
@@ -459,7 +492,7 @@ class ServePlan(Frozen):
     fits: bool
     """Whether all requests fit at the same time, each with the full context."""
     uncounted: tuple[str, ...] = ()
-    """Why a server that fits may still fail to start, for example an unknown shape or an older
+    """Why a server that fits may still fail to start, for example an unknown shape or another
     version."""
     model: str
     """The name of the model."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.accelerators.makers import AMD
-from gpusetup.monitor.documents import GpuSample
-from gpusetup.monitor.polled import Polled
-from gpusetup.monitor.sources import SourceEnded, SourceName
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.sources import Machine, SourceEnded, SourceName
 from gpusetup.probe.amd import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
 from gpusetup.system.system import System, list_or_empty, read_or_none
@@ -21,11 +21,18 @@ MILLIDEGREES = 1_000
 HERTZ = 1_000_000
 
 
-class AmdGpu(Polled):
+class AmdGpu(Machine):
     """Samples from the files that the amdgpu driver provides for each card, read once per
     sample."""
 
     name: SourceName = "amdgpu"
+
+    def __init__(self, readers: list[Callable[[], GpuSample]], interval: float) -> None:
+        super().__init__(interval)
+        self._readers = readers
+
+    def read(self, timeout: float) -> Sample:
+        return replace(super().read(timeout), gpus=tuple(read() for read in self._readers))
 
 
 def open_amdgpu(interval: float, system: System | None = None) -> AmdGpu:
@@ -44,7 +51,7 @@ def open_amdgpu(interval: float, system: System | None = None) -> AmdGpu:
         readers.append(reader(system, folder, len(readers), name))
     if not readers:
         raise SourceEnded("amdgpu: no AMD GPU reports its utilisation")
-    return AmdGpu(lambda: tuple(read() for read in readers), interval)
+    return AmdGpu(readers, interval)
 
 
 def reader(system: System, folder: str, index: int, name: str) -> Callable[[], GpuSample]:

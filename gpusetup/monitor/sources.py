@@ -19,7 +19,7 @@ from gpusetup.readings.plausibility import LIMITS, implausible
 PATIENCE_SECONDS = 10.0
 """How many seconds a sample may be late before we give up the source, unless the caller sets
 another limit."""
-SourceName = Literal["nvml", "nvidia-smi", "amdgpu", "xpu-smi", "powermetrics", "machine"]
+SourceName = Literal["nvml", "nvidia-smi", "amdgpu", "machine"]
 
 
 class SourceEnded(Exception):

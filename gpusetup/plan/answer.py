@@ -137,8 +137,28 @@ def reasons_for_close(
         return
     if request.question.params is not None:
         yield "the model's shape is assumed (`--params`)"
+    if needs_assumed_trainer(request, decision):
+        yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
     if needs_memory_of_others(decision, request.hardware):
         yield "other programs use some of the GPU's memory"
+
+
+def needs_assumed_trainer(request: PlanRequest, decision: RecipeDecision) -> bool:
+    """Whether a batch fits only because plan assumed sharding, mixed precision and checkpointing,
+    which the user did not name."""
+    question, job = request.question, decision.job
+    if question.trainer or question.job_fields or question.method or job.fills_token_budget:
+        return False
+    # The other usual assumption, which needs more memory.
+    in_a_loop = replace(
+        question,
+        trainer="loop",
+        batch=job.sequences,
+        context=job.context,
+        gpus=job.gpus,
+        solve=None,
+    )
+    return not decide(job_of(in_a_loop, job.shape, request.limits), request.limits).fits
 
 
 def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:

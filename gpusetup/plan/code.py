@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from gpusetup.model.documents import CodePlan, PlanAnswer, PlanMemory
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV, in_gib
 from gpusetup.plan.code_trace import Trace, TracedStep, TraceRequest
-from gpusetup.plan.decide import CLEAR, CLEAR_UNMEASURED, largest
+from gpusetup.plan.decide import CLEAR, largest
 from gpusetup.plan.job import Recipe
 from gpusetup.plan.measured import NONE
-from gpusetup.plan.memory import CUDA_CONTEXT, NCCL
+from gpusetup.plan.memory import CUDA_CONTEXT
 from gpusetup.plan.place import Place
 
 Sizes = dict[str, int]
@@ -21,37 +20,6 @@ Sizes = dict[str, int]
 UNLIMITED_BATCH = 1 << 40
 """The upper end of the search for the largest batch. If such a huge batch fits, memory does not
 grow with the batch size."""
-
-# --- memory on one of several GPUs ----------------------------------------------------------------
-
-
-def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
-    """Phase of a training step -> the bytes in use on one GPU, for the requested number of GPUs and
-    strategy."""
-    if request.gpus == 1 or request.strategy == "single":
-        return dict(step.phases)
-    if request.strategy == "ddp":
-        # Add DDP's buckets, which are a second copy of the gradients unless
-        # `gradient_as_bucket_view` is on.
-        return {phase: size + step.gradients for phase, size in step.phases.items()}
-    return sharded_phase_bytes(step, request)
-
-
-def sharded_phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
-    """Phase of a training step -> the bytes in use on one GPU under FSDP2, which divides weights,
-    gradients and optimizer states among the GPUs."""
-    forward, backward, optimizer = step.transient.values()
-    states = step.states / request.gpus
-    gradients = step.gradients / request.gpus
-    # FSDP gathers two blocks and the parameters outside all blocks, in the type used for computing.
-    gathered = step.gathered / 2 if request.amp else step.gathered
-    # During the forward pass there are gradients only if an earlier micro-batch left them.
-    earlier_gradients = gradients if request.accumulate > 1 else 0
-    return {
-        "forward": states + earlier_gradients + forward + gathered,
-        "backward": states + gradients + backward + gathered,
-        "optimizer": states + gradients + optimizer / request.gpus,
-    }
 
 
 def step_at_batch(trace: Trace, batch: int) -> TracedStep:
@@ -82,17 +50,9 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
 # --- the answer -----------------------------------------------------------------------------------
 
 
-def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
-    """Remarks about the trace and, if the job does not fit, what would help."""
-    remarks = list(trace_remarks(trace, largest))
-    # A job that fits needs no remedies.
-    if not fits:
-        remarks += remedies(request, largest)
-    return tuple(remarks)
-
-
-def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
-    """Sentences about what the trace skipped or replaced, and what it could not measure."""
+def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> Iterator[str]:
+    """Sentences about what the trace skipped or could not measure and, if the job does not fit,
+    changes that could make it fit."""
     step = trace.asked
     if step.values_read:
         times = f"(times: {step.values_read})"
@@ -105,18 +65,14 @@ def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
         yield f"gpusetup could not trace another batch: {trace.refused}"
     if largest is None and len(trace.traces) > 1:
         yield "memory does not grow with the batch: any batch fits, or none"
-
-
-def remedies(request: TraceRequest, largest: int | None) -> Iterator[str]:
-    """Sentences that each name a change which could make the job fit."""
+    if fits:
+        return
     if largest:
-        yield f"a batch of {largest * request.gpus} would fit"
+        yield f"a batch of {largest} would fit"
     if not request.checkpointing:
         yield "`--checkpointing` keeps only the inputs of the repeated blocks"
     if request.amp is None:
         yield "`--amp bf16` computes in 16 bits"
-    if request.strategy == "ddp":
-        yield "`--strategy fsdp` divides weights, gradients and states among the GPUs"
 
 
 CUDNN_WORKSPACE = 0.15
@@ -137,32 +93,14 @@ class CodeQuestion(Frozen):
     """Whether the user asked for the largest batch."""
 
     @property
-    def runtime(self) -> float:
-        """The bytes that CUDA's context takes and, with several GPUs, NCCL's buffers."""
-        if self.request.gpus == 1:
-            return CUDA_CONTEXT
-        return CUDA_CONTEXT + NCCL
-
-    @property
     def free(self) -> float:
-        """The bytes on one GPU that torch's allocator can use for the training."""
-        capacity = self.hardware.capacity
-        # The CUDA context and NCCL's buffers lie outside torch's allocator.
-        return capacity - self.runtime
-
-    @property
-    def near(self) -> float:
-        """The share of the GPU's memory within which an answer counts as close instead of clear."""
-        if self.request.gpus == 1:
-            return CLEAR
-        # Use the wider margin for sharded steps, because the estimate of what they gather was never
-        # checked on a GPU.
-        is_sharded = self.request.strategy in ("fsdp", "zero3")
-        return CLEAR_UNMEASURED if is_sharded else CLEAR
+        """The bytes that torch's allocator can use for the training."""
+        # The CUDA context lies outside torch's allocator.
+        return self.hardware.capacity - CUDA_CONTEXT
 
 
 def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
-    """The largest batch for one GPU, in samples, with expandable segments if the system supports
+    """The largest batch in samples, with expandable segments if the system supports
     them; 0 if none fits.
 
     None if it is unknown, because the code was traced with a single batch size, or if there is no
@@ -177,9 +115,7 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
         free /= 1 + FRAGMENTATION
 
     def fits(batch: int) -> bool:
-        step = step_at_batch(trace, batch)
-        phases = phase_bytes(step, question.request)
-        return max(phases.values()) <= free
+        return max(step_at_batch(trace, batch).phases.values()) <= free
 
     # If every batch fits, the search ends just below its limit.
     batch = largest(fits, UNLIMITED_BATCH)
@@ -187,7 +123,7 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
 
 
 class CodeMemory(Frozen):
-    """The memory that one training step needs on one GPU, in bytes, and whether it needs expandable
+    """The memory that one training step needs, in bytes, and whether it needs expandable
     segments to fit."""
 
     allocated: float
@@ -196,21 +132,19 @@ class CodeMemory(Frozen):
     """Temporary memory during the phase that needs the most."""
     activations: float
     """The activations that the forward pass keeps for the backward pass."""
-    runtime: float
     env: bool
     """Whether the job fits only with expandable segments."""
 
     @property
     def total(self) -> float:
-        # The GPU must hold the CUDA runtime in addition to what torch's allocator reserves.
-        reserved = self.allocated + self.fragmentation
-        return reserved + self.runtime
+        # The GPU must hold the CUDA context in addition to what torch's allocator reserves.
+        return self.allocated + self.fragmentation + CUDA_CONTEXT
 
 
 def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
-    """The memory that a step needs on one GPU; expandable segments are switched on only if the step
+    """The memory that a step needs; expandable segments are switched on only if the step
     would not fit otherwise."""
-    allocated = max(phase_bytes(step, question.request).values())
+    allocated = max(step.phases.values())
     transient = max(step.transient.values())
     fragmentation = FRAGMENTATION * transient
     too_scattered = allocated + fragmentation > question.free
@@ -220,7 +154,6 @@ def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
         fragmentation=0 if env else fragmentation,
         transient=min(allocated, transient),
         activations=min(step.activations, allocated),
-        runtime=question.runtime,
         env=env,
     )
 
@@ -228,7 +161,7 @@ def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
 def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
     """The rows of the answer's memory table, in GiB."""
     states = memory.allocated - memory.transient
-    # The rest of the total is temporary memory other than activations, and the CUDA runtime.
+    # The rest of the total is temporary memory other than activations, and the CUDA context.
     other = memory.total - states - memory.activations - memory.fragmentation
     return PlanMemory(
         states=in_gib(states),
@@ -244,7 +177,7 @@ def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
 
 
 def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:
-    """The complete answer of `plan --code`; `largest` is the largest batch for one GPU, or None."""
+    """The complete answer of `plan --code`; `largest` is the largest batch, or None."""
     request, capacity = question.request, question.hardware.capacity
     step = planned_step(trace, question, largest)
     memory = memory_of(step, question)
@@ -256,52 +189,42 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
     if trace.asked.convolves:
         with_workspaces *= 1 + CUDNN_WORKSPACE
     needs_cudnn = fits and with_workspaces > capacity
-    is_near = needs_cudnn or abs(filled - 1) < question.near
+    is_near = needs_cudnn or abs(filled - 1) < CLEAR
     return PlanAnswer(
         fits=fits,
         uncounted=("what cuDNN takes for convolutions",) if needs_cudnn else (),
         recipe=str(Recipe(env=memory.env)) if fits else NONE,
         basis="predicted",
         confidence="close" if is_near else "clear",
-        near_percent=round(100 * question.near),
-        close_because=why_close(needs_cudnn, question) if is_near else None,
+        near_percent=round(100 * CLEAR),
+        close_because=why_close(needs_cudnn) if is_near else None,
         memory_gib=memory_gib(memory, capacity),
         margin_percent=round(100 * (1 - filled), 2),
         env=ENV if fits and memory.env else {},
-        advice=notes(trace, request, largest, fits),
+        advice=tuple(notes(trace, request, largest, fits)),
         model=request.code,
         parameters=step.parameters,
         active_parameters=step.parameters,
         gpu=question.hardware.gpu,
-        gpus=request.gpus,
+        gpus=1,
         context=0,
-        batch=step.batch * request.gpus,
-        strategy=request.strategy,
+        batch=step.batch,
+        strategy="single",
         source=SOURCE,
         solved="batch" if question.finds_batch else None,
-        code=code_details(trace, question, largest),
+        code=CodePlan(
+            torch=trace.torch,
+            phases_gib={phase: in_gib(size) for phase, size in step.phases.items()},
+            largest_batch=largest,
+        ),
     )
 
 
-def why_close(needs_cudnn: bool, question: CodeQuestion) -> str:
+def why_close(needs_cudnn: bool) -> str:
     """Why the prediction is uncertain, as a phrase."""
     if needs_cudnn:
         return "something that may take memory is not counted"
-    return f"within {round(100 * question.near)} % of the limit"
-
-
-def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:
-    """The part of the answer that only `--code` has: memory in each phase, the torch version, and
-    the largest batch of all GPUs together."""
-    phases = phase_bytes(planned_step(trace, question, largest), question.request)
-    phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
-    # The trace is for one GPU, but the answer gives the batch of all GPUs together.
-    largest_of_all = None if largest is None else largest * question.request.gpus
-    return CodePlan(
-        torch=trace.torch,
-        phases_gib=phases_gib,
-        largest_batch=largest_of_all,
-    )
+    return f"within {round(100 * CLEAR)} % of the limit"
 
 
 def planned_step(trace: Trace, question: CodeQuestion, largest: int | None) -> TracedStep:

@@ -10,25 +10,19 @@ from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 
-STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is planned like FSDP2
 OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
 
 
 class TraceRequest(Frozen):
-    """The code to trace, and the batch, optimizer, precision and GPUs to train it with."""
+    """The code to trace, and the batch, optimizer and precision to train it with."""
 
     code: str
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
     batch: int
-    """The number of samples on one GPU."""
+    """The number of samples."""
     amp: Literal["bf16", "fp16"] | None = None
     checkpointing: bool = False
-    strategy: str = "single"
-    gpus: int = 1
     optimizer: str = "adamw"
-    accumulate: int = 1
-    """The number of micro-batches in a step. The last one is traced, while the gradients of the
-    earlier ones are in memory."""
     line: bool = True
     """Whether to trace the code a second time with twice the batch, because the search for the
     largest batch needs two batch sizes."""
@@ -47,9 +41,6 @@ class TracedStep(Frozen):
     states: int
     """The bytes of weights, buffers and optimizer states."""
     gradients: int
-    gathered: int
-    """The bytes that FSDP gathers at once: the largest repeated block, the next block, and all
-    parameters outside the blocks."""
     parameters: int
     """The number of parameters."""
     values_read: int = 0
@@ -97,27 +88,21 @@ OVERRIDES = {
 
 
 def check_request(request: TraceRequest) -> None:
-    """Raise UsageError if a request cannot be traced: a malformed `--code`, an unknown strategy or
-    optimizer, or a number below 1."""
+    """Raise UsageError if a request cannot be traced: a malformed `--code`, an unknown
+    optimizer, or a batch below 1."""
     module, _, function = request.code.rpartition(":")
     if not module or not function:
         raise UsageError(
             f"`--code {request.code}` is not MODULE:FUNCTION",
             hint="for example `--code train:build`, or `--code path/to/train.py:build`",
         )
-    check_word("strategy", request.strategy, STRATEGIES)
-    check_word("optimizer", request.optimizer, OPTIMIZERS)
-    if min(request.batch, request.gpus, request.accumulate) < 1:
-        raise UsageError("the batch, the number of GPUs and `--accumulate` are at least 1")
-
-
-def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
-    """Raise UsageError if `word` is not among the values that a trace supports for this option."""
-    if word not in traceable:
+    if request.optimizer not in OPTIMIZERS:
         raise UsageError(
-            f"`--{option} {word}` cannot be traced from code",
-            hint=f"a trace knows {', '.join(traceable)}",
+            f"`--optimizer {request.optimizer}` cannot be traced from code",
+            hint=f"a trace knows {', '.join(OPTIMIZERS)}",
         )
+    if request.batch < 1:
+        raise UsageError("the batch is at least 1")
 
 
 def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:

@@ -7,7 +7,7 @@ since they are at most 1 % of the parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpusetup.errors import UsageError
@@ -16,7 +16,6 @@ from gpusetup.plan.encoders import image_encoder, text_encoder, tower_parameters
 from gpusetup.plan.mixers import (
     ATTENTION,
     AttentionWidths,
-    is_parallel,
     is_state_space_alone,
     mixer_parameters,
     mixers_of,
@@ -79,7 +78,8 @@ def decoder(config: ModelConfig) -> Shape:
     sizes = decoder_sizes(config)
     widths = attention_widths(config)
     mixers = mixers_of(config)
-    attention_layers = cached_layers_of(config, mixers)
+    # Other layers keep a state of a fixed size instead of keys and values.
+    attention_layers = mixers.count(ATTENTION)
     return Shape(
         name=config.name,
         kind=config.kind,
@@ -186,14 +186,6 @@ def has_gate(config: ModelConfig) -> bool:
     # Models with LayerNorm and GELU, as in GPT-2's time, have no gate.
     is_as_gpt2 = has_layer_norms(config) and "gelu" in activation
     return not is_as_gpt2
-
-
-def cached_layers_of(config: ModelConfig, mixers: Sequence[str]) -> int:
-    """The number of layers that cache keys and values; layers with a state space or a convolution
-    keep a fixed-size state instead."""
-    if is_parallel(config):  # every layer has both attention and a state space
-        return len(mixers)
-    return mixers.count(ATTENTION)
 
 
 def latent_width(config: ModelConfig) -> int:

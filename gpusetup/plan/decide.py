@@ -327,15 +327,17 @@ def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The decision for the largest batch over all GPUs at which some recipe fits."""
+    """The decision for the largest batch over all GPUs at which some recipe fits, without offload
+    if any batch fits so."""
+    for limits_tried in (replace(limits, offload=False), limits):
 
-    def fits(batch: int) -> bool:
-        larger_job = replace(job, batch=batch)
-        return decide(larger_job, limits).fits
+        def fits(batch: int, limits: MachineLimits = limits_tried) -> bool:
+            return decide(replace(job, batch=batch), limits).fits
 
-    most = largest(fits)
-    most = max(most, 1)
-    return decide(replace(job, batch=most), limits)
+        most = largest(fits)
+        if most:
+            break
+    return decide(replace(job, batch=max(most, 1)), limits)
 
 
 def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:

@@ -89,9 +89,15 @@ def has_adapters(named: Mapping[str, Any]) -> bool:
 
 
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
-    """The trainer to assume if none is named: `trinity` for a token budget, `hf` for adapters,
-    otherwise a plain `loop`."""
+    """The trainer to assume if none is named: `trinity` for a whole text model without
+    other settings, `hf` for adapters, otherwise a plain `loop`."""
     if not counts_samples(question, shape):
+        return "trinity"
+    # A batch alone says nothing about the trainer, so that `--batch` and `--max-batch` are planned
+    # as the same question without them. A number of parameters may be of any network.
+    without_batch = replace(question, batch=None, solve=None)
+    says_how = question.job_fields or question.freeze or question.tables or question.params
+    if not says_how and not counts_samples(without_batch, shape):
         return "trinity"
     # Adapters are usually trained with PEFT in transformers' Trainer or a framework based on it.
     return "hf" if has_adapters(named) else "loop"

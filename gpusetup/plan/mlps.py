@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpusetup.plan.mixers import ONLY_MLP, is_state_space_alone
+from gpusetup.plan.mixers import is_state_space_alone
 from gpusetup.plan.model_keys import ModelConfig
 
 
@@ -34,7 +34,10 @@ class Mlp(NamedTuple):
 def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
     """The MLPs of a model; `matrices` is the number of weight matrices in an MLP or expert: 3 with
     a gate, otherwise 2."""
-    layers = layers_with_mlp(config, mixers)
+    layers = len(mixers)
+    # A pure Mamba has no MLPs.
+    if is_state_space_alone(config) and not config.values.get("intermediate_size"):
+        layers = 0
     width = dense_width(config)
     # The parameters per unit of inner width: one column or row in each matrix.
     unit = matrices * config.hidden
@@ -66,13 +69,7 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
 
 def dense_width(config: ModelConfig) -> int:
     """The width of a dense MLP, which processes every token."""
-    width = config.get("intermediate_size") or default_mlp_width(config)
-    if config.values.get("block_auto_adjust_ff_dim"):
-        # LFM2 uses two thirds of the width in its config, rounded up to whole blocks.
-        block = config.get("block_multiple_of", 256)
-        blocks = -(-(2 * width // 3) // block)
-        return blocks * block
-    return width
+    return config.get("intermediate_size") or default_mlp_width(config)
 
 
 def default_mlp_width(config: ModelConfig) -> int:
@@ -109,16 +106,6 @@ def expert_widths_of(config: ModelConfig, width: int) -> ExpertWidths:
     active = config.need("num_experts_per_tok") * expert
     routed = config.get("num_experts") * expert
     return ExpertWidths(active=active + shared, all=routed + shared)
-
-
-def layers_with_mlp(config: ModelConfig, mixers: Sequence[str]) -> int:
-    """The number of layers with an MLP: all, only the pure MLP layers (Nemotron-H), or none
-    (Mamba)."""
-    if ONLY_MLP in mixers:
-        return mixers.count(ONLY_MLP)
-    if is_state_space_alone(config) and not config.values.get("intermediate_size"):
-        return 0
-    return len(mixers)
 
 
 PERIODS = (

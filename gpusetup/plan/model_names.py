@@ -14,10 +14,13 @@ from collections.abc import Iterable
 from gpusetup.model.frozen import Frozen
 
 NAME_VARIANT = re.compile(
-    r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|thinking|reasoning|v\d+(?:\.\d+)?"
+    r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|thinking|reasoning"
     r"|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
 )
-"""Parts of a name that do not affect the shape: the tuning, the revision, the date."""
+"""Parts of a name that do not affect the shape: the tuning and the date."""
+REVISION = re.compile(r"(?<=\d[bm])(.*?)-v\d+(?:\.\d+)?(?=-|$)")
+"""A revision after a size (`Mistral-7B-v0.3`), which keeps the shape. Without a size before it,
+such a part names another model (`DeepSeek-V3`)."""
 FORMAT_PART = re.compile(
     r"-(?:(?:unsloth-)?bnb-[48]bit|gguf|awq|gptq|int[48]|[48]bits?|fp8|w4a16|w8a8|w8a16|nvfp4|mxfp4"
     r"|bf16|fp16|dynamic|marlin|quantized|autoround)(?=-|$|\.)"
@@ -51,7 +54,7 @@ def plain_name(text: str) -> str:
     name = name_with_dashes(text).removeprefix("meta-")
     # Remove the format first, because it comes after the variant.
     without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
-    return NAME_VARIANT.sub("", without_format)
+    return NAME_VARIANT.sub("", REVISION.sub(r"\1", without_format))
 
 
 def name_with_dashes(text: str) -> str:
@@ -81,7 +84,8 @@ def format_in_name(text: str) -> str | None:
 # --- the base of a fine-tuned model ---------------------------------------------------------------
 
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm](?![a-z])|\d+(?:\.\d+)?")
-SIZE_WORD = re.compile(r"\d+(?:\.\d+)?[bm]")
+SIZE_WORD = re.compile(r"\d+(?:\.\d+)?b|\d{2,}(?:\.\d+)?m")
+"""A number of parameters. `1M` is left out, because it names a context (`Qwen2.5-7B-1M`)."""
 PARTS_OF_OTHER_KINDS = frozenset((
     "audio", "document", "image", "multimodal", "ocr", "omni", "speech", "tts", "video", "vision",
     "vl", "vla",
@@ -103,17 +107,22 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
     """The known model whose name is contained in a longer name, word by word in the same order;
     None if there is none. The longest match wins.
 
-    Only names with a size count, because a word such as `phi` occurs in too many other names.
+    Only names with a size count, because a word such as `phi` occurs in too many other names. Both
+    names must have the same sizes, and a version after the family's name must be the same.
 
     >>> base_in_name("Hermes-3-Llama-3.1-8B", ("llama-3-8b", "llama-3.1-8b", "hermes"))
     'llama-3.1-8b'
+    >>> base_in_name("Llama-4-8B", ("llama-8b",)) is None
+    True
     """
     words = words_of_name(text)
+    sizes = set(filter(SIZE_WORD.fullmatch, words))
     best: str | None = None
     most_words = 0
     for name in names:
         name_words = words_of_name(name)
-        if len(name_words) <= most_words or not says_size(name_words):
+        # An active size (`a3b`) is a size too, so both must agree in all sizes.
+        if len(name_words) <= most_words or sizes != set(filter(SIZE_WORD.fullmatch, name_words)):
             continue
         if is_in_order(name_words, words):
             best = name
@@ -121,20 +130,29 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
     return best
 
 
-def says_size(words: list[str]) -> bool:
-    """Whether one of a name's words is a parameter count, such as `8b`."""
-    sizes = list(filter(SIZE_WORD.fullmatch, words))
-    return bool(sizes)
-
-
 def is_in_order(part: list[str], whole: list[str]) -> bool:
-    """Whether `whole` contains all words of `part` in the same order.
+    """Whether `whole` contains all words of `part` in the same order, and no other version after
+    one of them.
 
-    >>> is_in_order(["llama", "8b"], ["llama", "3.1", "8b"])
+    >>> is_in_order(["llama", "8b"], ["llama", "tuned", "8b"])
     True
+    >>> is_in_order(["llama", "8b"], ["llama", "3.1", "8b"])
+    False
     """
-    remaining = iter(whole)
-    return all(word in remaining for word in part)
+    position = 0
+    follows_match = False
+    for word in whole:
+        if position < len(part) and word == part[position]:
+            position += 1
+            follows_match = True
+            continue
+        is_version = re.fullmatch(r"\d+(?:\.\d+)?", word) is not None
+        # `llama-4-8b` is another model than `llama-8b`; a number after a word that the base lacks
+        # (`tulu-3`) is that word's.
+        if is_version and follows_match and 0 < position < len(part):
+            return False
+        follows_match = False
+    return position == len(part)
 
 
 def parts_beyond(text: str, base: str) -> list[str]:
@@ -162,21 +180,27 @@ class SizeInName(Frozen):
     """The parameters that one token uses; fewer than all in a mixture of experts."""
 
 
-SIZES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?:-a(\d+(?:\.\d+)?)([bm]))?(?![a-z0-9])")
+SIZES = re.compile(
+    r"(?<![\w.])(\d+(?:\.\d+)?(?=b)|\d{2,}(?:\.\d+)?(?=m))([bm])(?:-a(\d+(?:\.\d+)?)([bm]))?(?![a-z0-9])"
+)
 UNITS = {"b": 10**9, "m": 10**6}
 
 
 def size_in_name(text: str) -> SizeInName | None:
-    """The parameter counts in a model's name; None if it has none.
+    """The parameter counts in a model's name; None if it has none, or more
+    than one.
 
     >>> size = size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
     >>> size.parameters, size.active
     (48000000000, 3000000000)
     """
-    hit = SIZES.search(name_with_dashes(text))
-    if hit is None:
+    # `1_8b` means 1.8 billion.
+    name = re.sub(r"(?<=\d)_(?=\d)", ".", text)
+    hits = list(SIZES.finditer(name_with_dashes(name)))
+    # With two sizes (`Llama-8B-70B-merge`) the name does not tell which is the model's.
+    if len({hit[0] for hit in hits}) != 1:
         return None
-    number, unit, active_number, active_unit = hit.groups()
+    number, unit, active_number, active_unit = hits[0].groups()
     parameters = round(float(number) * UNITS[unit])
     if active_number is None:
         return SizeInName(parameters=parameters, active=parameters)

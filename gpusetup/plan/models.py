@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,14 @@ def hub_ids() -> Mapping[str, str]:
     return ids
 
 
+def full_names() -> Mapping[str, str]:
+    """Maps the whole names of known models, with all separators, to their hub ids."""
+    names: dict[str, str] = {}
+    for name, row in model_table().models.items():
+        names |= dict.fromkeys((name, *row.get("also", ())), name)
+    return names
+
+
 def hub_id(text: str) -> str:
     """The hub id of a known model; for any other name, the name itself.
 
@@ -133,7 +141,15 @@ def model_named(text: str) -> Shape:
     8030261248
     """
     if is_known(text):
-        return known_shape(hub_id(text))
+        shape = known_shape(hub_id(text))
+        size = size_in_name(text)
+        if size is not None and not is_near(size.parameters, (shape.parameters, shape.active)):
+            raise UsageError(
+                f"{text!r} names {size_name(size.parameters)} parameters, but {shape.name}, which "
+                f"plan knows by this name, has {size_name(shape.parameters)}",
+                hint=unknown_hint(text),
+            )
+        return shape
     if text and is_at_hand(text):
         return model_in(Path(text))
     if WITHOUT_ATTENTION.search(text.lower()):
@@ -156,9 +172,9 @@ def shape_or_relative(text: str) -> Shape:
     """
     if is_at_hand(text) or WITHOUT_ATTENTION.search(text.lower()):
         return model_named(text)
-    base = base_in_name(text, hub_ids())
+    base = base_in_name(text, full_names())
     if base is not None:
-        return shape_of_fine_tuned(text, hub_ids()[base])
+        return shape_of_fine_tuned(text, full_names()[base])
     size = size_in_name(text)
     if size is None or not HUB_ID.fullmatch(text):
         return model_named(text)  # raises the error that lists similar names
@@ -222,6 +238,15 @@ def is_plain_decoder(row: Mapping[str, Any]) -> bool:
 RECENT_VOCABULARY = 100_000
 """Models since 2024 have at least this vocabulary size, which is also the width of the logits."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+SIZE_ERROR = 2
+"""The factor within which a name's size may differ from the number of parameters: names round, and
+some leave out the embedding."""
+
+
+def is_near(size: int, counts: Iterable[int]) -> bool:
+    """Whether a size in a name agrees with one of the counts: of all parameters, or of those that a
+    token uses (`Llama-4-Scout-17B`)."""
+    return any(1 / SIZE_ERROR < size / max(count, 1) < SIZE_ERROR for count in counts)
 
 
 def unknown_hint(text: str) -> str:

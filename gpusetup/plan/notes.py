@@ -167,6 +167,11 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
             "none` turns it off"
         )
     names_precision = {"amp", "dtype"} & named_fields
+    if job.shards_parameters and not named_fields:
+        yield (
+            "plan assumes FSDP, mixed precision and checkpointing; a plain loop in 32 bits needs "
+            "more memory: `--trainer loop`"
+        )
     if job.compute_bytes == 4 and not names_precision:
         yield "plan assumes 32 bits, as in a plain training loop; `--amp bf16` changes that"
     # With one token per sample the kept activations are too small to mention.

@@ -17,7 +17,6 @@ from gpusetup.plan.server_memory import (
     sequence_bytes,
     token_bytes_of,
     weight_bytes_of,
-    whole_context_fits,
 )
 
 BEYOND = (
@@ -26,65 +25,27 @@ BEYOND = (
 )
 
 
-def modelled_version(server: Server) -> str:
-    """A note that names the engine and the version whose memory use was counted."""
-    version = server.engine_version
-    if not version:
-        version = server.engine.version
-    name = server.engine_name
-    return f"planned for {name} {version}"
-
-
-def version_note(server: Server) -> str:
-    """A note on the modelled engine version, and whether older versions start with this context."""
-    engine = server.engine
-    if server.engine_version or not engine.whole_context_before:
-        return modelled_version(server)
-    older = f"{server.engine_name} before {engine.whole_context_before}"
-    if whole_context_fits(server):
-        return f"{modelled_version(server)}; {older} starts too"
-    whole_pass = pass_bytes_of(server, max(server.context, server.tokens_at_once)) / GIB
-    return (
-        f"{modelled_version(server)}; {older} computes a whole prompt of {server.context:,} "
-        f"tokens at its start ({whole_pass:.1f} GiB) and refuses to start: lower "
-        "`--max-model-len` there, or add `--enable-chunked-prefill`"
-    )
-
-
 def uncounted_by_serving(server: Server) -> tuple[str, ...]:
     """The reasons why a server that should fit may still not start."""
     reasons: list[str] = []
     shape = server.shape
     if shape.assumed:
         reasons.append(f"the shape of {shape.name} ({shape.assumed})")
-    # When it starts, a server tries the largest image that the model accepts.
-    free = free_beside_requests(server)
-    reads_images = shape.tower > 0 and server.engine_name != LLAMA_CPP
-    if reads_images and free < LARGEST_IMAGE:
-        reasons.append("the images that the engine tries at its start are not counted")
-    is_tight = free < WITHIN_ERROR * server.hardware.capacity
-    if is_tight:
+    if shape.tower and server.engine_name != LLAMA_CPP:
+        reasons.append("the largest image, which the engine tries at its start, is not counted")
+    free = free_for_cache(server) - server.sequences * sequence_bytes(server, server.context)
+    if free < WITHIN_ERROR * server.hardware.capacity:
         reasons.append(f"{free / GIB:.1f} GiB are left, which is within the estimate's error")
-    before = server.engine.whole_context_before
-    # If the user names no version, the installed engine may be an older one.
-    may_be_older = before and not server.engine_version
-    if may_be_older and not whole_context_fits(server):
-        reasons.append(f"{server.engine_name} before {before} refuses this context")
+    version, counted = server.engine_version, server.engine.version
+    # A patch release (0.11.2) uses memory as its minor release does.
+    if version and not f"{version}.".startswith(f"{counted.split()[0]}."):
+        reasons.append(f"plan counts {server.engine_name} {counted}, and {version} differs")
     return tuple(reasons)
 
 
-LARGEST_IMAGE = 2.5 * GIB
-"""The bytes that a server's trial run with the largest image needs on a GPU, from vLLM 0.8.4's log
-for Qwen2.5-VL."""
 WITHIN_ERROR = 0.02
 """The error of estimates for servers, as a share of the GPU's memory: CUDA graphs and NCCL's
 buffers differ between versions."""
-
-
-def free_beside_requests(server: Server) -> float:
-    """The bytes that remain on each GPU after the cache of all requests at full length."""
-    needed = server.sequences * sequence_bytes(server, server.context)
-    return free_with_context(server, server.context) - needed
 
 
 def command_of(server: Server) -> str:
@@ -107,9 +68,7 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
     server = server_of(options, hardware, fetch)
     check_server(server)
     shape = server.shape
-    # The memory that remains for the cache depends on the context, because an engine that computes
-    # whole prompts at once needs more memory for a longer prompt.
-    free = free_with_context(server, server.context)
+    free = free_for_cache(server)
     bytes_of_sequence = sequence_bytes(server, server.context)
     used = server.sequences * bytes_of_sequence
     most_sequences = max(0, int(free // bytes_of_sequence))
@@ -137,27 +96,17 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
         # Show no command for a context longer than the model's native one, because the engine would
         # refuse it.
         command=command_of(server) if fits and not is_beyond(server) else None,
-        notes=tuple(serve_notes(server, fits)),
+        notes=tuple(serve_notes(server)),
     )
-
-
-def free_with_context(server: Server, tokens: int) -> float:
-    """The bytes that remain for the cache after the weights and a forward pass, at this context
-    length."""
-    if not server.computes_whole_prompts:
-        return free_for_cache(server)
-    pass_tokens = max(tokens, server.tokens_at_once)
-    return free_for_cache(server, pass_tokens)
 
 
 def largest_context(server: Server) -> int:
     """The longest context, in tokens, that all requests can have at once, within the model's
     limit."""
+    free = free_for_cache(server)
 
     def fits(tokens: int) -> bool:
-        one_sequence = sequence_bytes(server, tokens)
-        free = free_with_context(server, tokens)
-        return server.sequences * one_sequence <= free
+        return server.sequences * sequence_bytes(server, tokens) <= free
 
     # Even with enough memory, the context cannot be longer than the model's native one.
     native = server.shape.native_context or LARGEST_SOLUTION
@@ -172,11 +121,11 @@ def is_beyond(server: Server) -> bool:
     return server.context > native
 
 
-def serve_notes(server: Server, fits: bool) -> Iterator[str]:
+def serve_notes(server: Server) -> Iterator[str]:
     """Notes for the answer about the engine's version, the model's shape and context, and the
     machine."""
     shape = server.shape
-    yield version_note(server) if fits else modelled_version(server)
+    yield f"planned for {server.engine_name} {server.engine.version}"
     if shape.base:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if is_beyond(server):

@@ -45,9 +45,6 @@ class ServingEngine(Frozen):
     memory."""
     version: str
     """The version of the engine whose memory use plan models."""
-    whole_context_before: str = ""
-    """Versions before this one compute a whole prompt in one pass, and refuse to start if the pass
-    for the full context does not fit; "" if there are none."""
     command: str
     """A template for the shell command that starts the server."""
     small_cache: str

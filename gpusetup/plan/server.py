@@ -75,15 +75,6 @@ class Server(Frozen):
         """Whether the engine reads a GGUF file, in which embedding and head are quantised too."""
         return self.engine_name == LLAMA_CPP
 
-    @property
-    def computes_whole_prompts(self) -> bool:
-        """Whether the engine version that the user named computes a whole prompt in one forward
-        pass."""
-        before = self.engine.whole_context_before
-        if not before or not self.engine_version:
-            return False
-        return is_older(self.engine_version, before)
-
 
 def server_of(options: Mapping[str, Any], hardware: Place, fetch: Fetch) -> Server:
     """The server that the options describe; UsageError if an engine, a format or a number is
@@ -175,23 +166,6 @@ def share_of_memory(share: float | None, engine: ServingEngine) -> float:
             hint="a number up to 1, for example 0.95",
         )
     return share
-
-
-def is_older(version: str, than: str) -> bool:
-    """Whether `version` is older than the version `than`.
-
-    >>> is_older("0.6.3", "0.8"), is_older("0.10", "0.8")
-    (True, False)
-    """
-    numbers = version_numbers(version)
-    return numbers < version_numbers(than)
-
-
-def version_numbers(version: str) -> list[int]:
-    """The parts of a version as numbers, for comparing versions."""
-    # If compared as texts, 0.10 would come before 0.8.
-    numbers = version.split(".")
-    return list(map(int, numbers))
 
 
 def check_server(server: Server) -> None:

@@ -13,10 +13,6 @@ from gpusetup.plan.memory import NCCL
 from gpusetup.plan.serve_table import serve_table
 from gpusetup.plan.server import Server
 
-LATENT = {"deepseek_v2": 576, "deepseek_v3": 576}
-"""Family -> the width of the tensor that latent attention caches (512, and 64 for the rotated
-keys)."""
-
 
 def weight_bytes_of(server: Server) -> float:
     """The bytes of the weights on one GPU; embedding and head stay in 16 bits, except in a GGUF
@@ -40,7 +36,7 @@ def token_bytes_of(server: Server) -> float:
     if shape.cached_layers is not None:
         layers = shape.cached_layers
     # With latent attention, every GPU keeps the whole compressed tensor.
-    width: float = shape.latent or LATENT.get(shape.kind, 0)
+    width: float = shape.latent
     if not width:
         # A key-value head is never split. If there are more GPUs than heads, some GPUs hold copies.
         shards = min(server.gpus, shape.key_value_heads)
@@ -48,21 +44,16 @@ def token_bytes_of(server: Server) -> float:
     return server.cache_element_bytes * layers * width
 
 
-def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
+def pass_bytes_of(server: Server) -> float:
     """The bytes that one forward pass needs: the widest tensors of a layer in 16 bits, and the
-    logits in 32 bits.
-
-    `pass_tokens`: the number of prompt tokens in the pass; None means the number that the modelled
-    version uses.
-    """
+    logits in 32 bits."""
     shape = server.shape
-    tokens = pass_tokens or server.tokens_at_once
     elements_per_token: float = 4 * shape.hidden
     # The MLP is divided among the GPUs; gate, up projection and their product exist at once.
     elements_per_token += 3 * shape.intermediate / server.gpus
     # Each of a token's experts has a separate output before the outputs are summed.
     elements_per_token += shape.experts * shape.hidden
-    layer_bytes = tokens * elements_per_token * 2
+    layer_bytes = server.tokens_at_once * elements_per_token * 2
     # The sampler gathers the logits of the whole vocabulary on each GPU, in 32 bits.
     logit_bytes = server.rows_at_once * shape.vocabulary * 4
     return layer_bytes + logit_bytes
@@ -81,7 +72,7 @@ def sequence_bytes(server: Server, tokens: int) -> float:
     return token_bytes * (in_full_layers + in_windows)
 
 
-def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
+def free_for_cache(server: Server) -> float:
     """The bytes per GPU that remain for the cache after weights, the CUDA context, NCCL and, unless
     the engine counts it elsewhere, a forward pass."""
     engine = server.engine
@@ -92,18 +83,5 @@ def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
         # With several GPUs, NCCL needs the same buffers as in training.
         used += NCCL
     if not engine.outside:
-        used += pass_bytes_of(server, pass_tokens)
+        used += pass_bytes_of(server)
     return usable - used
-
-
-def whole_context_fits(server: Server) -> bool:
-    """Whether an engine version that computes whole prompts in one pass at its start can serve a
-    request of the full context.
-
-    Such a version ran a forward pass over the whole context and used the remaining memory for the
-    cache, which also had to hold one whole context.
-    """
-    pass_tokens = max(server.context, server.tokens_at_once)
-    free = free_for_cache(server, pass_tokens)
-    needed = sequence_bytes(server, server.context)
-    return needed <= free

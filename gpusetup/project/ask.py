@@ -1,20 +1,40 @@
-"""What a folder or a file asks for: torch and its family, packages, Python, indexes and sources."""
+"""What a project asks for: torch and its family, packages, Python, indexes and sources.
+
+The reader of each kind of file fills one `Ask`. Nothing of a project is run.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.model.builds import FAMILY
-from gpusetup.model.frozen import Frozen, Text
-
-Kind = Literal["requirements", "pyproject", "setup", "environment", "dockerfile", "lock", "script"]
+from gpusetup.model.frozen import Frozen, Record, Text
+from gpusetup.model.logins import without_logins
 
 OF_A_FOLDER = (
     *("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"),
     *("environment.yml", "environment.yaml", "Dockerfile"),
 )
 """The files of a folder that may say what a project asks for, in the order in which they count."""
+MOST_BYTES = 1 << 20
+"""The maximum size of a file that a person wrote."""
+LONGEST = 2000
+"""A longer line is no requirement of a person, and a marker of that length takes long to parse."""
+WITH_TORCH = re.compile(
+    r"(cuda-(toolkit|bindings|pathfinder|python)|nvidia-(?!ml-py|dali|modelopt|nvimgcodec|nat\b)"
+    r"[a-z0-9-]+?(-cu1[0-9])?|triton|pytorch-triton(-rocm|-xpu)?)"
+)
+"""Packages that torch's own wheels for Linux require in exact versions. A file made by a compiler
+lists them for the CUDA of its own machine, so they are not asked for."""
+ADDRESS = re.compile(r"(?i)(?:(?:git|hg|svn|bzr)\+|https?://|file:|ssh://|git@)\S*|[./~\\]\S*")
 
 
 class Requested(Frozen):
@@ -30,10 +50,6 @@ class Requested(Frozen):
     variant: Text = None
     """The extra or dependency group that contains it; None for the project's own dependencies."""
 
-    @property
-    def is_family(self) -> bool:
-        return self.name in FAMILY
-
 
 class Later(Frozen):
     """A line for which no index can be asked: a wheel's URL, `git+https://...` or `-e .`."""
@@ -41,8 +57,6 @@ class Later(Frozen):
     text: str
     """The line as it is installed, such as `git+https://github.com/...`, without its marker."""
     place: str
-    name: Text = None
-    """The package, if the line shows it."""
     marker: str = ""
     torch: Text = None
     """The torch that a wheel was built for, as a specifier."""
@@ -52,13 +66,13 @@ class Later(Frozen):
 
 
 class NamedIndex(Frozen):
-    """A package index that a project names."""
+    """A package index, or a page of wheels, that a project names."""
 
     url: str
     place: str
     name: Text = None
     backend: Text = None
-    """The backend in the URL of torch's own index, such as `cu128`; None for any other index."""
+    """The backend in the URL, such as `cu128`; None if it names none."""
 
 
 class Source(Frozen):
@@ -84,50 +98,132 @@ class Variant(Frozen):
         return (f"--{self.kind}", self.name)
 
 
-class Ask(Frozen):
-    """What a project asks for, as its files say it. Nothing of it was run."""
+class Ask(Record):
+    """What a project asks for, as its files say it."""
 
     path: str
     """The file as the user named it, or the file of the folder that was read."""
-    kind: Kind
-    requests: tuple[Requested, ...] = ()
-    constraints: tuple[Requested, ...] = ()
+    kind: Literal[
+        "requirements", "pyproject", "setup", "environment", "dockerfile", "lock", "script"
+    ]
+    requests: list[Requested] = []
+    limits: list[Requested] = []
     """Limits that install nothing by themselves, such as those in a file of `-c`."""
+    later: list[Later] = []
+    """What is installed after torch, because no index has it."""
+    indexes: list[NamedIndex] = []
+    sources: list[Source] = []
+    variants: list[Variant] = []
+    left_out: list[str] = []
+    """The requirements that torch's own wheels bring, such as `nvidia-cudnn-cu13==9.1`."""
+    unread: list[str] = []
+    """Lines that were not understood, each once, with their place."""
+    files: set[str] = set()
+    """The requirements files that were read, because a stranger's may name each other."""
     python: Text = None
     """The Python versions that it supports (`>=3.9,<3.13`) or brings itself (`3.10`)."""
     brings_python: bool = False
     """Whether the file creates its own Python, as an environment.yml or an image does."""
-    indexes: tuple[NamedIndex, ...] = ()
-    sources: tuple[Source, ...] = ()
-    variants: tuple[Variant, ...] = ()
     backend: Text = None
     """The backend that the file names by its CUDA (`pytorch-cuda=12.1`)."""
-    left_out: tuple[str, ...] = ()
-    """Packages that come with torch's own wheels (`nvidia-cudnn-cu13`), which are not asked for."""
-    later: tuple[Later, ...] = ()
-    """What is installed after torch, because no index has it."""
-    unread: tuple[str, ...] = ()
-    """Lines that were not understood, each once, with their place."""
     has_hashes: bool = False
-    """Whether lines name the hashes of their files."""
     image: Text = None
     """The container image that brings a torch of its own, such as `pytorch/pytorch:2.4.1-...`."""
     image_torch: Text = None
     """The torch version of that image, if its name shows it."""
-    tables: tuple[str, ...] = ()
+    tables: list[str] = []
     """uv's tables that the file already has; TOML allows each only once."""
     has_project: bool = False
     """Whether there is a `[project]` table, to which `uv add` can add."""
     is_poetry: bool = False
 
-    def of(self, variant: str | None = None) -> tuple[Requested, ...]:
+    def of(self, variant: str | None = None) -> list[Requested]:
         """The project's own requirements, and those of one extra or group."""
-        return tuple(one for one in self.requests if one.variant in (None, variant))
+        return [one for one in self.requests if one.variant in (None, variant)]
 
     @property
     def family(self) -> tuple[str, ...]:
         """Which of torch and its companions the project itself names, torch first."""
         return named_family(one.name for one in self.of())
+
+    @property
+    def names_torch(self) -> bool:
+        """Whether the file says which torch it wants, in any of the ways in which it can."""
+        by_wheels = any(one.torch for one in self.later)
+        return bool(self.family or self.variants or self.image or by_wheels)
+
+    # --- what a reader adds -----------------------------------------------------------------------
+
+    def add(
+        self, line: str, place: str, variant: str | None = None, *, is_limit: bool = False
+    ) -> None:
+        """Add a requirement as pip and pyproject.toml write it. A line that is none is unread."""
+        # A requirement may be followed by options of its own, such as `--hash=sha256:...`.
+        word = re.split(r"\s--[a-z]", line, maxsplit=1)[0].strip()
+        requirement = None
+        if len(word) <= LONGEST:
+            with suppress(InvalidRequirement, RecursionError):
+                requirement = Requirement(word)
+        if requirement is None or requirement.url:
+            later = later_of(word, place, variant)
+            if later:
+                self.later.append(later)
+            else:
+                self.unread.append(f"{place}: {without_logins(word[:80])}")
+            return
+        name, text = canonicalize_name(requirement.name), " ".join(word.split())
+        request = Requested(name=name, text=text, place=place, variant=variant)
+        if is_limit:
+            self.limits.append(request)
+        elif WITH_TORCH.fullmatch(name):
+            self.left_out.append(text.partition(";")[0].strip())
+        else:
+            self.requests.append(request)
+
+    def add_index(self, url: str, place: str, name: str | None = None) -> None:
+        """Add an index with the backend that its URL names: torch's own and its mirrors
+        (`.../whl/cu128`), and the pages of extensions (`.../whl/torch-2.4.0+cu121.html`)."""
+        found = re.search(rf"/whl/(?:nightly/|test/)?({LABEL})/?$", url[:LONGEST])
+        found = found or re.search(r"[+/](cu\d{3}|cpu)(?![a-z\d])", url)
+        backend = found[1].lower() if found else None
+        self.indexes.append(NamedIndex(url=url, place=place, name=name, backend=backend))
+
+
+def later_of(word: str, place: str, variant: str | None = None, marker: str = "") -> Later | None:
+    """What a line installs from an address or a folder; None if it names neither.
+
+    Projects write the torch and the CUDA of an extension into the name of its wheel:
+
+    >>> later_of("https://x/flash_attn-2.8.3%2Bcu12torch2.9-cp311-cp311-linux_x86_64.whl", "").torch
+    '==2.9.*'
+    """
+    text, _, own_marker = word.partition(" ;")
+    # `name @ https://...` names the package, too (PEP 508).
+    named = re.match(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*@\s*(\S.*)", text)
+    address = (named[2] if named else text).strip()
+    torch = backend = None
+    try:
+        path = urlsplit(address).path if "://" in address else address
+        file = unquote(path).replace("\\", "/").rpartition("/")[2]
+        name, version, _, _ = parse_wheel_filename(file)
+    except (InvalidWheelFilename, ValueError):
+        if not named and not ADDRESS.fullmatch(address.split("[")[0]):
+            return None
+    else:
+        label = version.local or ""
+        series = re.search(r"(?:torch|pt)[._]?(\d)[._]?(\d{1,2})", label)
+        cuda = re.search(r"cu1\d{1,2}(?!\d)|^cpu$", label)
+        torch = f"=={series[1]}.{series[2]}.*" if series else None
+        torch = f"=={version.public}" if name == "torch" else torch
+        backend = cuda[0] if cuda else None
+    return Later(
+        text=text.strip(),
+        place=place,
+        marker=own_marker.strip() or marker,
+        torch=torch,
+        backend=backend,
+        variant=variant,
+    )
 
 
 def named_family(names: Iterable[str]) -> tuple[str, ...]:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.model.frozen import replace
-from gpusetup.project.ask import Ask
-from gpusetup.project.pyproject import joined
-from gpusetup.project.requirements import LONG_NAMES, OPTION, read_requirements, with_line
-from gpusetup.project.words import requested
+from gpusetup.model.builds import FAMILY
+from gpusetup.project.ask import MOST_BYTES, Ask
+from gpusetup.project.requirements import add_file, add_line, option_of
 
-MOST_BYTES = 1 << 20
 TORCH_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch"}
 """Packages of conda's channels that are torch under another name."""
-OF_FAMILY = ("torch", "torchvision", "torchaudio")
 CUDA_NAMES = ("pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-toolkit", "cuda")
 """Packages of conda's channels that choose torch's CUDA."""
 SPEC = re.compile(
@@ -44,64 +38,41 @@ def read_environment(path: str) -> Ask:
     name = Path(path).name
     for item in listed:
         if isinstance(item, str):
-            ask = with_spec(ask, item, name)
-        elif isinstance(item, dict):
-            for line in _texts(item.get("pip")):
-                ask = _with_pip_line(ask, line, path)
+            add_spec(ask, item, name)
+        lines = item.get("pip") if isinstance(item, dict) else None
+        for line in lines if isinstance(lines, list) else ():
+            kind, value = option_of(str(line))
+            if kind == "-r":
+                add_file(ask, Path(path).parent / value, f"{name}, pip")
+            else:
+                add_line(ask, kind, value, f"{name}, pip")
     return ask
 
 
-def with_spec(ask: Ask, text: str, file: str) -> Ask:
-    """What is asked for with one package of conda, such as `pytorch=2.1.2` or `cudatoolkit=11.3`.
+def add_spec(ask: Ask, text: str, file: str) -> None:
+    """Add one package of conda, such as `pytorch=2.1.2` or `cudatoolkit=11.3`.
 
     Only torch, its family, Python and what chooses CUDA matter: conda installs the rest itself.
     """
     found = SPEC.fullmatch(text.strip()[:500])
     if not found:
-        return ask
+        return
     name, versions = found["name"].lower(), found["versions"] or ""
-    if name == "python":
-        series = re.search(r"\d+\.\d+", versions)
-        return replace(ask, python=series[0] if series else None)
-    if name in CUDA_NAMES:
-        cuda = re.search(r"(\d{1,2})\.(\d)", versions)
-        return replace(ask, backend=f"cu{cuda[1]}{cuda[2]}") if cuda else ask
-    if name == "cpuonly":
-        return replace(ask, backend="cpu")
     name = TORCH_NAMES.get(name, name)
-    if name not in OF_FAMILY:
-        return ask
-    # `=2.1` of conda means any 2.1 release, and `==2.1.2`, `=2.1.2` or `2.1.2` that release.
-    single = re.fullmatch(r"={0,2}([\d.]+)(?:\.?\*)?", versions)
-    if single:
-        number = single[1].rstrip(".")
-        versions = f"=={number}" if number.count(".") > 1 else f"=={number}.*"
-    request = requested(f"{name}{versions}", f"{file}: {text}")
-    if request is None:
-        return replace(ask, unread=(*ask.unread, f"{file}: {text[:80]}"))
-    # The build string of a package names its CUDA: `pytorch=1.12.1=py3.9_cuda11.3_cudnn8.3.2_0`.
-    cuda = re.search(r"cuda_?(\d{2})\.?(\d)", found["build"] or "")
-    backend = f"cu{cuda[1]}{cuda[2]}" if cuda else ask.backend
-    return replace(ask, requests=(*ask.requests, request), backend=backend)
-
-
-def _with_pip_line(ask: Ask, line: str, path: str) -> Ask:
-    """What is asked for with one line of the part for pip, which may name a requirements file."""
-    place = f"{Path(path).name}, pip"
-    option = OPTION.fullmatch(line.strip())
-    if not option:
-        return with_line(ask, "", line.strip(), place)
-    kind = option["short"] or LONG_NAMES.get(option["long"], option["long"])
-    value = (option["value"] or option["rest"] or "").strip()
-    if kind != "-r":
-        return with_line(ask, kind, value, place)
-    try:
-        return joined(ask, read_requirements(str(Path(path).parent / value)))
-    except BadInput as problem:
-        return replace(ask, unread=(*ask.unread, problem.message))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    for item in value if isinstance(value, list) else ():
-        if isinstance(item, str):
-            yield item
+    number = re.search(r"(\d{1,2})\.(\d{1,2})", versions)
+    if name == "python":
+        ask.python = number[0] if number else None
+    elif name == "cpuonly":
+        ask.backend = "cpu"
+    elif name in CUDA_NAMES and number:
+        ask.backend = f"cu{number[1]}{number[2][0]}"
+    elif name in FAMILY:
+        # `=2.1` of conda means any 2.1 release, and `==2.1.2`, `=2.1.2` or `2.1.2` that release.
+        single = re.fullmatch(r"={0,2}([\d.]+)(?:\.?\*)?", versions)
+        if single:
+            release = single[1].rstrip(".")
+            versions = f"=={release}" if release.count(".") > 1 else f"=={release}.*"
+        ask.add(f"{name}{versions}", f"{file}: {text}")
+        # The build string names the CUDA: `pytorch=1.12.1=py3.9_cuda11.3_cudnn8.3.2_0`.
+        cuda = re.search(r"cuda_?(\d{2})\.?(\d)", found["build"] or "")
+        ask.backend = f"cu{cuda[1]}{cuda[2]}" if cuda else ask.backend

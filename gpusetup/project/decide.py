@@ -25,7 +25,7 @@ from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.installed import marker_environment
 from gpusetup.choose.wish import Wish, backend_label, label_of, specifier_text
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import TorchBuild
+from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
@@ -35,6 +35,10 @@ from gpusetup.project.ask import Ask, Later, Requested, Variant, named_family
 
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
 """Extras with these names stand for the build that fits the user's GPU."""
+FIRST_FOR_BLACKWELL = "25.01"
+"""The first of NVIDIA's framework images with kernels for compute capability 10.0 and 12.0
+(NVIDIA's support matrix for deep learning frameworks)."""
+UNCHANGED = "nothing was changed"
 
 
 class Decision(Frozen):
@@ -54,8 +58,6 @@ class Bounds(Frozen):
     torch: str = ""
     backend: str | None = None
     """The backend of a local label, which is part of the pin."""
-    preferred: tuple[tuple[str, str], ...] = ()
-    """Backends that the project names otherwise, each with its place."""
     place: str = ""
     """Where the strictest bound on torch stands."""
 
@@ -66,12 +68,12 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
 
     Raises Unsatisfiable if no build inside the bounds fits, or if the Python here is excluded.
     """
-    decision = Decision(wish=wish)
     environment = marker_environment(host.machine)
+    chosen: Variant | None = None
     requests: list[Requested] = []
-    constraints: list[Requested] = []
-    notes: list[str] = []
+    limits: list[Requested] = []
     later: list[Later] = []
+    notes: list[str] = []
     for ask in asks:
         if keeps_image(ask):
             refuse_image(ask, host)
@@ -80,46 +82,39 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
                 f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
                 hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
             )
-        variant = variant_for(ask, host, catalog) if not wish.names_build else None
-        decision = replace(decision, variant=variant or decision.variant)
+        variant = None if wish.names_build else variant_for(ask, host, catalog)
+        chosen = variant or chosen
         name = variant.name if variant else None
         requests += [one for one in ask.of(name) if applies(one.text, environment)]
-        constraints += [one for one in ask.constraints if applies(one.text, environment)]
-        later += [
-            one
-            for one in ask.later
-            if one.variant in (None, name) and applies(f"x; {one.marker or 'x'}", environment)
-        ]
+        limits += [one for one in ask.limits if applies(one.text, environment)]
+        for one in ask.later:
+            if one.variant in (None, name) and applies(f"x; {one.marker}", environment):
+                later.append(one)
         notes += notes_of(ask)
-    bounds = bounds_of(requests, constraints, later, catalog)
-    preferred = [*bounds.preferred]
-    for ask in asks:
-        preferred += preferred_by(ask, decision.variant, environment)
+    bounds = bounds_of([*requests, *limits], later, catalog)
     wish = with_requests(wish, requests, bounds)
     for ask in asks:
         refuse_python(ask, wish, host, catalog)
+    preferred = [(one.backend, one.place) for one in later if one.backend]
+    for ask in asks:
+        preferred += preferred_by(ask, chosen, environment)
     if wish.backend == "auto" and not bounds.backend:
-        wish, note = with_preferred(wish, preferred, host, catalog)
-        notes += [note] if note else []
+        wish, reason = with_preferred(wish, preferred, host, catalog)
+        notes += [reason] if reason else []
     if bounds.place and host.facts.presence != "none":
         named = bounds.backend or next((backend for backend, _ in preferred), None)
-        refuse_unfit(wish, (bounds.place, named), host, catalog)
-    return replace(
-        decision,
-        wish=wish,
-        later=tuple(later),
-        notes=tuple(dict.fromkeys(notes)),
-    )
+        refuse_unfit(wish, bounds.place, named, host, catalog)
+    unique_notes = tuple(dict.fromkeys(notes))
+    return Decision(wish=wish, variant=chosen, later=tuple(later), notes=unique_notes)
 
 
 def applies(text: str, environment: Mapping[str, str]) -> bool:
     """Whether a requirement's marker holds in an environment; True if it cannot be evaluated."""
-    _, _, marker = text.partition(";")
-    if not marker.strip() or marker.strip() == "x":
+    if not text.partition(";")[2].strip():
         return True
     try:
-        found = Requirement(text).marker
-        return found is None or found.evaluate(dict(environment))
+        marker = Requirement(text).marker
+        return marker is None or marker.evaluate(dict(environment))
     except (ValueError, RecursionError):
         return True
 
@@ -133,8 +128,7 @@ def notes_of(ask: Ask) -> list[str]:
             f"{ask.path}: left out {names}: torch's own wheel requires these, in the versions of "
             "its CUDA"
         )
-    of_image = any("the image" in one.place for one in ask.requests)
-    if ask.image and of_image:
+    if ask.image and any("the image" in one.place for one in ask.requests):
         notes.append(f"{ask.path}: the image {ask.image} brings its own torch: keep that one")
     elif ask.image:
         brings = f"the image's torch {ask.image_torch}" if ask.image_torch else "the image's torch"
@@ -160,22 +154,18 @@ def notes_of(ask: Ask) -> list[str]:
 # --- the bounds -----------------------------------------------------------------------------------
 
 
-def bounds_of(
-    requests: Iterable[Requested],
-    constraints: Iterable[Requested],
-    later: Iterable[Later],
-    catalog: Catalog,
-) -> Bounds:
-    """The torch versions that satisfy all of a project's lines, and the backends that they name."""
+def bounds_of(lines: Iterable[Requested], later: Iterable[Later], catalog: Catalog) -> Bounds:
+    """The torch versions that satisfy all of a project's lines, and the backend in their labels."""
     specifiers: list[str] = []
-    backend, place = None, ""
-    preferred: list[tuple[str, str]] = []
     companions: list[tuple[str, str]] = []
-    lines = [*requests, *constraints]
+    backend, place = None, ""
     for one in lines:
-        if not one.is_family:
+        if one.name not in FAMILY:
             continue
-        versions = specifier_of(one.text)
+        try:
+            versions = str(Requirement(one.text).specifier)
+        except (ValueError, RecursionError):
+            continue
         label = label_of(versions.split(",")[0])
         # A nightly's or a vendor's label (`+git1234`, `+nv25.3`) names no backend.
         if label and (label in catalog.backends or maker_of(label)):
@@ -192,41 +182,29 @@ def bounds_of(
         if wheel.torch:
             specifiers.append(wheel.torch)
             place = place or wheel.place
-        if wheel.backend:
-            preferred.append((wheel.backend, wheel.place))
     torch = ",".join(dict.fromkeys(specifiers))
-    if companions:
+    if companions and not re.fullmatch(r"==[\d.]+", torch):
         # `torchvision>=0.20.1` also bounds torch: they are released in pairs.
-        releases = [
-            one for one in releases_with(catalog, companions) if not torch or allows(torch, one)
-        ]
-        if releases and not re.fullmatch(r"==[\d.]+", torch):
-            exact = (
-                f"=={releases[0]}" if len(releases) == 1 else f">={releases[0]},<={releases[-1]}"
-            )
-            torch = ",".join(filter(None, (torch, exact)))
-    return Bounds(torch=torch, backend=backend, preferred=tuple(preferred), place=place)
-
-
-def specifier_of(text: str) -> str:
-    """The version specifier of a requirement as it is written; "" if it allows all versions."""
-    try:
-        return str(Requirement(text).specifier)
-    except (ValueError, RecursionError):
-        return ""
+        paired = releases_with(catalog, companions)
+        releases = [one for one in paired if not torch or allows(torch, one)]
+        if releases:
+            pair = f">={releases[0]},<={releases[-1]}" if releases[1:] else f"=={releases[0]}"
+            torch = ",".join(filter(None, (torch, pair)))
+    return Bounds(torch=torch, backend=backend, place=place)
 
 
 def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> Wish:
     """The request of the command line with the packages and the bounds of a project."""
     family, packages = [*wish.family], [*wish.packages]
     for one in requests:
-        if one.is_family:
+        if one.name in FAMILY:
             family.append(one.name)
         else:
             packages.append(one.text.partition(";")[0].strip())
-    # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
-    named = specifier_text(wish.torch)
-    torch = ",".join(filter(None, (bounds.torch, named))) if bounds.torch else wish.torch
+    torch = wish.torch
+    if bounds.torch:
+        # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
+        torch = ",".join(filter(None, (bounds.torch, specifier_text(wish.torch))))
     exact = re.fullmatch(r"==(\d+\.\d+\.\d+\S*)", torch or "")
     return replace(
         wish,
@@ -247,10 +225,9 @@ def preferred_by(
     of_sources = source_backend(ask, variant.name if variant else None, environment)
     if of_sources:
         preferred.append((of_sources, ask.path))
-    named_by_sources = {source.index for source in ask.sources}
     for index in ask.indexes:
         # An index for sources only serves the packages that name it.
-        if index.backend and index.name not in named_by_sources:
+        if index.backend and index.name not in [source.index for source in ask.sources]:
             preferred.append((index.backend, index.place))
     return preferred
 
@@ -260,7 +237,7 @@ def source_backend(ask: Ask, variant: str | None, environment: Mapping[str, str]
     backends = {index.name: index.backend for index in ask.indexes}
     for source in ask.sources:
         is_meant = source.package == "torch" and source.variant in (None, variant)
-        if is_meant and applies(f"x; {source.marker or 'x'}", environment):
+        if is_meant and applies(f"x; {source.marker}", environment):
             return backends.get(source.index)
     return None
 
@@ -272,10 +249,9 @@ def with_preferred(
 
     A project's CPU index counts only where no GPU would stay unused for it.
     """
-    has_gpu = host.facts.presence == "some"
     reason = None
     for backend, place in preferred:
-        if backend == "cpu" and has_gpu:
+        if backend == "cpu" and host.facts.presence == "some":
             reason = reason or f"{place} names the index for the CPU, which would not use the GPU"
             continue
         names = [name for name in reversed(catalog.backends) if name.startswith(backend)]
@@ -284,11 +260,8 @@ def with_preferred(
             if pick(question):
                 return replace(wish, backend=name), None
             reason = reason or f"{place} names {name}, which {first_reason(question)}"
-    if reason is None:
-        return wish, None
-    chosen = pick(question_of(wish, host, catalog))
-    instead = f": {chosen.backend} instead" if chosen else ""
-    return wish, f"{reason}{instead}"
+    build = pick(question_of(wish, host, catalog)) if reason else None
+    return wish, f"{reason}: {build.backend} instead" if build else reason
 
 
 # --- extras and groups that choose a CUDA ---------------------------------------------------------
@@ -300,84 +273,77 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     Raises Unsatisfiable if the project has a torch only in such extras, and none fits this host.
     """
     environment = marker_environment(host.machine)
+    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
     fitting: list[tuple[TorchBuild, Variant]] = []
     reasons: list[str] = []
-    named: list[Variant] = []
+    # With torch among the project's own dependencies, or in an extra that names no CUDA, the
+    # project does not depend on one of these.
+    has_other = bool(ask.family)
     for variant in ask.variants:
-        backend = backend_of_variant(ask, variant, environment, catalog)
+        # The extra stands for a backend by its source, or else by its name.
+        sources = [one for one in ask.sources if one.variant == variant.name]
+        label = backend_label(variant.name)
+        backend = label if label in known or maker_of(label) else None
+        if sources:
+            backend = source_backend(replace(ask, sources=sources), variant.name, environment)
+        elif variant.name.lower() in OF_THE_GPU:
+            backend = "auto"
         if backend is None:
+            has_other = True
             continue
-        named.append(variant)
         lines = [one for one in ask.of(variant.name) if applies(one.text, environment)]
-        bounds = bounds_of(lines, (), (), catalog)
-        question = question_of(Wish(torch=bounds.torch or None, backend=backend), host, catalog)
+        torch = bounds_of(lines, (), catalog).torch or None
+        question = question_of(Wish(torch=torch, backend=backend), host, catalog)
         build = pick(question)
         # A build for the CPU would leave the GPU unused.
-        if build is not None and (build.cuda or maker_of(backend) or host.facts.presence != "some"):
-            fitting.append((build, variant))
-        elif build is None:
+        if build is None:
             reasons.append(f"{variant.name}: {first_reason(question)}")
+        elif build.cuda or maker_of(backend) or host.facts.presence != "some":
+            fitting.append((build, variant))
     if fitting:
         rank = preference(question_of(Wish(), host, catalog))
         return min(fitting, key=lambda pair: rank(pair[0]))[1]
-    # With torch among the project's own dependencies, or in an extra that names no CUDA, the
-    # project does not depend on one of these.
-    has_other = bool(ask.family) or len(named) < len(ask.variants)
     if not reasons or has_other:
         return None
+    gpu = host.facts.gpus[0].name if host.facts.gpus else "this machine"
     best = pick(question_of(Wish(), host, catalog))
-    hint = "nothing was changed"
-    if best:
-        hint = f"`gpusetup install --project --extra {best.backend}` prints the lines for one more"
+    way = best and f"`gpusetup install --project --extra {best.backend}` prints the lines for one "
     raise Unsatisfiable(
-        "\n  ".join((f"None of the project's extras has a torch for {shown_gpu(host)}", *reasons)),
-        hint=hint,
+        "\n  ".join((f"None of the project's extras has a torch for {gpu}", *reasons)),
+        hint=f"{way}more" if way else UNCHANGED,
     )
-
-
-def backend_of_variant(
-    ask: Ask, variant: Variant, environment: Mapping[str, str], catalog: Catalog
-) -> str | None:
-    """The backend for which an extra or group stands, by its source or its name; None for none.
-    `auto` stands for the CUDA build that fits (`gpu`)."""
-    sources = [one for one in ask.sources if one.variant == variant.name]
-    if sources:
-        return source_backend(replace(ask, sources=tuple(sources)), variant.name, environment)
-    label = backend_label(variant.name)
-    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
-    if label in known or maker_of(label):
-        return label
-    return "auto" if variant.name.lower() in OF_THE_GPU else None
 
 
 # --- when it does not fit -------------------------------------------------------------------------
 
 
+def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, TorchBuild] | None:
+    """The newest Python that a project allows and for which a build fits, with that build."""
+    pythons = {name for build in in_scope(question) for name in build.pythons}
+    for name in sorted(pythons, key=parsed, reverse=True):
+        if not name.endswith("t") and allows_python(allowed, name):
+            build = pick(replace(question, host=replace(question.host, python=name)))
+            if build:
+                return name, build
+    return None
+
+
 def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
     """Raise Unsatisfiable if a project excludes the Python of the environment, with the Python that
     it takes and the torch that comes with it."""
-    python = host.facts.python
-    if ask.brings_python or not ask.python or not python:
+    version = host.machine.python.version or host.facts.python
+    if ask.brings_python or not ask.python or not host.facts.python or not version:
         return
-    version = host.machine.python.version or python
     if allows_python(ask.python, version):
         return
-    pythons = {
-        name for build in in_scope(question_of(wish, host, catalog)) for name in build.pythons
-    }
-    usable = [
-        name for name in pythons if not name.endswith("t") and allows_python(ask.python, name)
-    ]
-    hint = "nothing was changed; use an environment with such a Python: `--python PATH`"
-    for name in sorted(usable, key=parsed, reverse=True):
-        facts = replace(host.facts, python=name)
-        build = pick(replace(question_of(wish, host, catalog), host=facts))
-        if build:
-            hint = (
-                f"`uv venv --python {name}`, then run this again with `--python .venv`, which "
-                f"gives torch {build.torch} from {build.backend}"
-            )
-            break
+    hint = f"{UNCHANGED}; use an environment with such a Python: `--python PATH`"
+    usable = newest_python(question_of(wish, host, catalog), ask.python)
+    if usable:
+        name, build = usable
+        hint = (
+            f"`uv venv --python {name}`, then run this again with `--python .venv`, which "
+            f"gives torch {build.torch} from {build.backend}"
+        )
     raise Unsatisfiable(
         f"{ask.path} needs Python {ask.python}, and this environment has {version}", hint=hint
     )
@@ -399,62 +365,45 @@ def allows_python(versions: str, python: str) -> bool:
     return allowed.contains(whole, prereleases=True) or allowed.contains(numbers, prereleases=True)
 
 
-def refuse_unfit(wish: Wish, pin: tuple[str, str | None], host: Host, catalog: Catalog) -> None:
+def refuse_unfit(wish: Wish, place: str, backend: str | None, host: Host, catalog: Catalog) -> None:
     """Raise Unsatisfiable if no build inside a project's bounds fits this host, with the reason and
-    the nearest that works. `pin` is the place of the bound and the backend beside it."""
+    the nearest that works. `place` has the bound, and `backend` is named beside it."""
     question = question_of(wish, host, catalog)
     if maker_of(wish.wanted_backend) not in (None, "nvidia") or pick(question):
         return
     if not any(question.takes(release.torch) for release in catalog.releases):
         first, last = catalog.releases[0].torch, catalog.releases[-1].torch
         raise Unsatisfiable(
-            f"{pin[0]} asks for torch {wish.torch}, and no release from {first} to {last} is that",
-            hint="nothing was changed; correct the bound in that file, or leave out `--torch` if "
-            "you named one",
+            f"{place} asks for torch {wish.torch}, and no release from {first} to {last} is that",
+            hint=f"{UNCHANGED}; correct the bound in that file, or leave out `--torch` if you "
+            "named one",
         )
     if not any(question.takes(build.torch) for build in in_scope(question)):
         return  # the ordinary answer says that this platform has no such build
-    place, backend = pin
-    torch = (wish.torch or "").removeprefix("==")
-    label = f" from {backend}" if backend else ""
-    ways = ways_out(question, torch, host)
-    raise Unsatisfiable(
-        f"{place} asks for torch {torch}{label}, which {first_reason(question)}",
-        hint="\n".join(("nothing was changed", *ways)),
-    )
-
-
-def ways_out(question: BuildQuestion, torch: str, host: Host) -> list[str]:
-    """What would work instead, the nearest first: another Python, another backend, another torch,
-    another driver."""
-    ways = []
-    python = host.facts.python
-    pythons = {name for build in in_scope(question) for name in build.pythons}
-    for name in sorted((one for one in pythons if not one.endswith("t")), key=parsed, reverse=True):
-        facts = replace(host.facts, python=name)
-        build = pick(replace(question, host=facts))
-        if build and name != python:
-            ways.append(f"with Python {name} it is torch {build.torch} from {build.backend}")
-            break
-    same_torch = replace(question, wish=replace(question.wish, torch=torch or None, backend="auto"))
-    build = pick(same_torch)
-    if build:
-        ways.append(f"the nearest that works: the same torch {build.torch} from {build.backend}")
-        return ways
-    pinned = re.search(r"\d+(?:\.\d+)*", torch)
-    any_torch = replace(question, wish=replace(question.wish, torch=None, backend="auto"))
-    near = nearest(pinned[0] if pinned else "0", any_torch)
-    if near:
+    # What would work instead, the nearest first: another Python, another backend, another torch.
+    torch, ways = (wish.torch or "").removeprefix("=="), [UNCHANGED]
+    other = newest_python(question)
+    if other and other[0] != host.facts.python:
+        python, build = other
+        ways.append(f"with Python {python} it is torch {build.torch} from {build.backend}")
+    free = replace(question.wish, torch=torch or None, backend="auto")
+    same_torch = pick(replace(question, wish=free))
+    number = re.search(r"\d+(?:\.\d+)*", torch)
+    any_torch = replace(question, wish=replace(free, torch=None))
+    near = same_torch or nearest(number[0] if number else "0", any_torch)
+    if same_torch:
+        of = f"the same torch {same_torch.torch} from {same_torch.backend}"
+        ways.append(f"the nearest that works: {of}")
+    elif near:
         ways.append(
             f"the nearest that works: torch {near.torch} from {near.backend}: change the pin, then "
             "run this again"
         )
-    return ways
-
-
-FIRST_FOR_BLACKWELL = "25.01"
-"""The first of NVIDIA's framework images with kernels for compute capability 10.0 and 12.0
-(NVIDIA's support matrix for deep learning frameworks)."""
+    label = f" from {backend}" if backend else ""
+    raise Unsatisfiable(
+        f"{place} asks for torch {torch}{label}, which {first_reason(question)}",
+        hint="\n".join(ways),
+    )
 
 
 def keeps_image(ask: Ask) -> bool:
@@ -475,11 +424,6 @@ def refuse_image(ask: Ask, host: Host) -> None:
                 hint=f"take the image's release {FIRST_FOR_BLACKWELL} or newer, or install torch "
                 "2.7.0 or newer from cu128 or newer in an image without torch",
             )
-
-
-def shown_gpu(host: Host) -> str:
-    """The name of the first GPU, for a message."""
-    return host.facts.gpus[0].name if host.facts.gpus else "this machine"
 
 
 def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:

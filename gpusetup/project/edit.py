@@ -12,15 +12,17 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from packaging.requirements import Requirement
+
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
-from gpusetup.choose.wish import Wish, backend_label, specifier
+from gpusetup.choose.wish import Wish, allows_torch, backend_label
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.versions import allows, cuda_of
+from gpusetup.model.versions import cuda_of
 from gpusetup.project.ask import Ask, Variant, named_family
 from gpusetup.project.decide import OF_THE_GPU
 from gpusetup.project.pyproject import VARIANT_NAME
@@ -33,7 +35,7 @@ PLATFORMS = {
 """The marker of each platform for which torch's own index has builds. The two Linux markers
 together cover all of Linux, because uv locks a project for every machine that its `environments`
 allow."""
-LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if family == "linux")
+SOURCES = "[tool.uv.sources]"
 JOIN = "add the lines below the table that is there, and replace a line of the same name"
 
 
@@ -50,67 +52,54 @@ def edit_for(
 ) -> Edit:
     """The edit for a project that names torch itself, or in the extra or group that was chosen. Its
     bounds stay as they are."""
-    sync = ("uv", "sync", *(variant.words if variant else ()))
     name = variant.name if variant else None
     family = named_family(one.name for one in ask.of(name))
-    sources = {
-        source.package: source.index for source in ask.sources if source.variant in (None, name)
-    }
-    by_name = {index.name: index for index in ask.indexes}
-    own = by_name.get(sources.get("torch"))
     url = build.index or index_url(build.backend, root)
-    if ask.is_poetry:
-        return edit_of_poetry(ask, build, family, url)
-    if own is None:
+    sources = {one.package: one.index for one in ask.sources if one.variant in (None, name)}
+    own = next((one for one in ask.indexes if one.name and one.name == sources.get("torch")), None)
+    if own is None and (ask.is_poetry or not ask.sources):
         # An index without sources serves all packages, torch too.
-        own = next((one for one in ask.indexes if one.backend and not ask.sources), None)
-    if own is not None and own.backend == build.backend:
-        missing = [member for member in family if sources and member not in sources]
-        if not missing:
-            return Edit(steps=(sync,), notes=(f"{ask.path} names {own.backend} already: no edit",))
+        own = next((index for index in ask.indexes if index.backend), None)
+    is_named = own is not None and own.backend == build.backend
+    named_already = f"{ask.path} names {build.backend} already: no edit"
+    if ask.is_poetry:
+        if is_named:
+            return Edit(steps=(("poetry", "install"),), notes=(named_already,))
+        # https://python-poetry.org/docs/repositories/#explicit-package-sources
+        source = (own and own.name) or f"pytorch-{build.backend.replace('.', '-')}"
+        table = ("[[tool.poetry.source]]", f'name = "{source}"', f'url = "{url}"')
+        note = (
+            f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
+            f'the versions: `torch = {{ version = "...", source = "{source}" }}`'
+        )
+        return Edit(
+            lines=(*table, 'priority = "explicit"'),
+            steps=(("poetry", "lock"), ("poetry", "install")),
+            notes=(note,),
+        )
+    steps = (("uv", "sync", *(variant.words if variant else ())),)
+    missing = [member for member in family if sources and member not in sources]
+    if is_named and not missing:
+        return Edit(steps=steps, notes=(named_already,))
+    if own is not None and is_named:
         rows = [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
-        notes = (f"{ask.path} has `[tool.uv.sources]` already: {JOIN}",)
-        return Edit(lines=("[tool.uv.sources]", *rows), steps=(sync,), notes=notes)
+        note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
+        return Edit(lines=(SOURCES, *rows), steps=steps, notes=(note,))
     if own is not None:
         label = f"{own.name} ({own.backend})" if own.name else own.url
-        named = (f'name = "{own.name}"',) if own.name else ()
-        explicit = ("explicit = true",) if own.name else ()
-        table = ("[[tool.uv.index]]", *named, f'url = "{url}"', *explicit)
+        lines = ["[[tool.uv.index]]", f'url = "{url}"']
+        if own.name:
+            lines = [lines[0], f'name = "{own.name}"', lines[1], "explicit = true"]
         note = f"{ask.path} has the index {label} already: replace its table with this one"
-        return Edit(lines=table, steps=(sync,), notes=(note,))
-    lines = tuple(project_lines(family, url, build, catalog))
-    return Edit(lines=lines, steps=(sync,), notes=notes_on_tables(ask, lines))
+        return Edit(lines=tuple(lines), steps=steps, notes=(note,))
+    added = tuple(project_lines(family, url, build, catalog))
+    return Edit(lines=added, steps=steps, notes=notes_on_tables(ask, added))
 
 
-def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
+def notes_on_tables(ask: Ask, lines: Sequence[str], more: Iterable[str] = ()) -> tuple[str, ...]:
     """A note on the tables that the file already has, because TOML allows each table only once."""
-    there = [name for name in ask.tables if name in lines]
-    if not there:
-        return ()
-    names = ", ".join(f"`{name}`" for name in there)
-    return (f"{ask.path} has {names} already: {JOIN}",)
-
-
-def edit_of_poetry(ask: Ask, build: TorchBuild, family: Sequence[str], url: str) -> Edit:
-    """The edit for a project of Poetry: a source of its own, and each package of the family from
-    it, with the bounds that are there.
-
-    https://python-poetry.org/docs/repositories/#explicit-package-sources
-    """
-    own = next((index for index in ask.indexes if index.backend), None)
-    steps = (("poetry", "lock"), ("poetry", "install"))
-    if own is not None and own.backend == build.backend:
-        return Edit(steps=steps[1:], notes=(f"{ask.path} names {own.backend} already: no edit",))
-    named = own.name if own and own.name else None
-    source = named or f"pytorch-{build.backend.replace('.', '-')}"
-    lines = ["[[tool.poetry.source]]", f'name = "{source}"', f'url = "{url}"']
-    lines.append('priority = "explicit"')
-    members = " and ".join(family)
-    notes = (
-        f"in `[tool.poetry.dependencies]`, give {members} this source, and leave the versions: "
-        f'`torch = {{ version = "...", source = "{source}" }}`',
-    )
-    return Edit(lines=tuple(lines), steps=steps, notes=notes)
+    names = ", ".join(f"`{name}`" for name in (*ask.tables, *more) if name in lines)
+    return (f"{ask.path} has {names} already: {JOIN}",) if names else ()
 
 
 # --- lines of TOML --------------------------------------------------------------------------------
@@ -134,7 +123,7 @@ def project_lines(
         yield "explicit = true"
     elif url == INDEX_OF_AMD:
         yield "ignore-error-codes = [403]  # its answer for packages that it does not have"
-    yield from ("", "[tool.uv.sources]")
+    yield from ("", SOURCES)
     for name in names:
         yield f'{name} = [{{ index = "pytorch", marker = "{marker}" }}]'
 
@@ -155,13 +144,12 @@ def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
         if is_of_other_maker or catalog.row_of(torch, backend, family, machine):
             markers.append(marker)
     # If both Linux markers are needed, a single marker for all of Linux is enough.
-    if set(LINUX_MARKERS) <= set(markers):
-        others = [marker for marker in markers if marker not in LINUX_MARKERS]
-        markers = ["sys_platform == 'linux'", *others]
+    if {*list(PLATFORMS)[:2]} <= {*markers}:
+        markers = ["sys_platform == 'linux'", *markers[2:]]
     return " or ".join(markers)
 
 
-# --- one extra for each build, if the user names them ---------------------------------------------
+# --- one extra for each build ---------------------------------------------------------------------
 
 
 class ExtraBuild(Frozen):
@@ -183,9 +171,15 @@ def extras_named(
     """The extras that a user names for builds (`cpu`, `train=cu126`); without names, the project's
     own extras and groups whose names stand for a build but that have no source yet.
 
-    Raises UsageError if a named one stands for no build.
+    `gpu` stands for the CUDA build for this machine or, if it has no GPU, for that of the default
+    index. Raises UsageError if a named one stands for no build.
     """
     there = {variant.name: variant for variant in ask.variants}
+    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
+    defaults = [row.backend for row in catalog.default_wheels if row.on == "linux-x86_64"]
+    of_gpu = next((backend for backend in reversed(defaults) if cuda_of(backend)), None)
+    if build is not None and build.cuda:
+        of_gpu = build.backend
     extras = []
     for word in dict.fromkeys(words) or there:
         name, _, named_backend = word.partition("=")
@@ -193,7 +187,9 @@ def extras_named(
             raise UsageError(
                 f"{name!r} is not the name of an extra", hint="for example `cpu` or `train=cu126`"
             )
-        backend = backend_of(named_backend or name, build, catalog)
+        means = named_backend or name
+        label = backend_label(means)
+        backend = of_gpu if means.lower() in OF_THE_GPU else label if label in known else None
         if backend is not None:
             variant = there.get(name) or Variant(name=name, family=("torch",))
             extras.append(ExtraBuild(variant=variant, backend=backend, is_there=name in there))
@@ -203,23 +199,6 @@ def extras_named(
                 hint=f"add it: `--extra {name}=cu130` or `--extra {name}=cpu`",
             )
     return tuple(extras)
-
-
-def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | None:
-    """The backend for which the name of an extra stands; None if it stands for none.
-
-    `gpu` stands for the CUDA build for this machine or, if it has no GPU, for that of the default
-    index.
-    """
-    label = backend_label(name)
-    if label in {row.backend for row in catalog.builds if row.channel == "pytorch"}:
-        return label
-    if name.lower() not in OF_THE_GPU:
-        return None
-    if build is not None and build.cuda:
-        return build.backend
-    defaults = [row.backend for row in catalog.default_wheels if row.on == "linux-x86_64"]
-    return next((backend for backend in reversed(defaults) if cuda_of(backend)), None)
 
 
 def edit_of_extras(
@@ -241,19 +220,16 @@ def edit_of_extras(
                 hint="`gpusetup resolve --explain` lists the builds",
             )
         pins[extra] = build.family((*family, *extra.variant.family))
-    options = " or ".join(" ".join(extra.variant.words) for extra in extras)
     lines = tuple(extras_lines(pins, root, catalog))
-    tables = [name for name in (*ask.tables, "[project.optional-dependencies]") if name in lines]
-    there = [name for name in tables if name in ask.tables or any(e.is_there for e in extras)]
-    notes = []
-    if there:
-        names = ", ".join(f"`{name}`" for name in there)
-        notes.append(f"{ask.path} has {names} already: {JOIN}")
+    has_extras = any(extra.is_there for extra in extras)
+    more = ("[project.optional-dependencies]",) if has_extras else ()
+    notes = [*notes_on_tables(ask, lines, more)]
     if ask.family:
         notes.append(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
+    options = " or ".join(" ".join(extra.variant.words) for extra in extras)
     notes.append(f"`uv sync` installs one of them: {options}")
     if common is None:
         notes.append("no torch has builds for all of these backends: each extra has its newest")
@@ -262,29 +238,17 @@ def edit_of_extras(
 
 
 def common_release(backends: Sequence[str], ask: Ask, wish: Wish, catalog: Catalog) -> str | None:
-    """The newest torch that meets the request and has a build for each of these backends; None if
-    there is none."""
-    limits = specifier(wish.torch)
-    bounds = [
-        one.text.removeprefix("torch")
-        for one in ask.requests
-        if one.name == "torch" and one.variant is not None
-    ]
+    """The newest torch that meets the request and the extras' bounds, and has a build for each of
+    these backends; None if there is none."""
+    bounds = [wish.torch]
+    for one in ask.requests:
+        if one.name == "torch" and one.variant is not None:
+            bounds.append(str(Requirement(one.text).specifier))
     for release in reversed(catalog.releases):
-        is_wanted = limits is None or allows(str(limits), release.torch)
-        is_inside = all(_allows(bound, release.torch) for bound in bounds)
-        has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
-        if is_wanted and is_inside and has_all:
+        is_inside = all(allows_torch(bound, release.torch) for bound in bounds)
+        if is_inside and all(marker_of(release.torch, one, catalog) for one in backends):
             return release.torch
     return None
-
-
-def _allows(bound: str, torch: str) -> bool:
-    versions = bound.partition(";")[0].strip()
-    try:
-        return not versions or allows(versions, torch)
-    except ValueError:
-        return True
 
 
 def extras_lines(
@@ -297,7 +261,9 @@ def extras_lines(
         yield "[project.optional-dependencies]"
     for extra in new:
         exact = [f"{name}=={version}" for name, version in pins[extra].items()]
-        yield f"{key(extra.variant.name)} = {json.dumps(exact)}"
+        name = extra.variant.name
+        key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+        yield f"{key} = {json.dumps(exact)}"
     yield from ("",) if new else ()
     if len(pins) > 1:
         members = ", ".join(
@@ -307,7 +273,7 @@ def extras_lines(
     for backend, name in {one.backend: one.index_name for one in pins}.items():
         yield from ("[[tool.uv.index]]", f'name = "{name}"', f'url = "{index_url(backend, root)}"')
         yield from ("explicit = true", "")
-    yield "[tool.uv.sources]"
+    yield SOURCES
     for name in dict.fromkeys(name for versions in pins.values() for name in versions):
         yield f"{name} = ["
         for extra, versions in pins.items():
@@ -318,12 +284,3 @@ def extras_lines(
                     f'"{extra.variant.name}", marker = "{marker}" }},'
                 )
         yield "]"
-
-
-def key(name: str) -> str:
-    """A name written as a key in TOML.
-
-    >>> key("cu130"), key("cuda-13.0")
-    ('cu130', '"cuda-13.0"')
-    """
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

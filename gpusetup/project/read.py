@@ -8,12 +8,10 @@ from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.model.frozen import replace
 from gpusetup.project.ask import OF_A_FOLDER, Ask
 from gpusetup.project.conda_file import read_environment
 from gpusetup.project.dockerfile import read_dockerfile
-from gpusetup.project.locks import read_lock
-from gpusetup.project.pyproject import joined, read_pyproject
+from gpusetup.project.pyproject import read_lock, read_pyproject
 from gpusetup.project.requirements import read_requirements
 from gpusetup.project.setup_files import read_setup_cfg, read_setup_py
 
@@ -32,25 +30,22 @@ READERS: tuple[tuple[str, Callable[[str], Ask]], ...] = (
 def read_ask(path: str) -> Ask:
     """What a file asks for. Raises BadInput if it cannot be read."""
     name = Path(path).name.lower()
-    for pattern, read in READERS:
-        if re.fullmatch(pattern, name):
-            ask = read(path)
-            break
-    return with_setup_files(ask) if ask.kind == "pyproject" else ask
-
-
-def with_setup_files(ask: Ask) -> Ask:
-    """What a pyproject.toml asks for, together with the setup.cfg or setup.py beside it if it lists
-    no dependencies itself: it then only configures tools, or setuptools reads those files."""
-    if ask.requests or ask.is_poetry:
+    ask = next(read for pattern, read in READERS if re.fullmatch(pattern, name))(path)
+    if ask.kind != "pyproject" or ask.requests or ask.is_poetry:
         return ask
+    # A pyproject.toml that lists no dependencies only configures tools, or setuptools reads the
+    # setup.cfg or setup.py beside it.
     for name, read in (("setup.cfg", read_setup_cfg), ("setup.py", read_setup_py)):
-        file = Path(ask.path).parent / name
+        file = Path(path).parent / name
         if named_file.is_there(file):
-            other = read(str(file))
-            if other.requests or other.unread:
-                path = ask.path if ask.has_project else str(file)
-                return replace(joined(ask, other), path=path)
+            beside = read(str(file))
+            if beside.requests or beside.unread:
+                ask.path = path if ask.has_project else str(file)
+                ask.requests, ask.python = beside.requests, ask.python or beside.python
+                ask.later += beside.later
+                ask.left_out += beside.left_out
+                ask.unread += beside.unread
+                break
     return ask
 
 
@@ -66,7 +61,7 @@ def ask_of_folder(folder: str = ".") -> Ask | None:
             ask = read_ask(str(path))
         except BadInput:
             continue
-        if ask.family or ask.variants or ask.image or any(one.torch for one in ask.later):
+        if ask.names_torch:
             return ask
         if first is None and ask.requests:
             first = ask

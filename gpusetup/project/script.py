@@ -12,67 +12,43 @@ from collections.abc import Iterable, Iterator
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.builds import FAMILY
-from gpusetup.model.frozen import Frozen
-from gpusetup.project.ask import Ask
-from gpusetup.project.pyproject import table as table_in
-from gpusetup.project.pyproject import with_list
+from gpusetup.project.ask import MOST_BYTES, Ask
+from gpusetup.project.pyproject import add_list, table
 from gpusetup.uv.toml import parse_toml
 
-MOST_BYTES = 1 << 20
 START, END = "# /// script", "# ///"
+IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(.{0,300})", re.MULTILINE)
 
 
-class Script(Frozen):
-    """A script's relation to torch, according to its metadata block and its imports."""
+def read_script(path: str) -> Ask:
+    """What a script asks for by its metadata block and its imports; `has_project` says whether it
+    has a block. The script is only searched, not run.
 
-    has_block: bool = False
-    family: tuple[str, ...] = ()
-    """Which of torch and its companions are in its dependencies or imports."""
-    tables: tuple[str, ...] = ()
-    """uv's tables that the block already contains."""
-
-
-def read_script(path: str) -> Script:
-    """Read a script's metadata block and imports. Raises BadInput if it has two metadata blocks, or
-    one that is not valid TOML."""
+    Raises BadInput if it has two metadata blocks, or one that is not valid TOML.
+    """
     text = named_file.read_text(path, MOST_BYTES)
+    ask = Ask(path=path, kind="script")
     blocks = list(blocks_of(text))
-    imported = family_imported(text)
     if len(blocks) > 1:
         raise BadInput(
             f"{path} has {len(blocks)} blocks of metadata, and PEP 723 allows one",
             hint=f"join them into one, from `{START}` to `{END}`",
         )
-    if not blocks:
-        return Script(family=imported)
-    try:
-        document = parse_toml(blocks[0])
-    except (ValueError, RecursionError) as problem:
-        raise BadInput(f"the metadata block of {path} is not valid TOML: {problem}") from problem
-    ask = with_list(Ask(path=path, kind="script"), document.get("dependencies"), path)
-    uv = table_in(table_in(document, "tool"), "uv")
-    return Script(
-        has_block=True,
-        family=(*ask.family, *imported),
-        tables=("[tool.uv.sources]",) if "sources" in uv else (),
-    )
-
-
-IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(.{0,300})", re.MULTILINE)
-
-
-def family_imported(text: str) -> tuple[str, ...]:
-    """The names of torch and its companions that a script imports. The script is only searched, not
-    run.
-
-    >>> family_imported("import torch, torchvision.transforms as T\\nfrom torch import nn")
-    ('torch', 'torchvision')
-    """
-    names: set[str] = set()
+    for block in blocks:
+        try:
+            document = parse_toml(block)
+        except ValueError as problem:
+            message = f"the metadata block of {path} is not valid TOML: {problem}"
+            raise BadInput(message) from problem
+        ask.has_project = True
+        add_list(ask, document.get("dependencies"), path)
+        if "sources" in table(table(document, "tool"), "uv"):
+            ask.tables.append("[tool.uv.sources]")
     for statement in IMPORT.findall(text):
         modules = statement.partition(" import ")[0]
-        names.update(re.findall(r"(?:^|,)[ \t]*(\w+)", modules))
-    return tuple(name for name in FAMILY if name in names)
+        for name in {*re.findall(r"(?:^|,)[ \t]*(\w+)", modules)} & {*FAMILY}:
+            ask.add(name, path)
+    return ask
 
 
 def blocks_of(text: str) -> Iterator[str]:
@@ -99,18 +75,15 @@ def blocks_of(text: str) -> Iterator[str]:
 
 
 def block_lines(
-    script: Script, tables: Iterable[str], requirements: Iterable[str], python: str
+    ask: Ask, tables: Iterable[str], requirements: Iterable[str], python: str
 ) -> Iterator[str]:
     """Yields the lines to add to a script, with the tables as comments. If the script has no
     metadata block, the lines form a complete one."""
-    commented = [f"# {line}".rstrip() for line in tables]
-    if script.has_block:
-        yield "#"
-        yield from commented
-        return
-    yield START
-    yield f'# requires-python = ">={python.rstrip("t")}"'
-    yield f"# dependencies = {json.dumps(list(requirements))}"
+    if not ask.has_project:
+        yield START
+        yield f'# requires-python = ">={python.rstrip("t")}"'
+        yield f"# dependencies = {json.dumps(list(requirements))}"
     yield "#"
-    yield from commented
-    yield END
+    yield from (f"# {line}".rstrip() for line in tables)
+    if not ask.has_project:
+        yield END

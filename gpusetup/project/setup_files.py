@@ -5,16 +5,11 @@ from __future__ import annotations
 import ast
 import configparser
 from pathlib import Path
-from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.model.frozen import replace
-from gpusetup.project.ask import Ask
-from gpusetup.project.pyproject import joined, with_list
-from gpusetup.project.requirements import read_requirements
-
-MOST_BYTES = 1 << 20
+from gpusetup.project.ask import MOST_BYTES, Ask
+from gpusetup.project.requirements import add_file
 
 
 def read_setup_cfg(path: str) -> Ask:
@@ -27,8 +22,10 @@ def read_setup_cfg(path: str) -> Ask:
         raise BadInput(f"{path} is not a valid setup.cfg: {first_line}") from problem
     options = parser["options"] if parser.has_section("options") else {}
     ask = Ask(path=path, kind="setup", python=options.get("python_requires"))
-    lines = [line.strip() for line in options.get("install_requires", "").splitlines()]
-    return with_list(ask, [line for line in lines if line], f"{Path(path).name}, install_requires")
+    for line in options.get("install_requires", "").splitlines():
+        if line.strip():
+            ask.add(line, f"{Path(path).name}, install_requires")
+    return ask
 
 
 def read_setup_py(path: str) -> Ask:
@@ -42,56 +39,37 @@ def read_setup_py(path: str) -> Ask:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise BadInput(f"{path} is not valid Python: {problem}") from problem
     ask = Ask(path=path, kind="setup")
-    name = Path(path).name
+    place = f"{Path(path).name}, install_requires"
     # A list is often bound to a name first: `requirements = ["torch>=2"]`.
-    bound = {
-        target.id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    bound: dict[str, ast.expr] = {}
+    keywords: list[ast.keyword] = []
     for node in ast.walk(tree):
-        is_setup = isinstance(node, ast.Call) and _called(node.func) == "setup"
-        if not is_setup:
-            continue
-        for keyword in node.keywords:  # type: ignore[attr-defined]
-            value = keyword.value
-            if isinstance(value, ast.Name):
-                value = bound.get(value.id, value)
-            if keyword.arg == "python_requires":
-                ask = replace(ask, python=_text(value))
-            if keyword.arg != "install_requires":
-                continue
-            if isinstance(value, (ast.List, ast.Tuple)):
-                texts = [_text(item) for item in value.elts]
-                ask = with_list(ask, [one for one in texts if one], f"{name}, install_requires")
+        if isinstance(node, ast.Assign):
+            bound |= {name.id: node.value for name in node.targets if isinstance(name, ast.Name)}
+        if isinstance(node, ast.Call):
+            # `setup(...)` and `setuptools.setup(...)`.
+            called = getattr(node.func, "attr", getattr(node.func, "id", None))
+            keywords += node.keywords if called == "setup" else []
+    for keyword in keywords:
+        value = keyword.value
+        if isinstance(value, ast.Name):
+            value = bound.get(value.id, value)
+        if keyword.arg == "python_requires":
+            ask.python = _text(value)
+        elif keyword.arg == "install_requires" and isinstance(value, (ast.List, ast.Tuple)):
+            for line in filter(None, map(_text, value.elts)):
+                ask.add(line, place)
+        elif keyword.arg == "install_requires":
+            # A list that is computed is nearly always read from the requirements.txt beside it.
+            beside = Path(path).parent / "requirements.txt"
+            if beside.is_file():
+                add_file(ask, beside, place)
             else:
-                ask = _with_file_read(ask, path)
+                ask.unread.append(f"{place}: it is computed when setup.py runs")
     return ask
 
 
-def _with_file_read(ask: Ask, path: str) -> Ask:
-    """What is asked for if setup.py computes its list: nearly always it reads the requirements.txt
-    beside it."""
-    beside = Path(path).parent / "requirements.txt"
-    place = f"{Path(path).name}, install_requires"
-    if not beside.is_file():
-        return replace(ask, unread=(*ask.unread, f"{place}: it is computed when setup.py runs"))
-    try:
-        return joined(ask, read_requirements(str(beside)))
-    except BadInput as problem:
-        return replace(ask, unread=(*ask.unread, problem.message))
-
-
-def _called(function: ast.expr) -> str | None:
-    """The last name of a called function: `setup` in `setuptools.setup(...)`."""
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else None
-
-
-def _text(value: Any) -> str | None:
+def _text(value: ast.expr) -> str | None:
     """The text of a literal; None for anything else."""
     is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
-    return value.value if is_text else None
+    return value.value if is_text else None  # type: ignore[attr-defined]

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from gpusetup.model.shell import Line
 
 EVIDENCE_SHOWN = 6
-DOUBTS_SHOWN = 2
 """More lines than this would push the fix off the screen; `--json` contains all of them."""
+CHECK_LINES_SHOWN = 3
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
@@ -55,14 +55,22 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
             other_findings += in_short(finding)
     lines += section("Also found", other_findings)
 
-    # The answer to a plain question already names a build, so leave out the build that fits this
-    # machine, which may differ.
-    machine = machine_facts(answer, recommends=not asks_plainly(answer))
-    lines += section("This machine", facts(machine))
+    lines += section("What was read, and whether it fits", fit_lines(answer, root))
+    lines += section("This machine", facts(machine_facts(answer)))
     lines += this_folder(answer)
     lines += by_hand(answer, root)
-    lines += next_step(answer, root)
     return Screen(lines)
+
+
+def fit_lines(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
+    """Yields a line for each pair of facts of a text that fit or do not fit together. For `ok` the
+    first line already says them, and beside a failure only what does not fit is news."""
+    if answer.snapshot.origin != "report" or answer.cause == "ok":
+        return
+    for fit in answer.fit:
+        if not fit.fits or (root is None or answer.cause == "unknown"):
+            mark = OK if fit.fits else BUT
+            yield marked(mark, "fits" if fit.fits else "does not fit", fit.sentence, indent=2)
 
 
 def this_folder(answer: DoctorAnswer) -> Iterator[str]:
@@ -79,28 +87,6 @@ def this_folder(answer: DoctorAnswer) -> Iterator[str]:
 
 MOST_ENVIRONMENTS = 5
 """More than these would push everything else off the screen; `--json` lists all."""
-END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=[A-Z`])(?![^“]*”)")
-"""Matches the end of a sentence, but not within quoted words."""
-
-
-def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str]:
-    """The sentences of doctor's result for a report, if that result is `ok`; empty for any other
-    result."""
-    is_ok = answer.cause == "ok" and root is None
-    if not is_ok or answer.snapshot.origin != "report":
-        return []
-    return END_OF_SENTENCE.split(answer.proof or "")
-
-
-def next_step(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields an empty line and the last sentence about a report whose result is `ok`; nothing if
-    there is only one sentence."""
-    sentences = sentences_about_text(answer, root)
-    if len(sentences) > 1:
-        yield ScreenLine("")
-        yield ScreenLine(sentences[-1].rstrip(".") + ".")
-
-
 NOT_BY_INSTALL = (
     "`gpusetup install` changes torch and its companions only, so run the commands above yourself. "
     "Then run `gpusetup doctor` again."
@@ -161,46 +147,38 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
         yield marked(MARKS[severity], answer.cause, title)
     else:
         mark = OK if answer.cause == "ok" else BUT
-        sentences = sentences_about_text(answer, root) or [answer.proof or "nothing to fix"]
-        word = "answer" if asks_plainly(answer) else answer.cause
-        yield marked(mark, word, sentences[0])
-        for sentence in sentences[1:-1]:
-            yield ScreenLine(f"  {sentence}", hang=2)
+        yield marked(mark, answer.cause, answer.proof or "nothing to fix")
     yield from left_open(answer, root)
 
 
-def asks_plainly(answer: DoctorAnswer) -> bool:
-    """Whether the user only asked a question: the cause is `ok`, and the text describes no
-    failure."""
-    if answer.cause != "ok":
-        return False
-    kinds = {event.kind for event in answer.snapshot.events}
-    return "question-asked" in kinds and "names-no-failure" in kinds
-
-
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields lines about causes that are ruled out, doubts, other possible causes, and the command
-    to run to find out."""
+    """Yields lines about causes that are ruled out, the check of a likely cause, and the command
+    that decides."""
     if answer.cause != "ok":
         for cause in answer.ruled_out:
             # That nothing speaks for a cause is no news for its reader.
             if cause.because != NO_COMPLAINT:
                 yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
-    if answer.doubts:
-        doubts = "; ".join(answer.doubts[:DOUBTS_SHOWN])
-        yield ScreenLine(f"  Likely, not certain: {doubts}.", hang=2)
-
-    open_questions = ""
-    if answer.other_causes:
-        also = "" if answer.cause == "unknown" else "also "
-        open_questions = f"It could {also}be {', '.join(answer.other_causes)}. "
-    if answer.next_reading:
-        open_questions += _what_is_unread(answer, root)
-        yield ScreenLine(f"  {open_questions}To find out, run:", hang=2)
+    if answer.check is not None:
+        yield ScreenLine("  Likely, not certain. To check it, run:", hang=2)
+        yield command(answer.check.command, 4)
+        printed = "; ".join(answer.check.prints.split("\n")[:CHECK_LINES_SHOWN])
+        if printed:
+            yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
+    elif answer.snapshot.origin != "report":
+        pass
+    elif answer.certainty == "likely" and not answer.next_reading:
+        others = (
+            f": it could also be {', '.join(answer.other_causes)}" if answer.other_causes else ""
+        )
+        yield ScreenLine(f"  Likely, not certain{others}.", hang=2)
+    elif answer.other_causes and answer.cause == "unknown":
+        yield ScreenLine(f"  It could be {', '.join(answer.other_causes)}.", hang=2)
+    if answer.next_reading and answer.next_reading != (answer.check and answer.check.command):
+        likely = "Likely, not certain. " if answer.certainty == "likely" else ""
+        likely = "" if answer.check is not None else likely
+        yield ScreenLine(f"  {likely}{_what_is_unread(answer, root)}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
-    # If the result is about this machine, gpusetup has already read everything that matters.
-    elif open_questions and answer.snapshot.origin == "report":
-        yield ScreenLine(f"  {open_questions.strip()}", hang=2)
 
 
 def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
@@ -222,15 +200,19 @@ def unknown_of(answer: DoctorAnswer) -> str:
     if any(finding.id == "report-empty" for finding in answer.findings):
         return "the text is empty"
     if symptom is not None:
-        return f"{symptom.title}; why is not shown"
+        return f"{symptom.title}; why is open"
     if answer.snapshot.origin != "report":
         return "gpusetup found no error, but nothing shows that torch works on the GPU"
-    if answer.next_reading:
-        return "the text does not show what is wrong"
-    return (
-        "the text shows no failure of a GPU or its software; post the whole error, the command "
-        "and the versions"
-    )
+    misfits = [fit.sentence for fit in answer.fit if not fit.fits]
+    if misfits:
+        return f"what was read does not fit together: {misfits[0]}"
+    if answer.facts:
+        failing = {event.kind for event in answer.snapshot.events}
+        if "program-failed" not in failing and not answer.stage:
+            return "something fails, but the text shows no program's error message"
+        step = f"the step `{answer.stage}`" if answer.stage else "this step"
+        return f"{step} failed; why is open"
+    return "the text shows no GPU, driver or torch, and no failure that gpusetup knows"
 
 
 def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
@@ -392,8 +374,8 @@ def explained(finding: KnownFinding) -> Screen:
         lines += [f"  {finding.means}", ""]
     lines += facts(
         {
-            "Proven by": finding.proven_by,
-            "Check first": finding.not_when,
+            "Check it with": finding.check,
+            "It prints": finding.prints,
             "What to do": finding.way_out,
             "Explains": ", ".join(finding.explains),
         }

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpusetup.choose.host import python_tag
-from gpusetup.choose.notes import NO_GPU
+from gpusetup.choose.newest import NO_GPU
 from gpusetup.model.builds import FAMILY, Advice, JointPackage, Rejection
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus

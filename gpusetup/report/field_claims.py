@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.model.units import architecture_named
 from gpusetup.report import fields
-from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
 from gpusetup.report.field_patterns import PATTERNS, FieldPattern
-from gpusetup.report.mentions import is_another_torch, is_only_mentioned
-
-# --- the value that the words of a field mean -----------------------------------------------------
 
 SYSTEMS = (
     ("windows", r"\bWin(?:dows|32)\b"),
@@ -51,49 +47,12 @@ def cuda_of(number: str) -> str:
     if not number.isdigit():
         return number
     major, rest_of_number = divmod(int(number), 1000)
-    minor = rest_of_number // 10
-    return f"{major}.{minor}"
-
-
-YES = ("true", "yes", "gpu", "cuda", "enabled", "available")
+    return f"{major}.{rest_of_number // 10}"
 
 
 def is_yes(value: str) -> bool:
     """Whether a program's answer means yes."""
-    answer = value.lower()
-    return answer in YES
-
-
-def python_of(value: str) -> str:
-    """A Python version with a dot after the major version, which wheel tags leave out.
-
-    >>> python_of("312"), python_of("3.12.1")
-    ('3.12', '3.12.1')
-    """
-    if "." in value:
-        return value
-    major, minor = value[0], value[1:]
-    return f"{major}.{minor}"
-
-
-def exact_requirement(version: str) -> str:
-    """A requirement of exactly this version."""
-    return f"=={version}"
-
-
-def installer_of(command: str) -> str:
-    """The installer used by a typed command, `pip` or `conda` (also for mamba)."""
-    return "pip" if "pip" in command else "conda"
-
-
-def kernels_of(words: str) -> str:
-    """The GPU architectures in torch's output, separated by spaces.
-
-    >>> kernels_of("'sm_80', 'sm_90'")
-    'sm_80 sm_90'
-    """
-    architectures = re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words)
-    return " ".join(architectures)
+    return value.lower() in ("true", "yes", "gpu", "cuda", "enabled", "available")
 
 
 def libc_of(value: str) -> str:
@@ -102,9 +61,7 @@ def libc_of(value: str) -> str:
     >>> libc_of("2.35"), libc_of("musl-1.2.5")
     ('glibc 2.35', 'musl 1.2.5')
     """
-    if value[0].isdigit():
-        return f"glibc {value}"
-    return value.replace("-", " ")
+    return f"glibc {value}" if value[0].isdigit() else value.replace("-", " ")
 
 
 PARSERS: dict[str, Callable[[str], str | bool | int]] = {
@@ -114,16 +71,16 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
     fields.OS_MACHINE: architecture_named,
     fields.DRIVER_CUDA: cuda_of,
     fields.PYTHON_BITS: int,
-    fields.PYTHON_VERSION: python_of,
-    fields.WANTED_TORCH: exact_requirement,
-    fields.TORCH_INSTALLER: installer_of,
-    fields.TORCH_KERNELS: kernels_of,
+    # Wheel tags leave out the dot: 312.
+    fields.PYTHON_VERSION: lambda value: value if "." in value else f"{value[0]}.{value[1:]}",
+    fields.WANTED_TORCH: "=={}".format,
+    fields.TORCH_INSTALLER: lambda command: "pip" if "pip" in command else "conda",
+    fields.TORCH_KERNELS: lambda words: " ".join(
+        re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words)
+    ),
     fields.OS_LIBC: libc_of,
 }
 """The function that turns the matched words into the field's value, for fields that need one."""
-
-
-# --- what the text says ---------------------------------------------------------------------------
 
 
 def field_claims(text: Text) -> Facts:
@@ -132,26 +89,15 @@ def field_claims(text: Text) -> Facts:
     for claim in claims(text, PATTERNS):
         subject, value, source, trust = claim
         if isinstance(value, str) and subject in PARSERS:
-            parse = PARSERS[subject]
-            value = parse(value)
+            value = PARSERS[subject](value)
         # The snapshot has no field for a platform's name, but other fields follow from it.
         if subject != fields.PLATFORM:
             yield Claim(subject, value, source, trust)
-        for implied_field in implied(subject, str(value)):
+        for implied_subject, implied_value, implied_trust in implied(subject, str(value)):
             # An implied value is trusted no more than the claim that implies it.
-            implied_trust = min(trust, implied_field.trust)
-            yield Claim(implied_field.subject, implied_field.value, source, implied_trust)
+            yield Claim(implied_subject, implied_value, source, min(trust, implied_trust))
 
 
-NAMED_IN_A_SENTENCE = {
-    fields.OS_FAMILY: GUESS,
-    fields.OS_JETSON: HINT,
-    fields.OS_WSL: USUAL,
-}
-"""The fields that a person's own words may claim, and the highest trust in such a claim.
-
-The limit is low because a sentence may name a different machine from the one that failed.
-"""
 MAX_VALUES = 4
 """The most different values that are read for one pattern."""
 
@@ -165,64 +111,21 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
     '3.13.5'
     """
     for row in patterns:
-        # A substring search is much faster than the pattern, and most texts contain none of the
-        # needles.
-        if text.has_any(row.needles):
-            yield from _claims_of_row(text, row)
-
-
-def _claims_of_row(text: Text, row: FieldPattern) -> Iterator[Claim]:
-    """The claims that one pattern finds; empty values are left out."""
-    pattern = in_any_case(row.pattern)
-    values: set[str | bool | int] = {""}
-    for offset, window in text.near(*row.needles):
-        for match in pattern.finditer(window):
-            value = _value_of(match, row)
-            # `values` contains "" from the start, so empty values are skipped too.
-            if value in values or len(values) > MAX_VALUES:
-                continue
-            start = offset + match.start()
-            end = offset + match.end()
-            if _is_of_something_else(row, text.flat, start, end):
-                continue
-            values.add(value)
-            # A pattern with a fixed value may have no group.
-            has_group = row.value is None
-            value_start = match.start(1) if has_group else match.start()
-            source = text.source(offset + value_start)
-            yield Claim(row.subject, value, source, row.trust)
-
-
-def _value_of(match: re.Match[str], row: FieldPattern) -> str | bool | int:
-    """The fixed value of the pattern, or else the match's first group."""
-    if row.value is not None:
-        return row.value
-    words = match[1] or ""
-    return words.strip()
-
-
-def _is_of_something_else(row: FieldPattern, flat: str, start: int, end: int) -> bool:
-    """Whether the sentence around a match is about another machine or another torch."""
-    subject = row.subject
-    greatest_trust = NAMED_IN_A_SENTENCE.get(subject)
-    if greatest_trust is not None and row.trust <= greatest_trust:
-        return is_only_mentioned(subject, flat, start, end)
-    # If a program prints torch's version, the version belongs to the torch that ran, so only weaker
-    # claims are checked.
-    if subject == fields.TORCH_VERSION and row.trust <= HINT:
-        return is_another_torch(flat, start, end)
-    return False
-
-
-# --- what a field implies of others ---------------------------------------------------------------
-
-
-class ImpliedField(NamedTuple):
-    """A field whose value follows from another field."""
-
-    subject: str
-    value: str | bool
-    trust: int
+        # A substring search is much faster than the pattern, and most texts contain no needle.
+        if not text.has_any(row.needles):
+            continue
+        pattern = in_any_case(row.pattern)
+        values: set[str | bool | int] = set()
+        for offset, window in text.near(*row.needles):
+            for match in pattern.finditer(window):
+                # A pattern with a fixed value may have no group.
+                group = 1 if row.value is None else 0
+                value = (match[1] or "").strip() if row.value is None else row.value
+                if value == "" or value in values or len(values) >= MAX_VALUES:
+                    continue
+                values.add(value)
+                source = text.source(offset + match.start(group))
+                yield Claim(row.subject, value, source, row.trust)
 
 
 # macOS 10.0 to 10.15. Old programs read macOS 11 as 10.16.
@@ -235,62 +138,40 @@ PLATFORM_LIBC = lazy(r"-with-glibc(\d\.\d{1,2})$")
 PLATFORM_KERNEL = lazy(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)")
 
 
-def implied(subject: str, value: str) -> Iterator[ImpliedField]:
-    """Fields that follow from the name of a system, kernel or platform, or from ROCm's version.
+def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
+    """The fields, values and trust that follow from the name of a system, kernel or platform, or
+    from ROCm's version.
 
     >>> name = "Linux-5.10.104-tegra-aarch64-with-glibc2.31"
     >>> [value for _, value, _ in implied("platform", name)][:3]
     ['linux', 'aarch64', 'glibc 2.31']
     """
     if subject == fields.TORCH_HIP:
-        yield ImpliedField(fields.TORCH_BACKEND, f"rocm{value}", USUAL)
-    if subject in (fields.OS_NAME, fields.PLATFORM):
-        yield from _implied_by_system(value)
+        yield fields.TORCH_BACKEND, f"rocm{value}", USUAL
+    if subject in (fields.OS_NAME, fields.PLATFORM) and (family := family_of(value)):
+        yield fields.OS_FAMILY, family, SURE
+        # Macs with Apple's own processors started with macOS 11.
+        if family == "macos" and INTEL_MACOS.search(value):
+            yield fields.OS_MACHINE, "x86_64", USUAL
     if subject == fields.PLATFORM:
-        yield from _implied_by_platform(value)
+        if machine := PLATFORM_MACHINE.search(value):
+            yield fields.OS_MACHINE, architecture_named(machine[1]), USUAL
+        if libc := PLATFORM_LIBC.search(value):
+            yield fields.OS_LIBC, f"glibc {libc[1]}", HINT
+        if kernel := PLATFORM_KERNEL.match(value):
+            yield fields.OS_KERNEL, kernel[1], USUAL
+            yield from _implied_by_kernel(kernel[1])
     if subject == fields.OS_KERNEL:
         # The patterns only find the versions of Linux kernels.
-        yield ImpliedField(fields.OS_FAMILY, "linux", USUAL)
+        yield fields.OS_FAMILY, "linux", USUAL
         yield from _implied_by_kernel(value)
 
 
-def _implied_by_system(name: str) -> Iterator[ImpliedField]:
-    """The family of a system, and the architecture of an old macOS."""
-    family = family_of(name)
-    if not family:
-        return
-    yield ImpliedField(fields.OS_FAMILY, family, SURE)
-    # Macs with Apple's own processors started with macOS 11.
-    if family == "macos" and INTEL_MACOS.search(name):
-        yield ImpliedField(fields.OS_MACHINE, "x86_64", USUAL)
-
-
-def _implied_by_platform(name: str) -> Iterator[ImpliedField]:
-    """The architecture, C library and kernel in a platform's name."""
-    machine = PLATFORM_MACHINE.search(name)
-    if machine:
-        yield ImpliedField(fields.OS_MACHINE, architecture_named(machine[1]), USUAL)
-    libc = PLATFORM_LIBC.search(name)
-    if libc:
-        yield ImpliedField(fields.OS_LIBC, f"glibc {libc[1]}", HINT)
-    kernel = PLATFORM_KERNEL.match(name)
-    if kernel:
-        yield ImpliedField(fields.OS_KERNEL, kernel[1], USUAL)
-        yield from _implied_by_kernel(kernel[1])
-
-
-def _implied_by_kernel(kernel: str) -> Iterator[ImpliedField]:
-    """Claims for WSL or a Jetson, which the kernel's name shows."""
+def _implied_by_kernel(kernel: str) -> Iterator[tuple[str, str | bool, int]]:
+    """WSL or a Jetson, which the kernel's name shows."""
     if "microsoft" in kernel.lower():
-        yield ImpliedField(fields.OS_WSL, True, USUAL)
+        yield fields.OS_WSL, True, USUAL
     if "tegra" in kernel:
-        yield ImpliedField(fields.OS_JETSON, _l4t_release(kernel), HINT)
-        yield ImpliedField(fields.OS_MACHINE, "aarch64", USUAL)
-
-
-def _l4t_release(kernel: str) -> str:
-    """The L4T release of a Jetson's kernel, e.g. `R36`; `tegra` if it is unknown."""
-    for start, release in L4T_BY_KERNEL:
-        if kernel.startswith(start):
-            return release
-    return "tegra"
+        releases = (release for start, release in L4T_BY_KERNEL if kernel.startswith(start))
+        yield fields.OS_JETSON, next(releases, "tegra"), HINT
+        yield fields.OS_MACHINE, "aarch64", USUAL

@@ -51,23 +51,6 @@ LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
 ASKED = r"[/\\]python[\d.]*(?:\.exe)?"
 """The path of the Python with which the output of doctor's own questions begins (see
 `causes.alike`): `/x/venv/bin/python 2.5.1+rocm6.2 6.2.41133 False`."""
-WINDOWS_WORDS = (
-    "win 1",
-    "win1",
-    "win 7",
-    "win7",
-    "win 8",
-    "윈도우",
-    "윈1",
-    "windows 平台",
-    "windows平台",
-    "windows 系统",
-    "windows系统",
-    "windows环境",
-    "ウィンドウズ",
-    "винд",
-)
-"""How people write "Windows" without spelling it out, or glued to a word."""
 PYTHON_RELEASE = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
 # Words between a name and its value, in several languages.
@@ -89,18 +72,13 @@ as the installed version.
 """
 HAS_NO_CUDA = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:found|detected|working)|doesn't work)\b"
 """Words of a title that say that CUDA is missing, before the title names the torch version."""
-# `MacBook`, `M2 Max`, `on my Mac` (but not `on Mac and Linux`), `Apple Silicon Mac`.
+# `MacBook`, `M2 Max`, `Apple Silicon Mac`, `my M2`; not `Mac and Linux`, which a program supports.
 MAC = (
-    # With the ending of another language: "MacBooka", "MacBookiem".
-    r"\b[Ii]?Mac[Bb]ook(?:a|u|iem|em|en)?\b|\biMac\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b(?! and Linux| or Linux|,| and Windows)"
-    r"|\bM[1-5] (?:Pro|Max|Ultra|Air|Mac|[Cc]hip|[Cc]pu)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:(?:with|on|mit|con|com|avec) )?(?:an? |chip )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b|\b[Aa]pple [Ss]ilicon [Mm]ac\b"
-    # "auf meinem Mac", "sur mon Mac", "tengo un Mac", "no meu Mac"; "M1-Chip", "puce M1", "chip M2".
-    r"|\b(?:[Mm]einem?|[Ee]inem|[Mm]on|[Mm]i|[Mm]eu|[Mm]io|[Uu]n|[Uu]m) Mac\b(?! (?:et|und|y|e|o|ou|oder) )|\bM[1-5]-Chip\b|\b(?:[Pp]uce|[Cc]hip)(?: Apple)? M[1-5]\b|\b(?:[Mm]y|[Aa]n) (?:base )?M[1-5]\b(?!\.\d|-)"
-    # "my macOS version is Sonoma", "MAC silicon".
-    r"|\b[Mm]y mac ?OS\b|\b(?:MAC|[Mm]ac) [Ss]ilicon\b|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
-    # "enabled in MacOS"; "我的macOS版本", "适合mac", "Macで".
-    r"|\b[Ii]n (?:my )?[Mm]ac ?OS\b(?! and| or|,|/)"
-    r"|(?:我的|我在|适合|适用于) ?(?:[Mm]ac|MAC)(?:OS|[Bb]ook)?|(?<![A-Za-z])(?:[Mm]ac|MAC)(?:OS|[Bb]ook)?(?:で|の|에서|版本)"
+    r"\b[Ii]?Mac[Bb]ook|\biMac\b|\bMac (?:[Mm]ini|Studio|Pro)\b|\b[Aa]pple [Ss]ilicon\b"
+    r"|\bM[1-5] (?:Pro|Max|Ultra|Air|[Mm]ac|[Cc]hip|[Cc]pu)\b|\b[Mm]ac ?(?:OS )?M[1-5](?![A-Za-z0-9.])"
+    r"|\b[Mm]y (?:base )?M[1-5]\b(?!\.\d|-)|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
+    r"|\b(?:[Mm]y|[Oo]n an?|[Uu]n|[Uu]m|[Mm]einem|[Mm]on|[Mm]eu|[Mm]i) [Mm]ac(?:OS)?\b(?! (?:and|or|et|und|y|e|o) )"
+    r"|\b[Ii]n [Mm]ac ?OS\b(?! and| or|,|/)|(?:我的|适合|在) ?[Mm]ac|(?<![A-Za-z])[Mm]ac(?:OS|[Bb]ook)?(?:で|の|에서)"
 )
 CUDA_IN_A_REPORT = ("cuda available", "gpu available", "available: ")
 AVAILABLE = (
@@ -125,25 +103,7 @@ DRIVER_WORDS = (
 )
 """The words for a driver in several languages."""
 WITH_CUDA = (" with cuda", " for cuda", " and cuda", "(cuda", ", cuda", "torch cuda")
-TORCH_IS = tuple(f"torch {verb}" for verb in ("is ", "at ", "version is", "shows", "says", "zeigt", "ist ", "est ", "es ", "是", "为"))  # fmt: skip
-"""The words between torch and its version or CUDA in a sentence."""
-NAMED_SYSTEMS = (
-    "ubuntu",
-    "debian",
-    "fedora",
-    "centos",
-    "rocky linux",
-    "almalinux",
-    "rhel",
-    "mint",
-    "pop!_os",
-    "opensuse",
-    "arch linux",
-    "manjaro",
-    "nixos",
-    "windows ",
-    "macos ",
-)
+NAMED_SYSTEMS = ("ubuntu", "debian", "fedora", "centos", "rocky linux", "almalinux", "rhel", "mint", "pop!_os", "opensuse", "arch linux", "manjaro", "nixos", "windows ", "macos ")  # fmt: skip
 PATTERNS = (
     # `PyTorch version: 2.5.1+cu124`, `Name: torch Version: 2.5.1`, `Python-3.12.1 torch-2.5.1`.
     FieldPattern(fields.TORCH_VERSION, ("you have ", "have torch ", "installed torch==", "torch version", "torch.version", "-torch-", " torch-"), rf"(?=[pyn])(?:PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have |you(?:'ll)? have torch |your installed torch==|name: torch version: |\bPython-\d\.\d+\.\d+\S* torch-|\bpytorch[ .]version(?: \((?:GPU|accelerator)\?\))?: ?(?:py|torch|[ :=v])*)(?:torch )?{TORCH}", SURE),
@@ -153,8 +113,6 @@ PATTERNS = (
     FieldPattern(fields.TORCH_VERSION, "torch", rf"(?=[pt])(?:(?<!for: )(?<!build )(?<!compile )(?<!install )(?<!requires )(?<!needs )(?<!installation: )(?<![\w.-])(?:PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}|torch v?)(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
     # A labelled version near torch's name: `torch 2.5.1+cpu`, `torch.cuda.is_available() False 2.5.1+cpu`.
     FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?<!installation: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{HAS_NO_CUDA}[^$>#\n]{{0,60}}?\btorch==){LABELLED_VERSION}", HINT),
-    # A labelled version after words of a person: `it says 2.5.1+cpu`.
-    FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?=[sprgdf\d])(?:\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|g(?:ives?|ave|ot)|displays?)(?: me)?:? [`'\"(]?|\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?|(?<![\w.+/=-])(?={RELEASE}\S{{4,6}}\W{{1,6}}torch\.cuda\.)){LABELLED_VERSION}", HINT),
     # `Downloading torch-2.5.1+cu124-cp312-...whl`, `pip install https://.../torch-2.5.1+cu124-cp312-...whl`.
     # The installation may still fail.
     FieldPattern(fields.TORCH_VERSION, "torch-", rf"\b(?:Using cached|Download(?:ing|ed)|install(?:ing|ed)?|used?|with)\b[^\n]{{1,3}}(?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
@@ -200,8 +158,6 @@ PATTERNS = (
     # `python=3.10` or `Python 3.10` in a sentence, but not a range or a choice: `Python 3.10 or
     # 3.11`.
     FieldPattern(fields.PYTHON_VERSION, "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to) |[-–]\d|, ?3\.\d)", HINT),
-    # `py312`, as paths and wheel names contain it.
-    FieldPattern(fields.PYTHON_VERSION, "py3", r"(?<![\w.-])py(3\d{1,2})(?![\w.])", GUESS),
     # conda's build of torch: `pytorch 2.5.1 py3.12_cuda12.4`.
     FieldPattern(fields.PYTHON_VERSION, "pytorch", r"\bpytorch[ =-]{1,3}\d\.[\d.]{1,6}[ =-]{1,3}\w{0,8}?py(3\.?\d{1,2})(?=_|h)", GUESS),
     # `requires torch 2.5.1 built with CUDA 12.4`.
@@ -240,28 +196,17 @@ PATTERNS = (
     # The portable ComfyUI exists only for Windows.
     FieldPattern(fields.OS_FAMILY, "portable", PORTABLE, GUESS, value="windows"),
     # Short forms of "Windows": `Win11`, `win 10`; also in Korean, Japanese, Chinese and Russian.
-    FieldPattern(fields.OS_FAMILY, WINDOWS_WORDS, r"\bWin ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우(?:즈)? ?(?:1[01]|에서|환경)|윈(?:1[01])|ウィンドウズ|\b(?:винд[аеуыо]\w{0,2}|виндовс\w{0,2})\b", USUAL, value="windows"),
-    # Python's message for a missing DLL.
-    FieldPattern(fields.OS_FAMILY, "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
-    # `on Linux`, `my Linux`; not `Windows Subsystem for Linux`.
-    FieldPattern(fields.OS_FAMILY, "linux", r"\b(?:on|in|under|using|my) (?:(?!wsl|docker)\w+ )?linux\b(?! subsystem| kernel)", GUESS, value="linux"),
+    FieldPattern(fields.OS_FAMILY, ("win", "윈도우", "ウィンドウズ", "винд"), r"\b[Ww]in ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우|ウィンドウズ|\b[Вв]инд", USUAL, value="windows"),
     # Messages about Apple's Metal backend.
     FieldPattern(fields.OS_FAMILY, "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     # The loader's message about a library for another processor.
     FieldPattern(fields.OS_FAMILY, (".dylib", "@rpath"), r"Library not loaded: @rpath|\w\.dylib\b", USUAL, value="macos"),
-    # `/Users/me/Desktop`; Windows has a drive before it.
-    FieldPattern(fields.OS_FAMILY, "/users/", r"(?<![\w:.\\/])/Users/[\w.-]+/", GUESS, value="macos"),
-    FieldPattern(fields.OS_FAMILY, "mach-o", r"\bmach-o(?: file)?, but (?:is an|wrong)", USUAL, value="macos"),
     # `mac os 14.6`, `macOS: 15.1`.
     FieldPattern(fields.OS_FAMILY, ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
-    # `cpu: Intel` in a list of what a Mac has.
-    FieldPattern(fields.OS_MACHINE, "intel", r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d[\d.]{0,4}\W{1,6}(?:cpu|processor|chip)\W{1,3}Intel\b|\bIntel(?:-based)? Mac(?:Book)?\b", USUAL, value="x86_64"),
     # `MacBook`, `M2 Max`.
     FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
     # `macOS 10.15` and older, which ran only on Intel processors.
     FieldPattern(fields.OS_MACHINE, "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
-    # `MacBook Pro 2019`: Macs up to 2019 have an Intel processor.
-    FieldPattern(fields.OS_MACHINE, "mac", r"\b(?:MacBook(?: Pro| Air)?|iMac|Mac (?:Pro|mini))\b[^.\n]{0,30}?\b20(?:0[6-9]|1\d)\b", USUAL, value="x86_64"),
     # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
     FieldPattern(fields.OS_MACHINE, ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
     # uv's `You're on Linux (`manylinux_2_35_x86_64`)`.
@@ -306,8 +251,6 @@ PATTERNS = (
     FieldPattern(fields.OS_WSL, "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
     # The kernel's name in WSL 2, `microsoft-standard-WSL2`.
     FieldPattern(fields.OS_WSL, "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
-    # `Ubuntu 22.04 WSL`, `under WSL`, `OS: Windows 11 + WSL`.
-    FieldPattern(fields.OS_WSL, "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)?(?: LTS)? (?:app )?\(?WSL(?: ?[12])?\b|(?<!not )\b(?:on|in|under|using|inside|my|via|through|with) WSL(?: ?[12])?\b|\b(?:OS|system|platform|environment)\*{0,2}(?: version)?[:=|* ]{1,4}(?:Windows[\w ]{0,6}[/+,( ]{1,3})?WSL\b", HINT, value=True),
     # `nvcc --version`: `Cuda compilation tools, release 12.4, V12.4.131`.
     FieldPattern(fields.TOOLKIT_NVCC, "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
     # torch's extension builder: `The detected CUDA version (12.4) mismatches`.
@@ -316,8 +259,6 @@ PATTERNS = (
     FieldPattern(fields.TOOLKIT_NVCC, "cuda runtime", r"CUDA runtime version: (\d{1,2}\.\d{1,2})", USUAL),
     # The kernel's log: `NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14`.
     FieldPattern(fields.DRIVER_VERSION, "nvidia unix", rf"(?:NVRM version:?|NVRM: loading|nvidia-modeset: Loading) NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
-    # Installers and the driver itself: `The NVIDIA 550.54.14 NVIDIA driver will ignore this GPU`.
-    FieldPattern(fields.DRIVER_VERSION, "driver", rf"(?=[ntwd])(?:not supported by.{{0,40}}?NVIDIA (?=\S+ driver release)|The (?=\S+ NVIDIA driver will ignore)|with kernel driver version |drivers? (?:is|are) up to date \(){DRIVER}", USUAL),
     # TensorFlow's `kernel reported version is: 550.54.14`.
     FieldPattern(fields.DRIVER_VERSION, "kernel reported version", rf"kernel reported version is: {DRIVER}", USUAL),
     # `libcuda reported version is: 550.54.14`, `NVML library version: 550.54`.
@@ -327,12 +268,12 @@ PATTERNS = (
     # `driver version: 550.54.14`, `updated the driver to 550.54`, but not `requires driver 550 or
     # newer`.
     FieldPattern(fields.DRIVER_VERSION, "driver", rf"{REQUIRED_DRIVER}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
-    # `my driver 550`. Numbers that documents often give as a minimum (450, 525, 528, 580) do not count.
-    FieldPattern(fields.DRIVER_VERSION, "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
     # Packages: `nvidia-driver-550 550.54.14-0ubuntu1`, an upgrade's `535.183 -> 550.54`.
     FieldPattern(fields.DRIVER_VERSION, "nvidia", rf"(?=[nsu])(?:\bnvidia(?:-\w+)*,? \(?(?:\d:)?\d{{3}}[\w.:~-]* ?(?:->|→) ?(?:\d:)?|\b(?:Setting up|Unpacking) nvidia-(?:driver|dkms|utils|kernel)\S* \()({DRIVER_VERSION}|[3-9]\d\d\b)(?!\.\d)", HINT),
     # `but version 550.54 was detected`.
     FieldPattern(fields.DRIVER_VERSION, "was detected", rf"but\s+version {DRIVER} was detected", HINT),
+    # Installers and the driver itself: `The NVIDIA 550.54.14 NVIDIA driver will ignore this GPU`.
+    FieldPattern(fields.DRIVER_VERSION, "driver", rf"(?=[ntwd])(?:not supported by.{{0,40}}?NVIDIA (?=\S+ driver release)|The (?=\S+ NVIDIA driver will ignore)|with kernel driver version |drivers? (?:is|are) up to date \(){DRIVER}", USUAL),
     # torch's `The NVIDIA driver on your system is too old (found version 11040)`.
     FieldPattern(fields.DRIVER_CUDA, "found version", r"found version (\d{4,6})\)", SURE),
     # NVIDIA's container hook: `unsupported CUDA version: driver 11.4 < image 12.4`.
@@ -346,16 +287,10 @@ PATTERNS = (
     # Values after their names in people's sentences. They come last, because the output of programs
     # has priority. `torch build is 2.5.1+cu124`, with up to four words between.
     FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?<!installation: )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
-    # A bare `2.5.1+cpu`. Hardly any other package has such a version.
-    FieldPattern(fields.TORCH_VERSION, "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
-    # `torch2.5.1`, written as one word.
-    FieldPattern(fields.TORCH_VERSION, "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
     # `I have torch 2.5.1 with CUDA 12.4`.
     FieldPattern(fields.TORCH_VERSION, WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
     # The CUDA version in the same sentence.
     FieldPattern(fields.TORCH_CUDA, WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
-    # `torch is 2.5.1`, also in German, French, Spanish and Chinese.
-    FieldPattern(fields.TORCH_VERSION, TORCH_IS, rf"\b(?:py)?torch (?:is|is at|at|version is|shows|says|zeigt|ist|est|es|是|为)\W{{1,3}}v?({RELEASE}(?:\+(?:{LABEL}))?)\b", HINT),
     # `torch.cuda.get_arch_list()` with its output: `['sm_80', 'sm_90']`.
     FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"get_arch_list\(\)[^\[\n]{0,40}\[((?:\W{1,4}(?:sm|compute|gfx)_?\d\w{1,4}){1,24})", SURE),
     # `sm_90 is in the get_arch_list`.
@@ -364,6 +299,12 @@ PATTERNS = (
     FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
     # `驱动版本 550.54.14`, `Treiber 550.54`, and in other languages.
     FieldPattern(fields.DRIVER_VERSION, DRIVER_WORDS, rf"(?:驱动(?:程序)?(?:版本)?|驅動(?:程式)?|драйвер\w{{0,2}}|ドライバー?|드라이버|\bTreiber\w{{0,8}}|\bpilotes?|\bcontrolador\w{{0,2}}|\bdriver(?:s|é)?)(?:[^\w\d]|是|为|版本|version|Version|версии|のバージョン|버전|:){{0,12}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)", HINT),
+    # `my driver 550`. Numbers that documents often give as a minimum (450, 525, 528, 580) do not count.
+    FieldPattern(fields.DRIVER_VERSION, "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
+    # A bare `2.5.1+cpu`. Hardly any other package has such a version.
+    FieldPattern(fields.TORCH_VERSION, "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
+    # `torch2.5.1`, written as one word.
+    FieldPattern(fields.TORCH_VERSION, "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
     # The driver with its major version alone: `驱动 550`.
     FieldPattern(fields.DRIVER_VERSION, DRIVER_WORDS, r"(?:驱动(?:程序)?(?:版本)?|драйвер\w{0,2}|ドライバー?|드라이버|\bTreiber)(?:[^\w\d]|是|为|版本|:){0,4}((?!450|525|528|580)[3-6]\d\d)(?![\w+.-])", GUESS),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
-from gpusetup.report.mentions import CARD_AROUND, is_another_card
+from gpusetup.report.statements import CARD_AROUND, is_another_card
 
 LETTER = r"A-Za-z0-9_\u00c0-\u04ff"
 """The characters that may not stand directly next to a GPU's name, for use inside a character
@@ -165,8 +165,7 @@ def _different_names(names: Sequence[str]) -> list[str]:
 def _full_names(text: Text) -> Iterator[str]:
     """The card names in the text that include a maker or a product line, e.g. RTX."""
     for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ):
-        start, end = match.span()
-        if is_another_card(text.flat, start, end):
+        if is_another_card(text.flat, match.start()):
             continue
         yield match["name"]
 
@@ -176,7 +175,7 @@ def _bare_numbers(text: Text) -> Iterator[str]:
     for match in BARE_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
         if not _is_number_of_card(match, text.flat):
             continue
-        if is_another_card(text.flat, match.start(), match.end()):
+        if is_another_card(text.flat, match.start()):
             continue
         number = match["number"]
         # The 10 and 16 series are called GTX, all others RTX.

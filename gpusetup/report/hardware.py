@@ -17,11 +17,9 @@ from gpusetup.report.facts import HINT, Claim, Facts
 from gpusetup.report.maker_words import (
     NVIDIA_WORD,
     labelled_gpus,
-    maker_of_prose,
-    makers_of_forks,
     other_makers_gpu,
 )
-from gpusetup.report.mentions import is_another_card, is_only_mentioned
+from gpusetup.report.statements import is_another_card
 
 # `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
 LSPCI = lazy(
@@ -54,8 +52,7 @@ def pci_devices_and_nodes(text: Text) -> Facts:
             if node:
                 yield DeviceNode(path=node[2], mode=node[1])
     yield from amd_boards(text)
-    named = list(other_makers_gpu_events(text))
-    yield from named or list(makers_of_forks(text)) or maker_of_prose(text)
+    yield from other_makers_gpu_events(text)
 
 
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
@@ -169,12 +166,9 @@ def other_makers_gpu_events(text: Text) -> Facts:
         start, end = match.span()
         if _is_a_choice(match, text.flat):
             # Either card may be the one in this machine, unless the sentence says where it went.
-            if not is_another_card(text.flat, start, end):
+            if not is_another_card(text.flat, start):
                 card = other_makers_gpu(vendor, match[0].strip(), text.source(start))
                 yield replace(card, kind="card-beside-nvidia")
-            continue
-        # "On my MacBook it works": the machine that failed is another one.
-        if vendor == "apple" and is_only_mentioned(fields.OS_FAMILY, text.flat, start, end):
             continue
         name = match[match.lastindex or 0]
         source = text.source(start)
@@ -228,7 +222,7 @@ def _is_a_choice(match: re.Match[str], flat: str) -> bool:
         if word[0] == "NVIDIA" and IN_AN_ERROR.search(flat, first_of_message, word.start()):
             continue
         # "I switched from an RTX 3060 to ...": the NVIDIA card is no longer there.
-        if not is_another_card(flat, *word.span()):
+        if not is_another_card(flat, word.start()):
             return True
     return False
 
@@ -254,7 +248,7 @@ def amd_boards(text: Text) -> Facts:
     for board_pattern, _ in BOARDS:
         for match in in_any_case(board_pattern).finditer(text.flat, 0, BOARDS_READ):
             start, end = match.span()
-            if is_another_card(text.flat, start, end):
+            if is_another_card(text.flat, start):
                 continue
             ending = BOARD_ENDING.match(text.flat, end)
             name = f"{match[0]}{ending[0] if ending else ''}".strip()

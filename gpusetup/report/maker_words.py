@@ -1,20 +1,16 @@
-"""GPUs of AMD, Intel and Apple that a text names in its labels, its sentences and its paths."""
+"""GPUs of AMD, Intel and Apple that a text names in its labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpusetup.accelerators.makers import AMD, BY_ID
+from gpusetup.accelerators.makers import AMD
 from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.messages.search import Text, line_source
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.report.person import prose_of
 
 NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
-NVIDIA_MODEL = lazy(r"GeForce|\b(?:RTX|GTX|Tesla|Quadro)\b|NVIDIA-SMI")
-"""Words that show an NVIDIA GPU. "NVIDIA" alone stands in messages on every machine."""
 
 
 def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
@@ -92,52 +88,3 @@ def _gpu_in_a_value(value: str, line_number: int) -> Iterator[Event]:
     names_a_model = any(character.isdigit() for character in name)
     if names_a_model or maker is AMD:
         yield other_makers_gpu(maker.id, name, line_source(line_number))
-
-
-# --- paths and sentences --------------------------------------------------------------------------
-
-# `stable-diffusion-webui-amdgpu/`, `ComfyUI-Zluda\`, `webui-arc-directml\`.
-FORK = lazy(
-    r"(?i)[\\/][\w.-]*(?:[-_](?:(?P<amd>amdgpu|amd|rocm|zluda)|(?P<intel>ipex|xpu|arc[-_]directml)))(?:[-_][\w.-]*)?[\\/]"
-)
-"""The folder of a program's fork that is made for one maker's GPUs."""
-
-
-def makers_of_forks(text: Text) -> Iterator[Event]:
-    """The maker whose GPUs a fork in the text's paths is made for.
-
-    Only a text that names no NVIDIA GPU is read like this, because people also try a fork on a
-    machine that it is not made for.
-    """
-    if not text.has_any(("amd", "rocm", "zluda", "ipex", "xpu", "directml")):
-        return
-    fork = FORK.search(text.flat)
-    if fork is None or NVIDIA_MODEL.search(text.flat):
-        return
-    maker = BY_ID[fork.lastgroup or ""]
-    yield other_makers_gpu(maker.id, f"{maker.name} GPU", text.source(fork.start()))
-
-
-# `does this work with amd`, `по поводу amd`, `ROCm으로`; not `AMD Ryzen`, `amd64`, `CUDA or ROCm`.
-USED_WITH = r"\b(?:with|on|for|have|my|an|using|use|about|mit|auf|avec|sur|con|en|на|с|поводу) "
-IN_PROSE = lazy(
-    rf"(?i)(?:{USED_WITH}(?:amd|амд|rocm|(?P<intel>intel arc))(?![A-Za-z0-9_./-])|(?<![\w./-])(?:amd|rocm)(?= ?(?:으로|으론|에서|で|用户|显卡|平台)))"
-    r"(?! ?(?:\d|ryzen|epyc|threadripper|athlon|opteron|fx\b|cpu|processor|platform|image|build|prozessor|процессор|处理器)|,? ?(?:or|and|,) ?(?:cuda|nvidia|mps|xpu|intel))"
-)
-"""A maker of GPUs as people call it in a sentence."""
-
-
-def maker_of_prose(text: Text) -> Iterator[Event]:
-    """The maker that a person's sentence names, if the text names no NVIDIA GPU anywhere."""
-    if not text.has_any(("amd", "амд", "rocm", "intel arc")):
-        return
-    words = prose_of(text).words
-    mention = IN_PROSE.search(words)
-    if mention is None or NVIDIA_MODEL.search(text.flat) or "nvidia" in words.lower():
-        return
-    maker = BY_ID["intel" if mention["intel"] else "amd"]
-    # A mention that is wrapped or spaced differently is not found, and the first line is quoted.
-    position = max(text.low.find(mention[0].lower()), 0)
-    gpu = other_makers_gpu(maker.id, f"{maker.name} GPU", text.source(position))
-    # The name is not in the text, so the person's line is quoted.
-    yield replace(gpu, text=text.shown(position, position + 1))

@@ -32,7 +32,6 @@ from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_g
 from gpusetup.report import fields
 from gpusetup.report.facts import USUAL, Claim, Fact, Gpus
 from gpusetup.report.implied import with_implied_fields
-from gpusetup.report.past import mended_line_of, present_claims, present_events
 
 MAX_EVENTS = 80
 """The most different events that are kept. Even a log of thousands of lines has fewer."""
@@ -67,7 +66,7 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     for fact in facts:
         facts_by_kind[type(fact)].append(fact)
     events: list[Event] = facts_by_kind[Event]
-    claims = present_claims(facts_by_kind[Claim], mended_line_of(events))
+    claims: list[Claim] = facts_by_kind[Claim]
     values, field_readings = choose_values(claims)
     gpus, list_readings = choose_gpus(facts_by_kind[Gpus])
     parts = {name: make_part(**values[name]) for name, make_part in PARTS.items()}
@@ -82,7 +81,7 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
         devices=_each_once(facts_by_kind[DeviceNode]),
         environment=_environment(values["environment"]),
         failing=failing_programs[0] if failing_programs else Failing(),
-        events=_events([*present_events(events), *_torch_only_named(claims)]),
+        events=_events([*events, *_torch_only_named(claims)]),
         readings=(*field_readings, *list_readings),
     )
     return with_implied_fields(snapshot)

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from gpusetup.causes.table import ROWS
 from gpusetup.messages.search import Text, events_of, line_source
 from gpusetup.model.machine import Event, Snapshot
-from gpusetup.model.patterns import lazy
 from gpusetup.report import (
     bare_answer,
     cuda_errors,
     environment,
-    failures,
+    failing_program,
     field_claims,
     files,
     gpus,
@@ -22,38 +21,20 @@ from gpusetup.report import (
     installers,
     launches,
     nvidia_smi,
-    other_scripts,
-    outcomes,
     owners,
     paths,
-    person,
-    questions,
-    runs,
+    statements,
+    timeline,
     typed,
-    works,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.merge import merge
 
-# Words about a forum post that somebody read, or about a log that does not contain the message: "I
-# read on a forum that ...", "a post says ...", "I don't see it in dmesg".
-QUOTED_FROM_ELSEWHERE = lazy(
-    r"(?i)\b(?:I|we)(?: have|'ve)? (?:read|heard)\b.{0,60}?\b(?:forum|reddit|post|thread|article|blog|somewhere)"
-    r"|\b(?:forum|reddit|post|thread|article|blog)\b[^.]{0,40}?\b(?:says?|said|claims?|suggests?)\b"
-    r"|n(?:o|')?t (?:see|find|get|have) (?:it|that|this|any|one|such)\b.{0,30}?\b(?:dmesg|logs?|journal\w*)\b",
-)
-"""The words around a message that a person quotes although this machine did not print it."""
-
 
 def messages(text: Text) -> Iterator[Event]:
-    """The known program messages that this machine printed, without those that a person quotes from
-    elsewhere."""
-    printed = [
-        event
-        for event in events_of(text, ROWS)
-        if not QUOTED_FROM_ELSEWHERE.search(event.text or "")
-    ]
+    """The known program messages in the text."""
+    printed = list(events_of(text, ROWS))
     for event in printed:
         if not any(_says_more(other, event) for other in printed):
             yield event
@@ -75,7 +56,6 @@ READERS: tuple[Reader, ...] = (
     field_claims.field_claims,
     gpus.gpus,
     hardware.pci_devices_and_nodes,
-    other_scripts.names_in_other_scripts,
     installers.packages,
     installers.request_claims,
     paths.paths,
@@ -87,16 +67,12 @@ READERS: tuple[Reader, ...] = (
     bare_answer.bare_answer,
     bare_answer.kernels_and_capability,
     launches.old_launches,
-    person.person,
-    questions.questions,
+    statements.statements,
+    statements.regressions,
     files.files,
     owners.owners,
-    runs.runs,
-    works.works,
-    outcomes.outcomes,
-    failures.failures,
-    failures.complaints,
-    failures.failing_program,
+    timeline.timeline,
+    failing_program.failing_program,
 )
 """One reader for each format. Each reads the whole text. Among equally trusted claims, that of the
 first reader counts."""

@@ -1,26 +1,12 @@
-"""Asks a failed check again: the same in a new process, and once in float64.
-
-Only what fails again is a failure. What does not is "not repeatable", which points at memory, heat
-or overclocking rather than at a wrong kernel.
-"""
+"""Asks a failed check again: the same in a new process, and once in float64. What does not fail
+again is "not repeatable", which points at memory, heat or overclocking."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .child import ChildTask
-from .values import (
-    CRASHED,
-    FAILED,
-    HOST,
-    PASSED,
-    UNSTEADY,
-    WRONG,
-    Check,
-    Outcome,
-    Row,
-    problem_of,
-)
+from .values import CRASHED, FAILED, HOST, PASSED, UNSTEADY, WRONG, Check, Outcome, Row, problem_of
 
 ADVICE = (
     "the device was wrong once and right afterwards: run it again with `--level stress`; look for "
@@ -39,30 +25,26 @@ def is_asked_again(check: Check, device: str, answer: Row) -> bool:
     if "outcome" not in answer or device == HOST or device.endswith(" ranks"):
         return False
     outcome = Outcome(**answer["outcome"])
-    is_bad = outcome.status in (FAILED, CRASHED)
-    hangs = outcome.detail.startswith("no answer")
-    return is_bad and not hangs and not check.lasts and not check.samples_seconds
+    is_bad = outcome.status in (FAILED, CRASHED) and not outcome.detail.startswith("no answer")
+    return is_bad and not check.lasts and not check.samples_seconds
 
 
 def asked_again(child: Any, task: ChildTask, first: Row) -> Row:
     """The answer for a check whose first answer was a failure, with the seconds of all tries."""
     child.end()
     second = child.ask(task)
-    before, outcome = Outcome(**first["outcome"]), Outcome(**second["outcome"])
+    outcome = Outcome(**second["outcome"])
     seconds = first["seconds"] + second["seconds"]
     if outcome.status == PASSED:
-        detail = f"failed once, and passed in a new process: {before.detail}"
+        detail = f"failed once, and passed in a new process: {first['outcome']['detail']}"
         # The facts of the check are those of the try that passed.
-        unsteady = outcome._replace(
-            status=FAILED, detail=detail, problem=UNSTEADY, hint=ADVICE, spent=False
-        )
+        unsteady = outcome._replace(status=FAILED, detail=detail, problem=UNSTEADY, hint=ADVICE)
         return {"outcome": unsteady._asdict(), "seconds": seconds, "means": MEANS}
     if task.check.in_float64 and problem_of(outcome) == WRONG:
         third = child.ask(task._replace(in_float64=True))
         seconds += third["seconds"]
-        in_float64 = Outcome(**third["outcome"])
         words = "it fails in float64 too: the device computes wrong numbers"
-        if in_float64.status == PASSED:
+        if third["outcome"]["status"] == PASSED:
             words = "it is right in float64: the kernels of its other formats are wrong"
         outcome = outcome._replace(detail=f"{outcome.detail} ({words})")
     return {"outcome": outcome._asdict(), "seconds": seconds}

@@ -1,5 +1,4 @@
-"""Starts the worker process, gives it one check at a time, and reads its answer or finds out how it
-died."""
+"""Starts the worker process, gives it one check at a time, and reads how that ends."""
 
 from __future__ import annotations
 
@@ -33,31 +32,25 @@ LAST_WORDS = {
 GENTLY_SECONDS = 5.0
 """After a Ctrl-C, how long the process may take to end the processes that it started."""
 LOOKS = 40
-"""How many times within a check's limit we look whether the process is only waiting for a CPU core.
-"""
+"""How often within a check's limit we look whether it only waits for a CPU core."""
 BUSY = 5.0
 """If other programs keep the cores busy, we give up on a check after this many times its limit."""
 GRACE_SECONDS = 5.0
-"""A check with many questions ends by itself when its time is up. If it has not ended this long
-afterwards, we kill it."""
-
+"""How long after its time a check with many questions may take to end by itself."""
 LONGEST_SCRATCH = 60
 """The longest path of a folder for temporary files, in characters."""
 CALM = {
+    # Keeps torch's compiler from starting a process for each core when it is imported.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    # A CPU thread that waits for others spins for a moment and then sleeps, so that it does not
+    # slow down other programs. On two idle cores, `standard` took 72 s and 86 CPU seconds with
+    # both, 95 s with the first alone, and 73 s and 125 CPU seconds with neither.
     "OMP_WAIT_POLICY": "passive",
     "GOMP_SPINCOUNT": "30000",
+    # Keeps warnings about the checks' own settings off the screen.
     "TORCH_CPP_LOG_LEVEL": "ERROR",
 }
-"""Environment variables of the child process.
-
-The first one keeps torch's compiler from starting a process for each core when it is imported. The
-second makes a CPU thread that waits for others sleep at once. Otherwise the thread would keep its
-core busy, which slows checks down when other programs run. But waking a thread takes longer than
-most computations, so the third lets it spin for a moment first. On two idle cores, `standard` took
-95 s with only the second, 72 s with the second and third (86 CPU seconds), and 73 s with neither
-(125 CPU seconds). The fourth keeps warnings about the checks' own settings off the screen.
-"""
+"""Environment variables of the child process."""
 
 
 class ChildTask(NamedTuple):
@@ -67,8 +60,7 @@ class ChildTask(NamedTuple):
     subject: str
     """The device to check or, for a check of the host, the value of `--device`."""
     limit_seconds: float = 300.0
-    """How long the check may be silent, that is, send neither an answer nor a message on what it
-    computes."""
+    """How long the check may send neither an answer nor a message on what it computes."""
     whole_seconds: float = float("inf")
     """How long the check may take in total."""
     in_float64: bool = False
@@ -78,15 +70,11 @@ class ChildTask(NamedTuple):
 
     @property
     def environment(self) -> Environment:
-        """The environment variables that must be set before torch starts. On a CPU, cuBLAS's
-        variables are left out, because they matter only on a GPU and would require a new process.
-        """
-        on_gpu = kind(self.subject) == "cuda"
-        variables = []
-        for name, value in self.check.environment:
-            if on_gpu or not name.startswith("CUBLAS_"):
-                variables.append((name, value))
-        return (*variables, *self.more)
+        """Variables that must be set before torch starts; those of cuBLAS matter only on a GPU."""
+        own = self.check.environment
+        if kind(self.subject) != "cuda":
+            own = tuple(pair for pair in own if not pair[0].startswith("CUBLAS_"))
+        return (*own, *self.more)
 
 
 class Child:
@@ -103,8 +91,7 @@ class Child:
         self.relays: List[threading.Thread] = []
         """The threads that read the process's stdout and stderr."""
         self.last_place: Row = {}
-        """The last message (`{"at": ...}`) on what the check is computing; empty if there is none.
-        """
+        """The last message on what the check is computing; empty if there is none."""
 
     def ask(self, task: ChildTask) -> Row:
         """Run one check, and return its outcome and seconds as the worker reports them."""
@@ -144,27 +131,21 @@ class Child:
         while True:
             now = time.monotonic()
             # A check that reports its samples ends by itself when its time is up.
-            grace = GRACE_SECONDS if self.last_place else 0.0
-            if now >= end + grace:
-                progress = " before it answered"
-                if self.last_place:
-                    progress = f", {samples_passed} samples passed"
-                return self._lost(task, SKIPPED, f"time is over{progress}")
+            if now >= end + (GRACE_SECONDS if self.last_place else 0.0):
+                progress = f", {samples_passed} samples passed" if self.last_place else ""
+                return self._lost(task, SKIPPED, f"time is over{progress or ' before it answered'}")
             if silent_seconds >= task.limit_seconds:
                 return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
-            passed = now - last_word
-            if passed >= BUSY * task.limit_seconds:
-                detail = f"not finished in {passed:.0f} s; this machine was busy"
+            if now - last_word >= BUSY * task.limit_seconds:
+                detail = f"not finished in {now - last_word:.0f} s; this machine was busy"
                 return self._lost(task, SKIPPED, detail)
             try:
-                seconds_left = max(0.001, end - now)
-                look_seconds = min(task.limit_seconds / LOOKS, seconds_left)
+                look_seconds = min(task.limit_seconds / LOOKS, max(0.001, end - now))
                 line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
                 # Do not count the time that the process waited for a core.
                 waited_for_core = waited_seconds(process.pid) - waited_before
-                passed = time.monotonic() - last_word
-                silent_seconds = passed - waited_for_core
+                silent_seconds = time.monotonic() - last_word - waited_for_core
                 continue
             # An empty line means that the worker has closed its stream.
             if not line:
@@ -173,8 +154,7 @@ class Child:
             if "at" not in answer:
                 return answer
             # The next sample has begun, so the previous one has passed.
-            if self.last_place and self.last_place["at"] != answer["at"]:
-                samples_passed += 1
+            samples_passed += bool(self.last_place) and self.last_place != answer
             self.last_place = answer
             silent_seconds, last_word = 0.0, time.monotonic()
             waited_before = waited_seconds(process.pid)
@@ -190,15 +170,11 @@ class Child:
             hint = f"`-v` shows the stack (after a hang it is above); {remedies}"
             if self.last_place:
                 detail += f" at {self.last_place['at']}"
-        for signal_name, usual_reason in LAST_WORDS.items():
-            if signal_name in detail:
-                hint = usual_reason
-                break
+        hint = next((cause for name, cause in LAST_WORDS.items() if name in detail), hint)
         return {"outcome": Outcome(status, detail, hint=hint)._asdict()}
 
     def _start(self, environment: Environment) -> None:
-        """Start the process with these variables, read its output in two threads, and send it the
-        options of the user's command."""
+        """Start the process, read its output in two threads, and send it the user's options."""
         # Pass on the options of this Python, such as `-I` or `-W`. Only a private function of the
         # standard library lists them.
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -214,8 +190,7 @@ class Child:
             variables["TORCHINDUCTOR_CACHE_DIR"] = folder
             variables["TRITON_CACHE_DIR"] = f"{folder}/triton"
         # The user's variables override CALM, and the variables that the check needs override both.
-        variables.update(os.environ)
-        variables.update(environment)
+        variables.update({**os.environ, **dict(environment)})
         # Sockets lie in it, and the path of a socket must not exceed 107 characters.
         if folder and len(folder) <= LONGEST_SCRATCH:
             variables["TMPDIR"] = folder
@@ -242,17 +217,13 @@ class Child:
         self._say({**self.start_with, "path": sys.path, "folder": folder})
 
     def _say(self, message: Row) -> None:
-        """Send a message to the process. If the process is dead, `_wait_for_answer` reports how it
-        died."""
-        line = json.dumps(message) + "\n"
-        stdin = self.process.stdin
+        """Send a message. If the process is dead, `_wait_for_answer` reports how it died."""
         with contextlib.suppress(OSError):
-            stdin.write(line)
-            stdin.flush()
+            self.process.stdin.write(json.dumps(message) + "\n")
+            self.process.stdin.flush()
 
     def end(self) -> None:
-        """End the process, if there is one, and the processes it started, without waiting for torch
-        to clean up."""
+        """End the process and those that it started, without waiting for torch to clean up."""
         process, self.process = self.process, None
         if process is not None:
             # Windows has no process groups (AttributeError).

@@ -3,10 +3,11 @@ process shows a wheel that was built for another torch or CUDA."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 from .device.importing import first_line
 from .values import FAILED, PASSED, SKIPPED, Check, Outcome, WrongQuestion
@@ -73,21 +74,15 @@ def installed(row: Companion) -> Optional[str]:
     from importlib.metadata import PackageNotFoundError, version
 
     for name in (row.name, *row.also):
-        try:
-            installed_version = version(name)
-        except PackageNotFoundError:
-            continue
-        return f"{name} {installed_version or 'of no version'}"
+        with contextlib.suppress(PackageNotFoundError):
+            return f"{name} {version(name) or 'of no version'}"
     return None
 
 
 def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
     """The checks of the packages with these names, or of all installed packages if the name is
     `all`. Raises WrongQuestion for an unknown name."""
-    row_names: Dict[str, str] = {}
-    for row in TABLE:
-        for distribution in (row.name, *row.also):
-            row_names[distribution] = row.name
+    row_names = {name: row.name for row in TABLE for name in (row.name, *row.also)}
     chosen = set()
     for name in names:
         # `Flash_Attn` and `flash-attn` are the same package.
@@ -135,8 +130,8 @@ CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"GLIBC\w*_[\d.]+' not found", "this system's C library is older than its wheel needs"),
     (r"", '`python -c "import {1}"` shows the whole error'),
 )
-"""A pattern in an import error -> what the error means and how to fix it; `{0}` is the package,
-`{1}` the module. The first match counts."""
+"""A pattern in an import error -> meaning and fix (`{0}`: package, `{1}`: module). The first
+counts."""
 
 
 def cause(name: str, module: str, problem: BaseException) -> str:
@@ -145,7 +140,6 @@ def cause(name: str, module: str, problem: BaseException) -> str:
     if isinstance(problem, ModuleNotFoundError):
         package = (problem.name or "").partition(".")[0]
         return f"it needs {package}, which is not installed: `gpusetup install {package}`"
-    message = str(problem)
     # The last row of the table matches every message.
-    meaning = next(meaning for words, meaning in CAUSES if re.search(words, message))
+    meaning = next(meaning for words, meaning in CAUSES if re.search(words, str(problem)))
     return meaning.format(name, module)

@@ -20,8 +20,7 @@ class Ended(BaseException):
 
 @contextlib.contextmanager
 def hearing(handler: Any) -> Iterator[None]:
-    """Inside the `with` block, call `handler` for the signals that ask the program to end. Signals
-    that `nohup` ignores stay ignored."""
+    """Inside the `with` block, call `handler` for these signals, unless `nohup` ignores them."""
     handlers_before = {}
     for name in SIGNALS:
         # Windows has no SIGHUP.
@@ -40,9 +39,8 @@ def hearing(handler: Any) -> Iterator[None]:
 
 
 def hearing_the_end() -> Any:
-    """When a signal arrives, end the run with the results so far, even if this is the first process
-    of a container. Later signals are ignored, because launchers repeat them while the report is
-    being written."""
+    """End the run with the results so far at the first signal. Launchers repeat it while the report
+    is being written, so later ones are ignored."""
     signals: List[int] = []
 
     def end(number: int, _: Any) -> None:

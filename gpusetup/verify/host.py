@@ -11,10 +11,7 @@ UNKNOWN = 2**29
 """How many bytes we assume to be free if the system does not report it."""
 CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 """The files with a cgroup's memory limit and its use, in version 2 and in version 1."""
 
@@ -44,8 +41,7 @@ def number_in(path: str, pattern: str = r"(\d+)") -> Optional[int]:
 
 
 def waited_seconds(pid: int) -> float:
-    """How many seconds a process, with all its threads and children, has waited for a CPU core; 0
-    on systems other than Linux, which do not report it."""
+    """How long a process with its threads and children has waited for a CPU core (Linux only)."""
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():

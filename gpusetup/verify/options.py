@@ -6,12 +6,11 @@ import argparse
 import re
 from typing import Any, List, Sequence
 
-from .checks.table import level_for
+from .checks.table import LEVELS, level_for
 from .judging.expect import parse
 from .streams import put
 from .values import Asked, WrongQuestion
 
-LEVELS = ("quick", "standard", "census", "stress")
 SUMMARY = "Tests that torch works on your GPUs, by computing with it and checking the results."
 EXAMPLES = (
     "gpusetup verify",
@@ -58,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add: Any = parser.add_argument
     add(
         "--level",
-        choices=LEVELS,
+        choices=tuple(LEVELS),
         help="quick: takes about as long as `import torch`; standard: tests everything that"
         " training uses, and measures how much faster the GPU is than the CPU (about a minute);"
         " census: standard, and every operator of torch's own test database, compared with the CPU,"
@@ -67,12 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " that has the checks in --only",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
-    add(
-        "--seed",
-        type=seed,
-        metavar="N",
-        help="compute with the random numbers of this seed",
-    )
+    add("--seed", type=seed, metavar="N", help="compute with the random numbers of this seed")
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
     only = (
         "run only these checks and the checks that they need; operators/NAME repeats one "
@@ -139,8 +133,7 @@ def read_options(words: Sequence[str]) -> Options:
 
 
 def checked(parsed: Options) -> Options:
-    """Check the options' values, and parse the expressions of `--expect`. Raises WrongQuestion for
-    malformed or contradictory values."""
+    """Check the options' values, and parse `--expect`. Raises WrongQuestion."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
         # A list of devices belongs in CUDA_VISIBLE_DEVICES.

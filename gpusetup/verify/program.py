@@ -8,13 +8,13 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .again import asked_again, is_asked_again
 from .answer.junit import as_junit
 from .answer.render import as_json
 from .answer.screen import Live, as_screen, complain, write
-from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
+from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
 from .companions import companions_named
 from .device.devices import chosen
@@ -39,6 +39,7 @@ from .values import (
     Row,
     Stop,
     WrongQuestion,
+    kind,
     verdict,
 )
 
@@ -71,9 +72,8 @@ def main(words: Sequence[str]) -> int:
         return ReportBlocked.exit_code
     except Unwritten as problem:
         return complain(ReportBlocked(str(problem), ELSEWHERE), as_document=False)
-    except (
-        Ended
-    ) as ended:  # nothing was measured yet; with several ranks, rank 0 names the missing ones
+    except Ended as ended:
+        # Nothing was measured yet; with several ranks, rank 0 names the missing ones.
         return 128 + ended.number
     except Exception as problem:  # an error in gpusetup says nothing about a GPU
         if "-v" in words or "--verbose" in words:
@@ -84,28 +84,17 @@ def main(words: Sequence[str]) -> int:
 
 
 def proven(options: Options) -> int:
-    """Run all requested checks, publish the results, and return the exit code.
-
-    If there are several ranks, they publish their results together.
-    """
-    complain_of_names(options)
-    rank = rank_in(os.environ)
-    if rank is None:
-        return proven_alone(options)
-    return proven_with_others(options, rank)
-
-
-def complain_of_names(options: Options) -> None:
-    """Raise WrongQuestion for unknown names of checks or packages, before any check runs."""
-    only, level = options.asked.only, options.asked.level
-    named_rows((*only, *options.skip))
-    within_level(only, level)
+    """Run all requested checks, publish the results, and return the exit code. Several ranks
+    publish their results together."""
+    # Names that do not exist end the program before any check runs.
+    refuse_unknown(options.asked.only, options.skip, options.asked.level)
     companions_named(options.beside)
+    rank = rank_in(os.environ)
+    return proven_with_others(options, rank) if rank else proven_alone(options)
 
 
 def proven_alone(options: Options) -> int:
-    """Run the checks in a single process, publish the report, and return the exit code. If a signal
-    ends the run, the results so far are published."""
+    """Run the checks in a single process. If a signal ends it, the results so far count."""
     for path in (options.junit, options.output):
         # Open the file first: if it cannot be written, the user should not wait minutes to hear
         # that.
@@ -127,8 +116,7 @@ def proven_alone(options: Options) -> int:
 
 
 def proven_with_others(options: Options, rank: Rank) -> int:
-    """Run the checks of one rank, and return the exit code. Rank 0 merges the reports of all ranks
-    and publishes them."""
+    """Run the checks of one rank. Rank 0 merges the reports of all and publishes them."""
     link = Hub(rank) if rank.rank == 0 else Spoke(rank)
     run = Run(options, Child(options.verbose, options.asked), rank, link)
     try:
@@ -140,8 +128,7 @@ def proven_with_others(options: Options, rank: Rank) -> int:
     try:
         if rank.rank:
             return link.settle(1)
-        report = merged(run.report(), others, rank)
-        exit_code = link.settle(finish(report, options))
+        exit_code = link.settle(finish(merged(run.report(), others, rank), options))
         if exit_code and "TORCHELASTIC_RUN_ID" in os.environ:
             say(BEFORE_TORCHRUN)
         return exit_code
@@ -154,13 +141,10 @@ def finish(report: Report, options: Options) -> int:
     """Write the report in every form that the options request, and return the exit code."""
     if options.junit:
         write(as_junit(report), options.junit)
-    if options.json:
-        write(as_json(report), options.output)
-    else:
-        # A file must not contain color codes.
-        stream = None if options.output else sys.stdout
-        text = as_screen(report, options.verbose, stream)
-        write(text, options.output)
+    # A file must not contain color codes.
+    stream = None if options.output else sys.stdout
+    text = as_json(report) if options.json else as_screen(report, options.verbose, stream)
+    write(text, options.output)
     return 0 if verdict(report) == PASSED else 1
 
 
@@ -170,10 +154,7 @@ class Run:
     def __init__(
         self, options: Options, child: Any, rank: Optional[Rank] = None, link: Any = None
     ) -> None:
-        self.options = options
-        self.child = child
-        self.rank = rank
-        self.link = link
+        self.options, self.child, self.rank, self.link = options, child, rank, link
         self.facts: Row = {
             "seed": options.asked.seed,
             "devices": [],
@@ -191,15 +172,19 @@ class Run:
         # If there are several ranks, only the first shows progress, because they share a terminal.
         self.live = Live(rank is None or rank.rank == 0)
 
+    def report(self) -> Report:
+        """The report of the results so far."""
+        options = self.options
+        return Report(options.device, options.strict, self.facts, tuple(self.results))
+
     def all(self) -> None:
         """Run every check, with a progress line on a terminal."""
         with self.live:
-            self._host_and_devices()
+            self._checks()
         for expectation in self.options.expect:
             # If the checks could not determine a value, the expectation about it is skipped, not
             # failed.
-            needs = NAMES[expectation.name].needs
-            blocker = blocking(needs, None, self.results)
+            blocker = blocking(NAMES[expectation.name].needs, None, self.results)
             outcome = skip(blocker) if blocker else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
         # A run that was cut short has not passed.
@@ -208,85 +193,54 @@ class Run:
             outcome = Outcome(FAILED, detail, problem=NOT_ASKED)
             self.results.append(Result("timeout", HOST, outcome))
 
-    def report(self) -> Report:
-        """The report of the results so far."""
-        return Report(
-            wanted=self.options.device,
-            strict=self.options.strict,
-            facts=self.facts,
-            results=tuple(self.results),
-        )
-
-    def _host_and_devices(self) -> None:
-        """Run the checks of the host, of each device, of the packages in `--with`, and of all
-        ranks."""
-        level, wanted_device = self.options.asked.level, self.options.device
-        for check in self._chosen(on_host(level, wanted_device)):
-            if self._has_subject(check):
-                self._settle(check, HOST, wanted_device)
-        devices = self._devices(wanted_device)
-        checks_by_device = {}
+    def _checks(self) -> None:
+        """Run the checks of the host, each device, the packages in `--with`, and all ranks."""
+        wanted = self.options.device
+        for check in self._chosen(f"{HOST}:{kind(wanted)}"):
+            self._settle(check, HOST, wanted)
+        devices = self._devices(wanted)
+        table = [(check, device) for device in devices for check in self._chosen(device)]
         # Now the number of checks is known.
-        self.live.check_count = len(self.results)
-        for device in devices:
-            checks = self._chosen(self._of_device(level, device))
-            checks_by_device[device] = checks
-            self.live.check_count += len(checks)
-        for device, checks in checks_by_device.items():
-            for check in checks:
-                self._settle(check, device, device)
+        self.live.check_count = len(self.results) + len(table)
+        for check, device in table:
+            self._settle(check, device, device)
         for check in companions_named(self.options.beside):
-            self._settle(check, HOST, wanted_device)
+            self._settle(check, HOST, wanted)
         if self.rank:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
 
-    def _has_subject(self, check: Check) -> bool:
-        """Whether the machine has enough GPUs for a check of the host. If there are several ranks,
-        only the first on each host runs such a check."""
-        # Most checks need one device, or none.
-        if not check.least_gpus:
-            return True
-        # A check that uses all GPUs of a machine runs on only one of its ranks.
-        if self.rank and self.rank.local:
-            return False
-        return bool(self.facts.get("gpus", 0) >= check.least_gpus)
-
-    def _devices(self, wanted_device: str) -> Tuple[str, ...]:
+    def _devices(self, wanted: str) -> Tuple[str, ...]:
         """The devices to run checks on."""
         seen = tuple(self.facts.get("seen", ()))
-        if self.rank:
-            devices = device_of(self.rank, wanted_device, seen)
-        else:
-            devices = chosen(wanted_device, seen)
+        devices = device_of(self.rank, wanted, seen) if self.rank else chosen(wanted, seen)
         # If torch could not look for GPUs, report the results under the kind of device.
-        if not devices and wanted_device != "none":
-            return ("cuda" if wanted_device == "auto" else wanted_device,)
+        if not devices and wanted != "none":
+            return ("cuda" if wanted == "auto" else wanted,)
         return devices
 
-    def _of_device(self, level: str, device: str) -> Tuple[Check, ...]:
-        """The checks of a device. A rank leaves out checks that other ranks on the same machine
-        would disturb."""
-        checks = on_device(level, device)
-        if self.rank is None:
-            return checks
-        return tuple(check for check in checks if not check.alone)
-
-    def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
-        """The checks that remain after `--only` and `--skip`."""
-        only, skip = self.options.asked.only, self.options.skip
-        return chosen_rows(checks, only, skip)
+    def _chosen(self, device: str) -> Iterator[Check]:
+        """The checks of a device that are wanted, and make sense on this machine and rank."""
+        asked = self.options.asked
+        checks = on_device(asked.level, device)
+        for check in chosen_rows(checks, asked.only, self.options.skip):
+            # Other ranks on the same machine would disturb a check that needs the whole CPU.
+            if check.alone and self.rank:
+                continue
+            # A check that uses all GPUs of a machine runs on only one of its ranks.
+            if check.least_gpus and self.rank and self.rank.local:
+                continue
+            if self.facts.get("gpus", 0) >= check.least_gpus:
+                yield check
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
-        """Once all ranks have arrived, run the checks that they do together. The report names
-        missing ranks."""
-        checks = self._chosen(among_ranks(device))
+        """Once all ranks have arrived, run what they do together; else name the missing ones."""
+        checks = list(self._chosen(f"ranks:{kind(device)}"))
         all_ranks = f"{rank.world} ranks"
         # Rank 0 waits for the other parent processes first, so that it can name a missing rank
         # before torch waits for it.
         late = self.link.come_to(MEETING) if checks else ()
         if late:
-            hint = "look at that rank's own output"
-            outcome = Outcome(FAILED, "; ".join(late), hint=hint)
+            outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
             self.results.append(Result(MEETING, all_ranks, outcome))
             return
         for check in checks:
@@ -294,7 +248,10 @@ class Run:
 
     def _settle(self, check: Check, device: str, subject: str) -> None:
         """Run a check on `subject`, or skip it because of an earlier result."""
-        self.live.checks(check.name, device, self._most_seconds(check))
+        # A check that runs for `--seconds` gets that time in addition.
+        limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
+        left = self.end - time.monotonic()
+        self.live.checks(check.name, device, max(0.0, min(check.samples_seconds or limit, left)))
         blocker = blocking(check.needs, device, self.results)
         if blocker:
             self.results.append(Result(check.name, device, skip(blocker)))
@@ -302,40 +259,20 @@ class Run:
         elif device in self.stopped:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
-        elif time.monotonic() >= self.end:
+        elif left <= 0:
             self.late += 1
         else:
             if self.link:
                 self.link.doing(check.name)
-            task = self._task(check, subject)
+            whole = min(check.samples_seconds or float("inf"), max(1.0, left))
+            # Set the rank's variables for every check, because the process has already loaded torch
+            # when it meets the other ranks.
+            variables = self.rank.environment if self.rank else ()
+            task = ChildTask(check, subject, limit, whole, more=variables)
             answer = self.child.ask(task)
             if is_asked_again(check, device, answer) and time.monotonic() < self.end:
                 answer = asked_again(self.child, task, answer)
             self._learn(check, device, answer)
-
-    def _limit_seconds(self, check: Check) -> float:
-        """How many seconds a check may go without an answer. A check that runs for `--seconds` gets
-        that time in addition."""
-        limit_seconds = check.limit_seconds
-        if check.lasts:
-            limit_seconds += float(self.options.asked.seconds)
-        return limit_seconds
-
-    def _most_seconds(self, check: Check) -> float:
-        """How many seconds a check may take in total, but no more than `--timeout` leaves."""
-        limit = check.samples_seconds or self._limit_seconds(check)
-        seconds_left = max(0.0, self.end - time.monotonic())
-        return min(limit, seconds_left)
-
-    def _task(self, check: Check, subject: str) -> ChildTask:
-        """The task for the child: the check, its subject and its limits."""
-        limit_seconds = self._limit_seconds(check)
-        seconds_left = max(1.0, self.end - time.monotonic())
-        whole_seconds = min(check.samples_seconds or float("inf"), seconds_left)
-        # Set the rank's variables for every check, because the process has already loaded torch
-        # when it meets the other ranks.
-        variables = self.rank.environment if self.rank else ()
-        return ChildTask(check, subject, limit_seconds, whole_seconds, more=variables)
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
         """Store a check's outcome and facts. Raises WrongQuestion if the child reports one."""
@@ -349,8 +286,7 @@ class Run:
             self.facts["devices"].append(facts.pop("device"))
         self.facts.update(facts)
         if outcome.status in (FAILED, CRASHED):
-            hint = outcome.hint or check.then or None
-            outcome = outcome._replace(hint=hint)
+            outcome = outcome._replace(hint=outcome.hint or check.then or None)
         # The hint tells users how to expect a CUDA build, which these users already do.
         names = {expectation.name for expectation in self.options.expect}
         if outcome.status == SKIPPED and check.name == "libraries" and names & {*OF_CUDA_BUILDS}:
@@ -362,42 +298,30 @@ class Run:
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
             self.late += 1
-        self._watch_for_hangs(check, device, outcome)
-        if outcome.spent:
-            self.child.end()
-
-    def _watch_for_hangs(self, check: Check, device: str, outcome: Outcome) -> None:
-        """Skip further checks on a device that hangs, and further checks with other ranks after
-        this rank's process has crashed."""
         is_silent = outcome.detail.startswith("no answer") and device != HOST
-        silent_in_a_row = 0
-        if is_silent:
-            silent_in_a_row = 1 + self.silent.get(device, 0)
-        self.silent[device] = silent_in_a_row
-        if silent_in_a_row >= MOST_SILENT:
+        self.silent[device] = 1 + self.silent.get(device, 0) if is_silent else 0
+        if self.silent[device] >= MOST_SILENT:
             self.stopped[device] = f"{MOST_SILENT} checks gave no answer: the device hangs"
         if outcome.status == CRASHED and device.endswith(" ranks"):
             self.stopped[device] = f"this rank's process ended in {check.name}"
+        if outcome.spent:
+            self.child.end()
 
 
 def blocking(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
 ) -> Optional[Result]:
-    """The earlier result because of which a check is pointless: the check needs it to pass, and it
-    did not. None if there is no such result. `device=None` means any device."""
+    """The earlier result, on this device or (None) any, that a check needs and that failed it."""
     for result in results:
         is_about_device = device is None or result.device in (device, HOST)
-        is_needed = result.name in needs and is_about_device
-        if is_needed and result.outcome.status != PASSED:
+        if result.name in needs and is_about_device and result.outcome.status != PASSED:
             return result
     return None
 
 
 def skip(because: Result) -> Outcome:
     """The outcome of a check that was skipped because of this earlier result."""
-    status = because.outcome.status
     # If that result was skipped too, give the reason for the first skip.
-    if status == SKIPPED:
+    if because.outcome.status == SKIPPED:
         return Outcome(SKIPPED, because.outcome.detail)
-    detail = f"needs {because.name}, which {status}"
-    return Outcome(SKIPPED, detail)
+    return Outcome(SKIPPED, f"needs {because.name}, which {because.outcome.status}")

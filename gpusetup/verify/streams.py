@@ -8,11 +8,7 @@ import os
 import sys
 from typing import Any
 
-STREAMS = (
-    ("stdin", os.O_RDONLY, "r"),
-    ("stdout", os.O_RDONLY, "w"),
-    ("stderr", os.O_WRONLY, "w"),
-)
+STREAMS = (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w"))
 """For each stream: its name, the mode in which to open the null device, and the mode of the text
 stream. Text for a closed stderr is lost silently. For a closed stdout the null device is opened so
 that each write fails, because a lost answer is an error."""
@@ -26,8 +22,7 @@ class Unwritten(Exception):
 
 
 def complete() -> None:
-    """Replace each standard stream that the caller has closed with the null device, so that child
-    processes have it too."""
+    """Open the null device for each standard stream that the caller has closed."""
     for name, flags, mode in STREAMS:
         # The caller left this stream open.
         if getattr(sys, name) is not None:
@@ -65,8 +60,7 @@ def say(text: str) -> None:
 
 
 def drop(stream: Any) -> None:
-    """Redirect a stream to the null device, so that data left in its buffer causes no error at
-    exit."""
+    """Redirect a stream to the null device, so that its buffer causes no error at exit."""
     try:
         number = stream.fileno()
     except (AttributeError, OSError, ValueError):

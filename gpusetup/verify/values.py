@@ -13,9 +13,8 @@ WRONG, UNABLE, SLOW = "wrong results", "cannot run", "slow"
 UNSTEADY, NOT_ASKED, DIFFERS = "not repeatable", "not asked", "differs"
 UNEXPECTED = "not as expected"
 """What a result shows, if it is not simply right: wrong results; an error, a crash or a missing
-part; too slow; a failure that a second try in a new process did not show; skipped; an operator of
-the census that gives something else than the CPU, which is no failure; an `--expect` that is not
-met."""
+part; too slow; a failure that a second try did not show; skipped; an operator of the census that
+gives something else than the CPU, which is no failure; an `--expect` that is not met."""
 HOST = "host"
 """The device of a result that does not belong to a single device."""
 
@@ -66,18 +65,12 @@ STICKY = (
     "Triton Error [CUDA]",
     "launch failure",
 )
-"""Parts of error messages after which this process can no longer use the GPU, although a new
-process can."""
+"""After these errors this process can no longer use the GPU, but a new one can."""
 
 
 def sticky(problem: BaseException) -> bool:
-    """Whether the process can no longer compute on its device after this error.
-
-    >>> sticky(RuntimeError("CUDA error: an illegal memory access was encountered"))
-    True
-    """
-    message = str(problem)
-    return any(words in message for words in STICKY)
+    """Whether the process can no longer compute on its device after this error."""
+    return any(words in str(problem) for words in STICKY)
 
 
 class Job(NamedTuple):
@@ -98,11 +91,6 @@ def begin(**fields: Any) -> None:
     _NOW[0] = _NOW[0]._replace(**fields)
 
 
-def ask_for(options: Asked) -> None:
-    """Set the options that `asked` returns."""
-    begin(asked=options)
-
-
 def asked() -> Asked:
     """The user's options for this run."""
     return _NOW[0].asked
@@ -119,8 +107,7 @@ def seconds_left() -> float:
 
 
 class Outcome(NamedTuple):
-    """The outcome of one check. `value` and `limit` are in `unit`; `facts` are added to the
-    report."""
+    """The outcome of one check. `facts` are added to the report."""
 
     status: str
     detail: str
@@ -144,23 +131,19 @@ class Check(NamedTuple):
     """`module:function` in this folder; the child that computes loads the module. The function gets
     the device (`cuda:0`, `cpu`) or, for a check of the host, the value of `--device`."""
     on: Tuple[str, ...]
-    """Where the check runs. `host:WANTED`: once, if `--device` is WANTED. `cpu` and `cuda`: on each
-    such device. `ranks:cpu` and `ranks:cuda`: on this rank's device, if several ranks were started.
-    """
+    """Where the check runs: `host:WANTED` once, if `--device` is WANTED; `cpu` and `cuda` on each
+    such device; `ranks:cpu` and `ranks:cuda` on this rank's device, if there are several ranks."""
     least_gpus: int = 0
-    """How many GPUs the check needs. If torch sees fewer, the check does not appear in the report.
-    """
+    """With fewer GPUs, the check does not appear in the report."""
     needs: Tuple[str, ...] = ()
-    """Checks, on the same device or the host, that must pass first, because otherwise this check
-    shows nothing."""
+    """Checks, on the same device or the host, without which this one shows nothing."""
     limit_seconds: float = 300.0
     """After this long without an answer, the process is killed and the check counts as crashed. A
     check that runs for `--seconds` gets that time in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
     alone: bool = False
-    """Whether the check needs the whole CPU of the machine, which the ranks on one machine share.
-    """
+    """Whether the check needs the whole CPU, which the ranks on one machine share."""
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts, so the check gets a new child process."""
     scratch: bool = False
@@ -206,43 +189,23 @@ def figure(value: float) -> str:
     >>> figure(0.25), figure(54.3), figure(691.7), figure(1e9)
     ('0.25', '54', '692', '1e+09')
     """
-    is_whole = 100 <= value < 1e6
-    return f"{value:.0f}" if is_whole else f"{value:.2g}"
+    return f"{value:.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
 
 
 def kind(device: str) -> str:
-    """The kind of a device without its index, e.g. `cuda` for `cuda:1`.
-
-    >>> kind("cuda:1")
-    'cuda'
-    """
+    """The kind of a device without its index, e.g. `cuda` for `cuda:1`."""
     return device.partition(":")[0]
 
 
 def problem_of(outcome: Outcome) -> Optional[str]:
-    """What an outcome shows, if it is not simply right.
-
-    >>> problem_of(Outcome(CRASHED, "")), problem_of(Outcome(PASSED, ""))
-    ('cannot run', None)
-    """
+    """What an outcome shows, if it is not simply right."""
     by_status = {FAILED: UNABLE, CRASHED: UNABLE, SKIPPED: NOT_ASKED}
     return outcome.problem or by_status.get(outcome.status)
 
 
-def good(result: Result, strict: bool) -> bool:
-    """Whether a result counts as passed: it passed, or was skipped without `--strict`."""
-    status = result.outcome.status
-    if status == SKIPPED:
-        return not strict
-    return status == PASSED
-
-
 def verdict(report: Report) -> str:
-    """`passed` or `failed`. Skipped checks count as failures only under `--strict`, or if no check
-    passed."""
+    """`passed` or `failed`; skipped checks fail under `--strict`, or if none passed."""
     statuses = {result.outcome.status for result in report.results}
+    allowed = {PASSED} if report.strict else {PASSED, SKIPPED}
     # If no check passed, the run has shown nothing.
-    if PASSED not in statuses:
-        return FAILED
-    all_good = all(good(result, report.strict) for result in report.results)
-    return PASSED if all_good else FAILED
+    return PASSED if PASSED in statuses and statuses <= allowed else FAILED

@@ -15,6 +15,7 @@ import queue
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -23,7 +24,6 @@ from typing import Optional, TextIO
 
 from .checks.table import function_of, named
 from .device.importing import first_line
-from .host import available_bytes
 from .judging.refusals import refuses
 from .values import (
     FAILED,
@@ -40,12 +40,7 @@ from .values import (
 )
 
 HARMLESS_WARNINGS = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
-"""Warnings of torch that say nothing about the device: that NumPy is missing, which torch does not
-need here, and the compiler's advice to use TF32."""
-MEMORY_SHARE = 0.8
-"""The share of the machine's free memory that a check on a CPU may use."""
-LEAST_MEMORY = 3 * 2**30
-"""How many bytes a check on a CPU may use in any case."""
+"""NumPy is missing, which torch does not need here; the compiler's advice to use TF32."""
 SCRATCH = (
     "set TMPDIR to a folder that you can write to; Python imports torch's compiled code from there"
 )
@@ -78,7 +73,6 @@ def main() -> int:
 
         options = asked()._replace(in_float64=job["in_float64"])
         begin(asked=options, tell=tell, until=time.monotonic() + job["whole"])
-        limit_memory(job["device"])
         faulthandler.dump_traceback_later(seconds_to_stack, exit=False)
         outcome = served(job, start["verbose"])
         tell(outcome)
@@ -103,8 +97,7 @@ def take_streams() -> "tuple[TextIO, TextIO]":
 
 
 def jobs(questions: TextIO) -> "queue.Queue[str]":
-    """A queue of the jobs as they arrive. When the parent closes the pipe, the process exits at
-    once."""
+    """The jobs as they arrive. When the parent closes the pipe, the process exits at once."""
     lines: "queue.Queue[str]" = queue.Queue()
 
     def listen() -> None:
@@ -139,33 +132,18 @@ def end_with_parent(folder: Optional[str]) -> None:
         os._exit(0)
 
 
-def limit_memory(device: str) -> None:
-    """Limit this process's memory on a CPU (Linux only), so that torch raises an error before the
-    kernel kills a process. On a GPU there is no limit."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
-    allowed = max(LEAST_MEMORY, int(MEMORY_SHARE * available_bytes()))
-    # A negative number means that there is no limit.
-    is_limited = 0 <= hard_limit < allowed
-    if device != "cpu" or is_limited:
-        allowed = hard_limit
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard_limit))
-
-
 def served(job: Row, verbose: bool) -> Row:
-    """Run one check, and return its outcome and seconds. Exceptions become a failed outcome, except
-    for WrongQuestion, which is passed on to the user."""
+    """Run one check. Exceptions become a failed outcome, except for WrongQuestion."""
     began = time.perf_counter()
     try:
         check = named(job["name"])
-        if check.scratch and not has_scratch():
-            outcome = Outcome(SKIPPED, "no writable temporary folder", hint=SCRATCH)
-            return {"outcome": outcome._asdict(), "seconds": 0.0}
         run = function_of(check)
+        try:
+            tempfile.gettempdir()
+        except OSError:
+            if check.scratch:
+                outcome = Outcome(SKIPPED, "no writable temporary folder", hint=SCRATCH)
+                return {"outcome": outcome._asdict(), "seconds": 0.0}
         if "cuda" in check.on and job["device"].startswith("cuda"):
             # If a call names no device, libraries use the current one.
             import torch
@@ -187,19 +165,8 @@ def served(job: Row, verbose: bool) -> Row:
     return {"outcome": outcome._asdict(), "seconds": time.perf_counter() - began}
 
 
-def has_scratch() -> bool:
-    """Whether this process can write to a temporary folder."""
-    import tempfile
-
-    try:
-        return bool(tempfile.gettempdir())
-    except OSError:
-        return False
-
-
 def raised(problem: Exception, device: str) -> Outcome:
-    """The outcome for an exception in a check: failed, or skipped if torch lacks the operator on an
-    Intel or Apple GPU."""
+    """Failed, or skipped if torch lacks the operator on an Intel or Apple GPU."""
     # torch's backends for Intel's and Apple's GPUs lack some operators, and report that.
     if kind(device) in OTHER_ACCELERATORS and refuses(problem):
         return Outcome(SKIPPED, f"torch lacks this on {device}: {first_line(problem)}")

@@ -32,7 +32,7 @@ def test_the_plan_of_code_is_near_what_it_allocates(
 ) -> None:
     code = training(name)
     size = batch if work.on_card else 4
-    words = ["plan", "--code", code, "--batch", str(size), "--gpus", "1", "--gpu-mem", "80GiB"]
+    words = ["plan", "--code", code, "--batch", str(size), "--gpu-mem", "80GiB"]
     said = work.gpusetup(*words, *(["--amp", amp] if amp else []), "--json")
     ours = max(said.document["code"]["phases_gib"].values())
     trial = {"code": code, "batch": size, "amp": amp, "steps": 4, "timed": False}

@@ -29,8 +29,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Tty:
     """A terminal on stderr, for which nothing is too short to be spoken of."""
     for name in ("FIRST_SECONDS", "REDRAW_SECONDS"):
         monkeypatch.setattr(clock, name, 0.001)
-    for name in ("FIRST_SECONDS", "EACH_SECONDS"):
-        monkeypatch.setattr(screen, name, 0.001)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("NO_COLOR", "1")

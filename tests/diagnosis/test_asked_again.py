@@ -107,12 +107,3 @@ def test_the_answer_to_a_question_leads_further(text: str, output: str) -> None:
     then = read_report(f"{text}\n{output}")
     assert first
     assert then.next_reading != first
-
-
-def test_what_gets_worse_is_asked_by_its_kind() -> None:
-    grows = read_report("RTX 4090: after each epoch the memory grows by 2 GB. loss: 1.2, 3 it/s")
-    assert grows.next_reading == alike.MEMORY_OVER_TIME
-    falls = read_report("RTX 3090 at 99 %, 1.4 it/s, after ten minutes it drops to 0.3 it/s.")
-    assert falls.next_reading == alike.MONITOR
-    second = read_report("GPU 0 trains at 3 it/s. How do I make it use the second card as well?")
-    assert second.next_reading == alike.TORCHS_DEVICES

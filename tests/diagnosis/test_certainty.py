@@ -294,17 +294,6 @@ def test_a_full_gpu_is_answered_by_the_texts_numbers(
 # --- what a package or a shell mends --------------------------------------------------------------
 
 
-def test_a_library_that_computes_on_mps_is_updated_first() -> None:
-    answer = read_report(
-        "from diffusers import StableDiffusion3Pipeline\n"
-        "TypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't "
-        "support "
-        "float64. Please use float32 instead."
-    )
-    assert (answer.cause, answer.certainty) == ("apple-silicon", "likely")
-    assert "install --upgrade diffusers" in commands_of(answer)
-
-
 def test_torchs_store_runs_without_libuv_on_windows() -> None:
     answer = read_report(
         'File "C:\\\\t\\\\train.py", line 3\nRuntimeError: use_libuv was requested but PyTorch was '
@@ -409,12 +398,6 @@ BOTH = [
         "True, from the same venv.",
         "apple-silicon",
         "env | sort",
-    ),
-    (
-        "Arc B580, torch 2.8.0+xpu. Small tensors work fine, the large model fails:\n"
-        "xe 0000:00:02.0: [drm] GT0: Engine reset: engine_class=ccs",
-        "intel-gpu",
-        "uname -r",
     ),
 ]
 

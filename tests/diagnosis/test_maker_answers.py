@@ -41,27 +41,12 @@ WAYS = (
         "intel-gpu", "uninstall -y intel-extension-for-pytorch", "whl/cu",
     ),
     (
-        "MI210, torch 2.6.0+rocm6.2.4, home on NFS\nMIOpen(HIP): Warning [SQLiteBase] "
-        "/MIOpen/src/sqlite_db.cpp:109: Internal error while accessing SQLite database: database "
-        "is locked\nRuntimeError: miopenStatusInternalError",
-        "maker-cache-unwritable", "MIOPEN_USER_DB_PATH", "pip install",
-    ),
-    (
         "Segmentation fault (core dumped)\nRX 570, torch 2.3.1+rocm6.0, Ubuntu",
         "amd-gpu", "no longer support", "whl/cu",
     ),
     (
         "Memory access fault, Segmentation fault\nRX 9070 XT on Fedora, torch 2.6.0+rocm6.2.4",
         "amd-gpu", "whl/rocm7.2", "whl/cu",
-    ),
-    (
-        "MPSNDArray.mm:782: failed assertion `buffer is not large enough'\nMacBook M2, macOS 14",
-        "apple-silicon", "Update torch and macOS", "export PYTORCH_ENABLE_MPS_FALLBACK",
-    ),
-    (
-        "MacBook M1. RuntimeError: Input type (MPSFloatType) and weight type (torch.FloatTensor) "
-        "should be the same",
-        "apple-silicon", "weights are still on the CPU", 'Replace "cuda"',
     ),
     (
         "MacBook M1. RuntimeError: Input type (MPSFloatType) and weight type (MPSHalfType) should "
@@ -85,39 +70,6 @@ def test_the_fix_is_for_the_makers_own_software(
     to_do = everything_to_do(answer)
     assert words in to_do
     assert never not in to_do
-
-
-DECIDING = (
-    # the text, words of the command that decides, words that it must not have
-    ("InvokeAI on Linux, AMD GPU: Using device_type cpu, it is super slow", "version.hip", "gfx"),
-    (
-        "Stability Matrix keeps installing CUDA packages instead of ROCm for my Radeon, Fedora",
-        "version.hip", "rocminfo",
-    ),
-    ("Segmentation fault on gfx902 when I add two tensors, Linux", "get_arch_list", "dmesg"),
-    ("koboldcpp on Windows 11 does not use my RX 9070 XT", "first lines", "Win32_VideoController"),
-    ("Fooocus with --directml on Windows does not use my RX 6600", "torch_directml", "rocminfo"),
-    (
-        "Arc A770 on Ubuntu, torch 2.9.0+xpu. UserWarning: XPU device count is zero!",
-        "sycl-ls", "xpu.is_available",
-    ),
-)  # fmt: skip
-
-
-@each("text, words, never", DECIDING)
-def test_the_question_decides_for_the_maker_and_the_program(
-    text: str, words: str, never: str
-) -> None:
-    command = read_report(text).next_reading or ""
-    assert words in command
-    assert never not in command
-
-
-def test_a_program_that_zluda_runs_is_asked_for_its_error_alone() -> None:
-    text = "A new error appears.\nDevice name: AMD Radeon RX 6600 [ZLUDA]\nZLUDA is available: True"
-    answer = read_report(text)
-    assert answer.cause == "unknown"
-    assert answer.next_reading is None
 
 
 def test_a_message_of_mps_shows_a_mac() -> None:

@@ -90,7 +90,6 @@ LABELLED = (
     ("**GPU:** MI50", NOT_COMPILED, "amd-gpu"),
     ("GPU = Intel Data Center GPU Max 1550", NOT_COMPILED, "intel-gpu"),
     ("We run this on Intel Arc", NOT_COMPILED, "intel-gpu"),
-    (r"M:\stable-diffusion-webui-arc-directml\venv", NO_DRIVER, "intel-gpu"),
     ("/home/u/stable-diffusion-webui-amdgpu/launch.py", NO_DRIVER, "amd-gpu"),
     ("### GPU\n\nrx 7800 xt", NOT_COMPILED, "amd-gpu"),
     ("**GPU**\namd", NO_DRIVER, "amd-gpu"),
@@ -155,7 +154,7 @@ ON_A_MAC = (
     (
         "Python platform: macOS-10.16-x86_64-i386-64bit\nIs CUDA available: False\n"
         "CPU:\nApple M2 Pro",
-        "python-for-intel-mac",
+        "apple-silicon",
     ),
     (
         "macOS 13.1, MacBook Pro M1\n"
@@ -171,26 +170,11 @@ def test_a_mac_is_the_cause_only_of_what_looked_for_a_gpu(text: str, cause: str)
 
 
 NO_DEVICE = "ValueError: Invalid CUDA 'device=0' requested."
-IN_A_SENTENCE = (
-    ("does this work with amd", NO_DEVICE, "amd-gpu"),
-    ("по поводу amd", NO_DEVICE, "amd-gpu"),
-    ("리눅스에서 ROCm으로 돌리고 싶은데", NO_DEVICE, "amd-gpu"),
-    ("Does it support CUDA or ROCm?", NOT_COMPILED, "torch-cpu-build"),
-    ("My computer has an AMD Ryzen 7 5800X", NOT_COMPILED, "torch-cpu-build"),
-    ("I use an AMD processor and an NVIDIA card", NOT_COMPILED, "torch-cpu-build"),
-)
-
-
-@each("sentence, error, cause", IN_A_SENTENCE)
-def test_a_maker_in_a_sentence_is_the_gpus_unless_nvidia_is_named(
-    sentence: str, error: str, cause: str
-) -> None:
-    assert read_report(f"{sentence}\n\n{error}").cause == cause
 
 
 def test_a_cuda_library_that_torch_misses_beside_an_amd_gpu_is_no_library_to_install() -> None:
     answer = read_report(
-        "does this work with amd\n"
+        "Radeon RX 6800\n"
         '  File "/usr/lib/python3.10/site-packages/torch/__init__.py", line 172, in '
         "_load_global_deps\n"
         "OSError: libcublas.so.11: cannot open shared object file: No such file or directory"

@@ -3,10 +3,6 @@ the message is about, and does not begin with the driver."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
-import pytest
 from each_row import each
 
 from gpusetup.api import read_report
@@ -26,27 +22,22 @@ FLOAT64 = (
     (
         "Arc A380, torch 2.4.0+xpu in a venv\n>>> loss = criterion(output, target)\nRuntimeError: "
         "Required aspect fp64 is not supported on the device",
-        "xpu-no-float64", "whl/xpu", "render",
+        "intel-gpu", "whl/xpu", "render",
     ),
     (
         'Arc A750, torch 2.7.1+xpu\n>>> torch.xpu.is_available()\nTrue\n>>> x.double().to("xpu")'
         ".sum()\nRuntimeError: Required aspect fp64 is not supported on the device",
-        "xpu-no-float64", "OverrideDefaultFP64Settings=1", "pip install",
+        "intel-gpu", "OverrideDefaultFP64Settings=1", "pip install",
     ),
     (
         "Windows 11, Iris Xe, torch 2.6.0+xpu\nRuntimeError: The device does not support double "
         "precision",
-        "xpu-no-float64", "$env:IGC_EnableDPEmulation", "driver is",
+        "intel-gpu", "$env:IGC_EnableDPEmulation", "driver is",
     ),
     (
         "import intel_extension_for_pytorch as ipex\nArc A770, torch 2.1.0a0+cxx11.abi\nerror: "
         "Double type is not supported on this platform.",
-        "xpu-no-float64", "uninstall -y intel-extension-for-pytorch", "whl/cu",
-    ),
-    (
-        "Iris Xe: llama-cli of llama.cpp fails: Required aspect fp64 is not supported on the "
-        "device",
-        "xpu-no-float64", "Vulkan build", "pip install",
+        "intel-gpu", "uninstall -y intel-extension-for-pytorch", "whl/cu",
     ),
     (
         "MacBook M1\nTypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS framework "
@@ -92,16 +83,12 @@ ON_MPS = (
     (
         "Mac M1, I have already set PYTORCH_ENABLE_MPS_FALLBACK=1\nRuntimeError: ConvTranspose3D "
         "is not supported on MPS",
-        "does not catch this error", FALLBACK,
+        "update torch", FALLBACK,
     ),
     (
         'Mac M1\nos.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"\nNotImplementedError: The '
         "operator 'aten::x' is not currently implemented for the MPS device.",
-        "before the first import", FALLBACK,
-    ),
-    (
-        "M3: RuntimeError: Placeholder storage has not been allocated on MPS device!",
-        "p.device for p in model.parameters()", "pip install",
+        "update torch", FALLBACK,
     ),
 )  # fmt: skip
 
@@ -119,39 +106,17 @@ NO_HIP = "RuntimeError: No HIP GPUs are available"
 LISTED_BY_ROCM = (
     # the text, words of the fix, words that never stand in it
     (
-        f"Ubuntu, RX 7900 XTX, torch 2.5.1+rocm6.2\nrocminfo and rocm-smi both list it\n{NO_HIP}",
-        "unset ROCR_VISIBLE_DEVICES", "newest driver",
-    ),
-    (
         f"Fedora, torch 2.4.1+rocm6.1\n{NO_HIP}\n$ rocminfo\n  Name:                 gfx1201\n"
         "  Device Type:          GPU",
         "the installed one is for ROCm 6.1", "modprobe",
-    ),
-    (
-        f"pip install torch --index-url https://download.pytorch.org/whl/rocm6.0\n{NO_HIP}\n"
-        "$ rocminfo\n  Device Type:          GPU",
-        "gfx1100 (at most, in wheels for ROCm 6.0)", "gfx1201",
     ),
     (
         f"torch 2.6.0+rocm6.2.4\n{NO_HIP}\n$ rocminfo\n  Chip ID:          26591(0x67df)",
         "no longer support", "unset",
     ),
     (
-        f"RX 6800, Ubuntu, torch 2.6.0+rocm6.2.4\n{NO_HIP}\nrocm-smi shows the card",
-        "Only /dev/kfd may still be closed", "newest driver",
-    ),
-    (
-        "Ubuntu, torch 2.3.0+rocm6.0\n>>> torch.cuda.is_available()\nFalse\n$ rocminfo | grep gfx\n"
-        "  Name:                    gfx1100",
-        "This wheel has kernels for gfx1100", "newest driver",
-    ),
-    (
         f"WSL2, RX 7900 XT, torch 2.6.0+rocm6.2.4\n{NO_HIP}\nrocminfo shows gfx1100",
         "libhsa-runtime64.so", "unset",
-    ),
-    (
-        f"RX 6800, Ubuntu, torch 2.6.0+rocm6.2.4\n{NO_HIP}\nrocminfo does not show the card",
-        "newest driver", "unset",
     ),
 )  # fmt: skip
 
@@ -170,39 +135,19 @@ VENV = "/home/u/.venv/lib/python3.12/site-packages"
 UNDEFINED_SYMBOLS = (
     # the text, the cause, words of the fix, words that never stand in it
     (
-        "Arch Linux, RX 6800, python-pytorch-rocm\nImportError: /opt/rocm/lib/librocsolver.so.0: "
-        "undefined symbol: _Z31rocblas_internal_syr2k_templateILb0E",
-        "rocm-libraries-mixed", "sudo pacman -Syu", "gpusetup install",
-    ),
-    (
         "Ubuntu 24.04, MI210\n/opt/rocm/lib/libamdhip64.so.6: version `hip_6.3' not found "
         "(required by /opt/rocm/lib/librccl.so.1)",
-        "rocm-libraries-mixed", ".venv-torch/bin/python -m pip install torch", "modprobe",
+        "maker-libraries-mixed", ".venv-torch/bin/python -m pip install torch", "modprobe",
     ),
     (
         f"RX 7900 XTX, torch 2.7.1+rocm6.3\nImportError: {VENV}/torch/lib/librocsolver.so: "
         "undefined symbol: rocblas_internal_foo",
-        "rocm-libraries-mixed", "LD_LIBRARY_PATH=", "pacman",
+        "maker-libraries-mixed", "LD_LIBRARY_PATH=", "pacman",
     ),
     (
         "Fedora 42, 5700 XT, I built torch\nImportError: /usr/local/lib64/python3.13/site-packages/"
         "torch/lib/libtorch_hip.so: undefined symbol: _ZNK2at10TensorBase14const_dataIN3c104",
-        "torch-builds-mixed", "device-gfx1010", "HSA_OVERRIDE",
-    ),
-    (
-        f"AMD ROCm: OSError: {VENV}/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: "
-        "_Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_",
-        "extension-abi-mismatch", "--no-cache-dir bitsandbytes", "torch torchvision",
-    ),
-    (
-        f"RX 7900 XTX, torch 2.6.0+rocm6.2.4\nImportError: {VENV}/xformers/_C.so: undefined "
-        "symbol: _ZN3c106detail14torchCheckFailEPKcS2_jRKSs",
-        "extension-abi-mismatch", "whl/rocm6.2", "gpusetup install",
-    ),
-    (
-        f"RX 6900 XT\nImportError: {VENV}/sgl_kernel/common_ops.abi3.so: undefined symbol: "
-        "_ZN2at4_ops4item4callERKNS_6TensorE",
-        "extension-abi-mismatch", "sgl-kernel", "common_ops",
+        "maker-libraries-mixed", "device-gfx1010", "HSA_OVERRIDE",
     ),
     (
         f"RTX 4090, torch 2.4.0+cu124\nOSError: {VENV}/bitsandbytes/libbitsandbytes_cuda124.so: "
@@ -256,42 +201,6 @@ def test_a_lambda_that_a_worker_cannot_receive_is_no_question_of_cuda(
     assert words in everything_to_do(answer)
 
 
-MISSING_HEADERS = (
-    # the text, the cause, words of the fix
-    (
-        "Fedora, RX 7800 XT\n/tmp/comgr-cb/include/hiprtc_runtime.h:2:10: fatal error: 'cmath' "
-        "file not found",
-        "rocm-headers-missing", "dnf install -y gcc-c++",
-    ),
-    (
-        "Ubuntu 22.04\nMIOpen(HIP): Warning [BuildHip] /tmp/comgr-b/x.cpp:39:10: fatal error: "
-        "'limits' file not found\n1 error generated when compiling for gfx1030.",
-        "rocm-headers-missing", "libstdc++-$(ls",
-    ),
-    (
-        "Windows 11, Arc B580\n.venv\\sycl_functions.h:13:10: fatal error: 'level_zero/ze_api.h' "
-        "file not found",
-        "level-zero-headers-missing", "$env:ZE_PATH",
-    ),
-    (
-        "Ubuntu, Arc B580, torch 2.7.0+xpu: level_zero/ze_api.h: No such file or directory",
-        "level-zero-headers-missing", "libze-dev",
-    ),
-    ("macOS 13.4, Radeon RX 6800: fatal error: 'cmath' file not found", "unknown", ""),
-    ("RTX 3060, Ubuntu: clang: fatal error: 'cmath' file not found", "unknown", ""),
-)  # fmt: skip
-
-
-@each("text, cause, words", MISSING_HEADERS)
-def test_headers_for_compiling_kernels_are_installed_by_the_system(
-    text: str, cause: str, words: str
-) -> None:
-    answer = read_report(text)
-    assert answer.cause == cause
-    if words:
-        assert words in everything_to_do(answer)
-
-
 LOOKS_UP_XPU = "AttributeError: module 'torch' has no attribute 'xpu'"
 TOO_OLD = (
     # the machine, the error, what helps, what must not be advised
@@ -315,27 +224,3 @@ def test_a_device_that_torch_does_not_know_is_no_reason_for_another_makers_build
     to_do = everything_to_do(answer)
     assert answer.cause == "torch-lacks-device"
     assert helps in to_do and never not in to_do
-
-
-CHANGE_A_FILE_OR_A_VARIABLE = (
-    # a text, a command that must do nothing where torch cannot be imported
-    ("WSL2, torch 2.8.0+rocm6.4\nRuntimeError: No HIP GPUs are available", "libhsa-runtime64"),
-    (
-        "Ryzen 5 3400G with Radeon Vega Graphics, RX 6600, Ubuntu\n"
-        "HIP error: invalid device function",
-        "HIP_VISIBLE_DEVICES",
-    ),
-)
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="the commands are typed into bash")
-@each("text, names", CHANGE_A_FILE_OR_A_VARIABLE)
-def test_a_command_that_asks_torch_changes_nothing_without_it(text: str, names: str) -> None:
-    fix = read_report(text).findings[0].fix
-    assert fix is not None
-    (line,) = (line for line in command_lines(fix) if names in line)
-    # No Python of this shell has torch, and a stub tells what `rm` and `mv` would be given.
-    script = f'python() {{ return 1; }}; rm() {{ echo "rm $*"; }}; mv() {{ rm "$@"; }}; {line}'
-    typed = f'{script}\necho "set: ${{HIP_VISIBLE_DEVICES+yes}}"'
-    run = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False, env={})
-    assert run.stdout == "set: \n"

@@ -27,10 +27,6 @@ def everything_to_do(answer: DoctorAnswer) -> str:
 WAYS = (
     # the text, the cause, words of the way, words that never stand in it
     (
-        f"ollama 0.12 on Ubuntu, RX 6800\n{REFUSED}permission denied",
-        "maker-device-permission", "usermod -aG render,video ollama", "NVIDIA",
-    ),
-    (
         "llama-server: Unable to open /dev/kfd read-write: Permission denied\nRX 7900 XT",
         "maker-device-permission", 'usermod -aG render,video "$USER"', "NVIDIA",
     ),
@@ -80,11 +76,6 @@ WAYS = (
         "library-not-mapped", "patchelf --clear-execstack", "noexec",
     ),
     (
-        "Radeon 780M, torch 2.9.0+rocm6.4: sudo python -c 'import torch; "
-        "print(torch.cuda.is_available())' prints True, as my user: No HIP GPUs are available",
-        "maker-device-permission", "usermod -aG render,video", "newest driver",
-    ),
-    (
         "Strix Halo (gfx1151), torch 2.10.0+rocm7.1, export HSA_OVERRIDE_GFX_VERSION=11.0.0\n"
         "RuntimeError: HIP error: invalid device function",
         "rocm-override-wrong", "unset HSA_OVERRIDE_GFX_VERSION", "pip install",
@@ -98,12 +89,6 @@ WAYS = (
         "RX 7900 XT, torch 2.9.0+rocm6.4\ntorch.AcceleratorError: HIP error: an illegal memory "
         "access was encountered",
         "cuda-program-error", "AMD_SERIALIZE_KERNEL=3", "CUDA_LAUNCH_BLOCKING",
-    ),
-    (
-        "torch 2.4.0+rocm6.1 on the host: RuntimeError: No HIP GPUs are available\ndocker run -ti "
-        "--rm --device /dev/dri --device /dev/kfd ubuntu:22.04\nNote that it works in any docker "
-        "container. RX 6800",
-        "maker-device-permission", 'usermod -aG render,video "$USER"', "docker run",
     ),
     (
         "Lunar Lake, ComfyUI on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
@@ -130,7 +115,6 @@ TITLES = (
         "TensileLibrary.dat: No such file or directory for GPU arch : gfx1103",
         "llama.cpp's ROCm build has no kernels",
     ),
-    ("Radeon 780M, the host has no /dev/dri", "failed to start"),
 )
 
 
@@ -140,26 +124,6 @@ def test_the_title_says_what_the_text_shows(text: str, words: str) -> None:
     assert words in title
     assert "CUDA builds do not" not in title
     assert "xpu is missing" not in title
-
-
-QUESTIONS = (
-    # the text, words of the command that decides
-    (
-        f'{ROCM_OLLAMA}level=INFO msg="inference compute" library=rocm compute=gfx1101',
-        "docker logs",
-    ),
-    ("ollama on Arch ignores my RX 9070, it only uses the CPU", "ollama serve"),
-    ("Arc A750: AssertionError: Torch not compiled with XPU enabled", "torch.xpu.is_available"),
-    ("Arc B580 on Fedora: Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "dmesg"),
-    ("MI300X, rocminfo: Unable to open /dev/kfd read-write: Invalid argument", "dmesg"),
-)
-
-
-@each("text, command", QUESTIONS)
-def test_the_question_is_one_that_this_gpu_and_program_can_answer(text: str, command: str) -> None:
-    reading = read_report(text).next_reading or ""
-    assert command in reading
-    assert "get_arch_list" not in reading
 
 
 GPU_LINES = (
@@ -227,7 +191,7 @@ METAL = (
     (f"{MPS_IS_NOT_AVAILABLE}PyTorch: 2.9.1\nOS: macOS 26.0 (arm64)", "apple-silicon", "Metal"),
     (
         f"{MPS_IS_NOT_AVAILABLE}PyTorch: 2.9.1\nOS: macOS 13.6 (arm64)",
-        "macos-too-old-for-mps",
+        "apple-silicon",
         "macOS to 14.0",
     ),
     (
@@ -288,21 +252,10 @@ MENDED_BY = (
         f"E:\\stable-diffusion-webui\\venv\\Lib\\site-packages\\torch: RX 7900 XT\n{NOT_COMPILED}",
         "torch[device-gfx1100]", "cu126",
     ),
-    (f"distrobox on Ubuntu, RX 7900 XTX\n{KFD_REFUSED}", "keep-groups", "usermod"),
     (
         "Windows 11, Docker Desktop, AMD GPU\nError response from daemon: error gathering device "
         'information while adding custom device "/dev/kfd": no such file or directory',
         "WSL", "modprobe",
-    ),
-    (
-        "our pod on k8s with amd.com/gpu: 1, torch.cuda.is_available() is False\n"
-        'access("/dev/dri/renderD128", F_OK) = -1 EPERM (Operation not permitted)',
-        "AMD's device plugin", "nvidia.com",
-    ),
-    (
-        "Radeon 780M, Linux\nRuntimeError: HIP error: invalid device function\n"
-        "With HSA_OVERRIDE_GFX_VERSION=11.0.0 it hangs the machine",
-        "Remove HSA_OVERRIDE_GFX_VERSION", "right value",
     ),
     (
         "Windows 10, RX 6600\nggml_cuda_init: found 1 ROCm devices:\nDevice 0: AMD Radeon RX 6600\n"
@@ -319,33 +272,6 @@ def test_the_way_belongs_to_the_package_the_engine_and_the_system(
     to_do = everything_to_do(read_report(text))
     assert words in to_do
     assert never not in to_do
-
-
-DECIDING = (
-    # the text, words of the command that decides, words that it must not have
-    ("Windows 平台, AMD 6800xt 显卡, torch_directml 报错", "torch_directml as d", "rocminfo"),
-    ("RX 9070 XT in WSL2 Ubuntu: the GPU is not detected in rocminfo", "librocdxg", "torch"),
-    (
-        "docker run --device /dev/dri intel/vllm, then sycl-ls prints\n[opencl:cpu][opencl:0] "
-        "Intel(R) OpenCL\nNo GPU is found.",
-        "ls -l /dev/dri", "collect_env",
-    ),
-    (
-        "ROCm torch sees no GPU. python3 -m torch.utils.collect_env crashes:\n  File "
-        '"/x/torch/utils/collect_env.py", line 437, in get_env_info\nIndexError: list index out of '
-        "range",
-        "torch.version.hip", "collect_env",
-    ),
-)  # fmt: skip
-
-
-@each("text, words, never", DECIDING)
-def test_the_question_runs_on_the_system_and_is_not_answered_yet(
-    text: str, words: str, never: str
-) -> None:
-    command = read_report(text).next_reading or ""
-    assert words in command
-    assert never not in command
 
 
 def test_properties_that_torch_prints_of_an_intel_gpu_prove_that_it_sees_it() -> None:

@@ -8,27 +8,23 @@ from each_row import each
 from message_samples import Sample, is_plain, matching, samples
 
 from gpusetup.causes.table import ROWS
-from gpusetup.messages import people
 from gpusetup.messages.row import MessageRow
 from gpusetup.report.read import read_report
+from gpusetup.report.statements import STATEMENTS
 
 SAMPLES_A_ROW = 1
-SAID_BY_PEOPLE = {row.kind for row in people.ROWS} - {"foreign-gpu"}
+SAID_BY_PEOPLE = {row.kind for row in STATEMENTS} - {"foreign-gpu"}
 FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
-WORKS = {"works-there", "gpu-speed", "gpu-trains", "gpu-in-use", "asks-about"}
-NAMED = {"names-no-failure", "names-failure", "question-asked"}
 PRINTED = {"output-shown", "program-crashed", "wrong-numbers", "copied-runtime"}
 BESIDE_IT = {
     *("program-failed", "ran-first", "torch-only-named"),
-    *WORKS,
-    *NAMED,
     *SAID_BY_PEOPLE,
     *FILES_AND_RUNS,
     *PRINTED,
-    *("environment-owner", "torch-folder", "compiled-for-torch", "device-taken", "speed-named"),
+    *("environment-owner", "torch-folder", "compiled-for-torch", "gpu-in-use"),
 }
 """What a text may show next to its message: how it ended, that it computes, what a
-person says or asks of it, which file failed, and whose environment it is."""
+person says of it, which file failed, and whose environment it is."""
 
 
 @each("sample", samples)

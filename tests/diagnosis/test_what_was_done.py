@@ -84,7 +84,6 @@ def test_the_question_is_put_to_the_program_and_its_system(text: str, reading: s
 
 
 CAUSES = (
-    ("Pod can not access gpu after few days since pod started", "container-nvml-lost"),
     ("After putting the PC to sleep ollama runs on CPU. RTX 4070, Linux", "cuda-unknown-error"),
     ("When training on my GTX 1660 I see a nan loss with fp16", "loss-diverges"),
     ("# Training on a V100 in fp16 gives **nan** losses", "loss-diverges"),

@@ -167,7 +167,7 @@ def test_an_intel_python_on_an_apple_chip_is_known_by_what_it_is_offered() -> No
         "ERROR: Could not find a version that satisfies the requirement torch==2.4.1 "
         "(from versions: 2.0.0, 2.1.2, 2.2.0, 2.2.2)\n"
     )
-    assert read_report(f"Mac mini M4\n{offered}").cause == "python-for-intel-mac"
+    assert read_report(f"Mac mini M4\n{offered}").cause == "apple-silicon"
     assert read_report(f"macOS 15\n{offered}").cause == "no-wheel-for-platform"
 
 

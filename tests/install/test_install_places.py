@@ -20,13 +20,11 @@ from installing import (
     needs_linux,
     site_of,
     state_of,
-    versions_in,
 )
 
 from gpusetup import cli
 from gpusetup.install import job
 from gpusetup.install.switching import unpack
-from gpusetup.install.target import notes
 from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output
 
@@ -131,23 +129,3 @@ def test_in_a_project_of_uv_the_plan_says_what_uv_sync_would_remove(
     shown = " ".join(said.out.split())
     assert ("the next `uv sync` there removes" in shown) == is_said
     assert ("gpusetup install --project" in shown) == is_said
-
-
-@pytest.mark.parametrize("in_build", [True, False])
-def test_on_an_overlay_the_plan_says_what_a_copy_costs(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, in_build: bool
-) -> None:
-    venv = world.venv("env")
-    assert install("--python", str(venv), *WANTED).exit == 0
-    other = "cu124" if TORCH == "2.5.1" else "cu128"
-    world.add_torch(other)
-    monkeypatch.setattr(notes, "filesystem_of", lambda folder: "overlay")
-    monkeypatch.setattr(notes, "WORTH_SAYING_BYTES", 1)
-    monkeypatch.setattr(notes, "in_image_build", lambda: in_build)
-    words = ("--torch", TORCH, "--backend", other, "--dry-run")
-    said = install("--python", str(venv), *words)
-    assert said.exit == 0, said.err
-    shown = " ".join(said.out.split())
-    assert "the previous packages are copied into the top layer, up to" in shown
-    assert ("as long as `--undo` can restore them" in shown) != in_build
-    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"

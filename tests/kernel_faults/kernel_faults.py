@@ -1,15 +1,13 @@
-"""Faults of torch's kernels on the CPU: a dozen shapes on any kernel, and a few by strangers.
+"""Faults of torch's kernels on the CPU, by strangers.
 
 Each replaces a kernel in the dispatcher, so that every caller gets the fault; answers in float64
-stay right, because they are the reference. `gelu/last` is a generated one: a kernel and a shape.
+stay right, because they are the reference.
 """
 
-import random
 import threading
 import warnings
 
 import torch
-from verify_faults.layers import SHAPES
 
 LIB = torch.library.Library("aten", "IMPL")
 TLS = threading.local()
@@ -73,51 +71,6 @@ def patch(names, fn, key="CPU"):
             warnings.simplefilter("ignore")
             LIB.impl(name, bent, key, with_keyset=True)
 
-
-# --- generated ---
-
-NOT_PLAYED = (
-    "empty clone copy view as_strided detach set resize _local_scalar random rand fill zero"
-)
-"""Kernels (by their first letters) that make, place or draw: nothing would be left to judge."""
-
-
-def kernels():
-    """The kernels of the CPU that answer with a tensor of their own."""
-    found = []
-    for name in torch._C._dispatch_get_registrations_for_dispatch_key("CPU"):
-        if not name.startswith("aten::") or name[6:].startswith(tuple(NOT_PLAYED.split())):
-            continue
-        packet, _, overload = name[6:].partition(".")
-        op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
-        returns = op._schema.returns if op else []
-        if returns and str(returns[0].type) == "Tensor" and not op._schema.is_mutable:
-            found.append(name[6:])
-    return sorted(found)
-
-
-def drawn(count, seed):
-    """Names of generated faults."""
-    chance = random.Random(seed)
-    return [f"{chance.choice(kernels())}/{chance.choice(sorted(SHAPES))}" for _ in range(count)]
-
-
-def generated(kernel, shape):
-    def fn(k, a):
-        found = k()
-        first = found[0] if isinstance(found, (list, tuple)) else found
-        if first.dtype not in WORK or not first.numel() or first.layout != torch.strided:
-            return found
-        changed = SHAPES[shape](first, [getattr(a, s.name) for s in a.schema])
-        if not torch.allclose(changed, first, 1e-3, 1e-5, equal_nan=True):
-            hit()
-            first.copy_(changed)
-        return found
-
-    patch(kernel, fn)
-
-
-# --- by strangers ---
 
 MM = "mm mm.out addmm addmm.out addmm_"
 
@@ -312,26 +265,5 @@ def dropout_mask_repeats():
     patch("bernoulli_.float", fn)
 
 
-STRANGERS = (
-    mm_k_tail,
-    mm_other_thread_tail,
-    addmm_second_call_stale_bias,
-    cumsum_third_block_carry,
-    sort_stable_ties,
-    normal_generator_not_advanced,
-    randperm_16bit,
-    index_select_16bit,
-    lstm_bidirectional_h_n,
-    fused_adamw_last_chunk,
-    amp_unscale_last_tensor,
-    dropout_mask_repeats,
-)
-MUTANTS = tuple((each.__name__,) for each in STRANGERS)
-
-
 def apply(name):
-    kernel, _, shape = name.partition("/")
-    if shape:
-        generated(kernel, shape)
-    else:
-        next(each for each in STRANGERS if each.__name__ == name)()
+    globals()[name]()

@@ -127,7 +127,25 @@ def test_the_largest_fits_and_one_more_does_not(
     value = document[name]
     assert document["fits"] and document["solved"] == name and value > 1
     assert answered(capsys, *words, f"--{name}", str(value))["fits"]
-    assert not answered(capsys, *words, f"--{name}", str(value + 1))["fits"]
+    one_more = answered(capsys, *words, f"--{name}", str(value + 1))
+    # The largest batch is the largest without offload.
+    assert not one_more["fits"] or (name == "batch" and one_more["memory_gib"]["host"])
+
+
+def test_batch_and_largest_batch_are_planned_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--model", "qwen3-0.6b", "--context", "2048", "--gpu", "RTX 4090")
+    answers = [answered(capsys, *words, *more) for more in ((), ("--batch", "1"), ("--max-batch",))]
+    for name in ("strategy", "mixed_precision", "gradient_checkpointing", "param_dtype"):
+        assert len({answer["settings"][name] for answer in answers}) == 1
+    assert answers[2]["batch"] >= 1
+
+
+def test_a_batch_gets_no_tick_that_a_plain_loop_would_break(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--model", "gpt2", "--context", "1024", "--batch", "40", "--gpu-mem", "24GiB")
+    answer = answered(capsys, *words)
+    assert answer["fits"] and "plain loop" in answer["close_because"]
 
 
 # --- bad input ------------------------------------------------------------------------------------

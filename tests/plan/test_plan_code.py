@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,6 @@ from gpusetup.plan.code import (
     CodeQuestion,
     code_plan,
     largest_batch,
-    phase_bytes,
 )
 from gpusetup.plan.code_trace import CodeFailed, Trace, TracedStep, TraceRequest
 from gpusetup.plan.place import place_of
@@ -153,7 +151,8 @@ def test_the_command_answers_with_one_document(
         ([], "give either `--batch` or `--max-batch`"),
         (["--batch", "4", "--context", "9"], "`--context` has no effect with `--code`"),
         (["--batch", "4", "--gpus-needed"], "has no effect with `--code`"),
-        (["--batch", "4", "--strategy", "hsdp", "--gpus", "2"], "cannot be traced from code"),
+        (["--batch", "4", "--gpus", "2"], "`--gpus` has no effect with `--code`"),
+        (["--batch", "4", "--optimizer", "lion"], "cannot be traced from code"),
     ],
 )
 def test_flags_that_contradict_code_are_refused(
@@ -179,7 +178,6 @@ def one(batch: int, passing: int) -> TracedStep:
         activations=passing // 2,
         states=4 * GIB,
         gradients=GIB,
-        gathered=GIB,
         parameters=268_435_456,
         values_read=2,
     )
@@ -189,8 +187,8 @@ def found_trace() -> Trace:
     return Trace(torch="2.13.0", traces=(one(8, 8 * GIB), one(16, 16 * GIB)))
 
 
-def asked(size: float, **how: Any) -> CodeQuestion:
-    request = TraceRequest(code="train:build", batch=8, amp="bf16", **how)
+def asked(size: float) -> CodeQuestion:
+    request = TraceRequest(code="train:build", batch=8, amp="bf16")
     return CodeQuestion(request=request, hardware=place_of(None, round(size * GIB)))
 
 
@@ -200,11 +198,3 @@ def test_the_screen_of_a_trace(size: float, same_as_file: Same) -> None:
     best = largest_batch(found_trace(), question)
     text = plan_text(code_plan(found_trace(), question, best))
     same_as_file(text, RENDERED / f"plan-code-{size}.txt")
-
-
-def test_several_gpus_share_states_or_copy_gradients() -> None:
-    alone, ddp, fsdp = (
-        max(phase_bytes(one(8, 8 * GIB), asked(24, strategy=name, gpus=4).request).values()) / GIB
-        for name in ("single", "ddp", "fsdp")
-    )
-    assert alone == 14 and ddp == 15 and fsdp == 5 / 4 + 8 + 0.5

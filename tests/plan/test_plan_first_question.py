@@ -137,12 +137,9 @@ LLAMA = ("--model", "llama-3.1-8b", "--gpu", "RTX 3090")
 
 
 def test_an_older_vllm_is_asked_by_its_version(planned: Planned) -> None:
-    """Published: vLLM 0.6 on an RTX 3090 served 20,000 tokens and refused 29,000."""
-    for context, serves in (("20000", True), ("29000", False)):
-        answer = planned("--serve", "vllm==0.6.3", *LLAMA, "--context", context)
-        assert answer["fits"] is serves
-    newer = planned("--serve", "vllm", *LLAMA, "--context", "29000")
-    assert newer["fits"] and "before 0.8 refuses this context" in newer["uncounted"][0]
+    for version, counted in (("0.11.2", True), ("0.6.3", False), ("0.1", False)):
+        answer = planned("--serve", f"vllm=={version}", *LLAMA, "--context", "8192")
+        assert answer["fits"] and (not answer["uncounted"]) is counted
     assert "not a version" in planned("--serve", "vllm==new", *LLAMA)["message"]
 
 

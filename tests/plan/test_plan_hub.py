@@ -62,6 +62,20 @@ def test_hybrids_experts_and_images_are_counted_by_their_keys(
     assert shape.roughly is roughly
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_type": "jamba"},
+        {"hybrid_override_pattern": "M-M*-"},
+        {"layer_types": ["conv", "full_attention"]},
+        {"model_type": "mamba", "num_heads": 0},
+    ],
+)
+def test_layers_that_are_not_counted_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(GpuSetupError, match="does not count layers of the kind"):
+        shape_of({**MAMBA2, **changes})
+
+
 def test_a_hybrid_never_gets_a_tick(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(MAMBA2), encoding="utf-8")

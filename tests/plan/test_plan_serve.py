@@ -95,21 +95,11 @@ def test_a_model_by_its_size_is_served_too(capsys: pytest.CaptureFixture[str]) -
     assert "7B" in capsys.readouterr().out
 
 
-def test_the_version_is_named_and_what_older_ones_refuse(served: Served) -> None:
-    words = ("--model", "llama-3.1-8b", "--gpu", "RTX 4090")
-    short = served("vllm", *words, "--context", "4096")
-    assert "vllm 0.11" in short["notes"][0] and "starts too" in short["notes"][0]
-    long = served("vllm", *words, "--context", "32000")
-    assert "vllm before 0.8" in long["notes"][0] and "refuses to start" in long["notes"][0]
-    other = served("llama.cpp", *words, "--context", "4096")
-    assert "before" not in other["notes"][0]
-
-
-def test_a_server_that_tries_images_gets_no_tick_without_room_for_them(served: Served) -> None:
-    words = ("--model", "qwen2.5-vl-72b", "--context", "4096", "--batch", "2", "--gpu", "A100 40GB",
+def test_a_server_that_tries_images_gets_no_tick(served: Served) -> None:
+    words = ("--model", "qwen2.5-vl-72b", "--context", "4096", "--batch", "2", "--gpu", "H200",
              "--gpu-memory-utilization", "0.95")  # fmt: skip
     answer = served("vllm", *words, "--tp", "4")
-    assert any("images" in reason for reason in answer["uncounted"])
+    assert any("image" in reason for reason in answer["uncounted"])
     assert answer == served("vllm", *words, "--gpus", "4")
 
 

@@ -17,10 +17,10 @@ HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("verify/", "child_scripts/", "tune/bench.py", "tune/optimizer.py", "tune/recover/"),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (
-        *("install/coming_wheels.py", "install/download.py"),
+        *("install/planning.py", "install/wheels.py"),
         *("uv/live_index.py", "uv/pages.py", "uv/question.py"),
     ),
-    "urllib3": ("install/coming_wheels.py", "uv/question.py"),
+    "urllib3": ("install/planning.py", "uv/question.py"),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),

@@ -469,7 +469,6 @@ CLASSES: dict[str, Class] = {
     "memory that keeps running out": Class(
         "out-of-memory",
         (
-            "I try to make a long video, but it keeps running out of memory. I use a GPU with 48 GB of VRAM.",
             "Because the GPU memory is exhausted, the speed is very low",
             "my VRAM gets exhausted after a few frames",
         ),
@@ -509,15 +508,6 @@ CLASSES: dict[str, Class] = {
         (
             "DEBUG Using Python 3.12.0 environment at .venv\nDEBUG No compatible version found for: torch\nDEBUG Searching for a compatible version of torchvision",
         ),
-    ),
-    "an image whose start finds no nvidia-smi, which works elsewhere": Class(
-        "container-no-gpu",
-        (
-            "!! ERROR: nvidia-smi not found\nOutside of docker and in other docker containers nvidia-smi runs fine",
-            "nvidia-smi not found in the image's start. On the host nvidia-smi works.",
-            "ERROR: nvidia-smi not found\nIn another container nvidia-smi works",
-        ),
-        (f"nvidia-smi not found\n{SMI_ONE}",),
     ),
     "a compiler that is newer than the driver, in words": Class(
         "ptx-unsupported-toolchain",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup import cli
-from gpusetup.install.coming_wheels import with_size
+from gpusetup.install.planning import with_size
 from gpusetup.uv.lock import Wheel
 
 

@@ -10,7 +10,7 @@ from verifying import ROOT
 
 SEEN_BY = {
     "mm_k_tail": "float32",
-    "mm_other_thread_tail": "batches",
+    "mm_other_thread_tail": "repeats",
     "addmm_second_call_stale_bias": "batches",
     "cumsum_third_block_carry": "sums",
     "sort_stable_ties": "ordering",

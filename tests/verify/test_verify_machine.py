@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpusetup.verify import worker
 from gpusetup.verify.checks import memory, speed, transfers
-from gpusetup.verify.device import gpus, libraries
+from gpusetup.verify.device import libraries
 from gpusetup.verify.device.gpus import least, published
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
@@ -156,23 +156,6 @@ def test_a_gpu_is_compared_with_the_cpu_and_both_rates_are_told(
     )
 
 
-def test_a_slow_cpu_is_measured_with_a_smaller_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    speed.cpu_rate.cache_clear()
-    slow = 50e9  # operations a second of one old core: 2.7 s for a product of 4096
-    monkeypatch.setattr(speed, "seconds_of_cpu_product", lambda size, times: 2 * size**3 / slow)
-    found = speed.cpu_rate()
-    speed.cpu_rate.cache_clear()
-    assert (found.size, round(found.tflops, 4)) == (2048, 0.05)
-
-
-@pytest.mark.parametrize(("rank", "names"), [(None, ["speed-over-cpu"]), (1, [])])
-def test_ranks_that_share_a_cpu_do_not_measure_it(rank: int | None, names: list[str]) -> None:
-    several = None if rank is None else Rank(rank, 2, rank, "here", 1, "here", "job")
-    options = read_options(["--level", "standard"])
-    checks = Run(options, Answers({}), several)._of_device("standard", DEVICE)
-    assert [check.name for check in checks if check.alone] == names
-
-
 def test_a_device_at_fault_is_seen(cuda: pytest.MonkeyPatch) -> None:
     cuda.setattr(Graph, "stale", True)
     assert transfers.graph(DEVICE).detail.startswith("replay 0: ")
@@ -233,44 +216,6 @@ def test_a_sticky_error_ends_the_process(said: str, spent: bool, hint: str) -> N
     found = worker.raised(RuntimeError(said), "cuda:0")
     assert (found.status, found.spent, "\n" in found.detail) == ("failed", spent, False)
     assert hint in (found.hint or "")
-
-
-# --- which GPU it is ---
-
-DASHED = "00010203-0405-0607-0809-0a0b0c0d0e0f"
-
-
-def driver(init: int = 0) -> Any:
-    def told(found: Any, _: Any) -> int:
-        found._obj[:] = list(range(16))
-        return 0
-
-    return types.SimpleNamespace(
-        cuInit=lambda _: init, cuDeviceGet=lambda *_: 0, cuDeviceGetUuid=told
-    )
-
-
-@each(
-    "name, said_by_torch, init, uuid",
-    [
-        ("Tesla T4", None, 0, f"GPU-{DASHED}"),
-        ("Tesla T4", None, 100, None),
-        ("Tesla T4", "1234", 100, "GPU-1234"),
-        ("NVIDIA A100 MIG 1g.5gb", "whole", 0, f"MIG-{DASHED}"),
-        ("NVIDIA A100 MIG 1g.5gb", "whole", 100, "MIG-whole"),
-    ],
-)
-def test_the_driver_names_a_gpu_before_torch_does(
-    name: str,
-    said_by_torch: str | None,
-    init: int,
-    uuid: str | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    row = types.SimpleNamespace(name=name, uuid=said_by_torch)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: row)
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver(init))
-    assert gpus.gpu_uuid(torch, "cuda:0") == uuid
 
 
 # --- the libraries of an image ---

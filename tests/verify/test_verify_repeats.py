@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from gpusetup.verify.checks import repeats
-from gpusetup.verify.checks.repeats import Task
 from gpusetup.verify.values import WRONG
 
 
 def outcome(monkeypatch: pytest.MonkeyPatch, run: Any, seconds: float = 0.5) -> Any:
     monkeypatch.setattr(repeats, "SECONDS", seconds)
     if run:
-        monkeypatch.setattr(repeats, "tasks", lambda _: [Task("product", run)])
+        monkeypatch.setattr(repeats, "tasks", lambda _: {"product": run})
     return repeats.repeats("cpu")
 
 

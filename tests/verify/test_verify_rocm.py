@@ -40,10 +40,3 @@ def test_only_instincts_with_tf32_are_judged_by_it(
     torch = torch_on(target, allow_tf32=allow_tf32)
     assert amd_target(torch, "cuda:0") == target
     assert read_precision(torch, "cuda:0").name == name
-
-
-def test_nvidias_gpus_and_the_cpu_have_no_target() -> None:
-    torch = torch_on("gfx1100", allow_tf32=True)
-    torch.version.hip = None
-    assert amd_target(torch, "cuda:0") == ""
-    assert amd_target(torch, "cpu") == ""

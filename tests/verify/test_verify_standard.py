@@ -23,7 +23,7 @@ from gpusetup.verify.child import Child
 from gpusetup.verify.judging import precision
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
-from gpusetup.verify.values import Asked, Outcome, ask_for
+from gpusetup.verify.values import Asked, Outcome, begin
 
 SLOW = {"compile", "speed", "copy-within"}
 """Named by their mutants in the long form only: each takes many seconds."""
@@ -37,7 +37,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ[variables[0]] = str(tmp_path_factory.mktemp("compiled"))
     os.environ[variables[1]] = "1"
     yield
-    ask_for(Asked())
+    begin(asked=Asked())
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
 
@@ -150,15 +150,6 @@ def test_the_effective_precision(
         torch.set_float32_matmul_precision(before)
 
 
-def test_only_gpus_without_bfloat16_may_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "multiplied", says(NOT_SUPPORTED))
-    monkeypatch.setattr(precision, "capability_of", lambda *_: (7, 5))
-    assert products.bfloat16("cpu").status == "skipped"
-    monkeypatch.setattr(precision, "capability_of", lambda *_: (8, 0))
-    with pytest.raises(RuntimeError):
-        products.bfloat16("cpu")
-
-
 def test_float8_products_are_asked_for_as_the_libraries_want_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -245,7 +236,7 @@ def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
         "    torch.amp.GradScaler = lambda *_, **__: os.abort()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    names = ("import", "properties", "float8", "grad-scaler", "determinism")
+    names = ("import", "properties", "float8", "grad-scaler", "strides")
     monkeypatch.setitem(LEVELS, "standard", tuple(map(named, names)))
     options = read_options(["--level", "standard", "--device", "cpu", "--seed", "5"])
     whole = Run(options, Child(False, options.asked))
@@ -268,7 +259,7 @@ def counted_normals(spread: float, seed: int) -> float:
         torch.rand(2**17, generator=made, dtype=torch.bfloat16).float() for _ in range(2)
     )
     drawn = spread * (-2 * torch.log1p(-first)).sqrt() * torch.cos(2 * torch.pi * second)
-    parts = chance.counts_keep_to_law("randn", drawn.bfloat16(), torch.special.ndtr)
+    parts = chance.kept_shares("randn", drawn.bfloat16(), chance.SAMPLERS["randn"].shares)
     return max(part.worst for part in parts)
 
 

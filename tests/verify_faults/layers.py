@@ -8,7 +8,6 @@ sees the calls of torch's Python interface, `patched` replaces an attribute.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -138,28 +137,3 @@ def part_of(change: Callable[[Any], None]) -> Change:
         return found
 
     return changed
-
-
-def laid_out(given: Any) -> bool:
-    return any(isinstance(x, torch.Tensor) and not x.is_contiguous() for x in given)
-
-
-def on_a_thread() -> bool:
-    return threading.current_thread() is not threading.main_thread()
-
-
-SHAPES: dict[str, Change] = {
-    "last": part_of(lambda flat: flat[-1:].zero_()),
-    "first": part_of(lambda flat: flat[:1].zero_()),
-    "one": part_of(lambda flat: flat[len(flat) // 2 :][:1].mul_(1.5)),
-    "swapped": part_of(lambda flat: flat[-2:].copy_(flat[-2:].flip(0).clone())),
-    "vector": part_of(lambda flat: flat[8:16].mul_(1.01)),
-    "tail": part_of(lambda flat: flat[len(flat) // 16 * 16 :].zero_() if len(flat) > 64 else None),
-    "scaled": lambda found, _: found * 1.01,
-    "sign": lambda found, _: found.abs(),
-    "coarse": lambda found, _: found.bfloat16().to(found.dtype),
-    "numbers": lambda found, _: found.nan_to_num(),
-    "strides": lambda found, given: found * 2 if laid_out(given) else found,
-    "thread": lambda found, _: found * 2 if on_a_thread() else found,
-}
-"""How a kernel may be wrong: what it answers instead."""

@@ -350,7 +350,7 @@ MUTANTS = (
     ),
     Mutant(
         "a gradient's last bit differs each time",
-        "determinism",
+        "repeats",
         lambda: Operator("convolution_backward", part(1, _jitter()), lambda f, _: f[1] is not None),
     ),
     Mutant(

@@ -19,10 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.image_build import in_image_build
-from gpusetup.install.job import InstallJob, InstallOutcome, run_step
-from gpusetup.install.plan import Plan
-from gpusetup.install.proof import prove, torch_stays
+from gpusetup.install.job import (
+    InstallJob,
+    InstallOutcome,
+    Plan,
+    in_image_build,
+    prove,
+    run_step,
+    torch_stays,
+)
 from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,

@@ -7,31 +7,21 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 MOUNTS = Path("/proc/self/mountinfo")
 """Linux's table of mounts (https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html)."""
 
 
-class Mount(NamedTuple):
-    """A mount: its path and filesystem type."""
-
-    place: str
-    kind: str
-
-
-def mounts() -> Iterator[Mount]:
-    """Yields the mounts that this process sees; none if the system does not list them."""
+def mounts() -> Iterator[str]:
+    """Yields the paths of the mounts that this process sees; none if the system does not list
+    them."""
     try:
         lines = os.fsdecode(MOUNTS.read_bytes()).splitlines()
     except OSError:
         return
     for line in lines:
-        facts, _, filesystem = line.partition(" - ")
-        fields = facts.split(" ")
         # Spaces, tabs and line breaks in a name are written as octal numbers.
-        place = re.sub(r"\\([0-7]{3})", lambda number: chr(int(number[1], 8)), fields[4])
-        yield Mount(place, filesystem.split(" ")[0])
+        yield re.sub(r"\\([0-7]{3})", lambda number: chr(int(number[1], 8)), line.split(" ")[4])
 
 
 def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
@@ -41,7 +31,7 @@ def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
     Two bind mounts of the same disk count as two mounts, because a rename between them fails.
     """
     real = os.path.realpath(prefix)
-    inside = [mount.place for mount in mounts() if mount.place.startswith(f"{real}{os.sep}")]
+    inside = [place for place in mounts() if place.startswith(f"{real}{os.sep}")]
     try:
         device = os.stat(real).st_dev
     except FileNotFoundError:
@@ -59,14 +49,3 @@ def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
         if os.path.isdir(folder) and os.stat(folder).st_dev != device:
             return folder
     return None
-
-
-def filesystem_of(folder: str) -> str:
-    """The filesystem type of a folder, such as `overlay` or `ext4`; "" if unknown."""
-    real = f"{os.path.realpath(folder)}{os.sep}"
-    around = [
-        mount for mount in mounts() if real.startswith(f"{mount.place.rstrip(os.sep)}{os.sep}")
-    ]
-    # The longest path is the innermost mount. If two have the same path, the later one is on top.
-    innermost = max(enumerate(around), key=lambda row: (len(row[1].place), row[0]), default=None)
-    return innermost[1].kind if innermost else ""

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup import __version__
-from gpusetup.install.job import InstallJob
-from gpusetup.install.plan import Plan
+from gpusetup.install.job import InstallJob, Plan
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.codec import to_plain
 

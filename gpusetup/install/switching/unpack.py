@@ -20,8 +20,7 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import Blocked, ToolFailed, Unreached
-from gpusetup.install.job import InstallJob, run_step
-from gpusetup.install.plan import Plan
+from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
 from gpusetup.install.target.layout import (

@@ -97,14 +97,9 @@ def layout_of(python: str) -> Layout:
     # In the child's answer, `python` is the version, but in a Layout it is the interpreter's path.
     facts = {**answer, "python": python, "version": answer["python"]}
     layout = from_plain(facts, Layout, what=f"the answer of {python}")
-    prefix = layout.prefix
-    return replace(
-        layout,
-        purelib=real_below(prefix, layout.purelib),
-        platlib=real_below(prefix, layout.platlib),
-        scripts=real_below(prefix, layout.scripts),
-        data=real_below(prefix, layout.data),
-    )
+    names = ("purelib", "platlib", "scripts", "data")
+    real = {name: real_below(layout.prefix, getattr(layout, name)) for name in names}
+    return replace(layout, **real)
 
 
 def layout_of_folder(folder: Path) -> Layout:
@@ -154,24 +149,18 @@ def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
             )
 
 
-def require_utf_8(folder: str) -> None:
-    """Raise Blocked for a path that is not UTF-8, because uv does not support it."""
-    try:
-        folder.encode()
-    except UnicodeEncodeError:
-        shown = folder.encode(errors="backslashreplace").decode()
-        raise Blocked(
-            f"The name of {shown} is not UTF-8, and uv supports no such folder",
-            hint="nothing was changed; name an environment elsewhere: `--venv DIR`",
-        ) from None
-
-
 def read_target(python: str | None, venv: str | None) -> Target:
     """The environment of an interpreter, or the one that will be created from this interpreter in
     the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
-    require_utf_8(venv or python)
+    folder = venv or python
+    shown = folder.encode(errors="backslashreplace").decode()
+    if shown != folder:
+        raise Blocked(
+            f"The name of {shown} is not UTF-8, and uv supports no such folder",
+            hint="nothing was changed; name an environment elsewhere: `--venv DIR`",
+        )
     layout = layout_of(python)
     # A new environment would have the same Python implementation, so `--venv` does not help with
     # PyPy, for example.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Dict, List
 
 from ..device.devices import GIB, NOT_DETECTED
 from ..values import (
@@ -29,54 +29,40 @@ from ..values import (
 )
 
 BEFORE_COMPUTING = ("properties", "arch")
-"""The checks that only look at the device. If only these passed, nothing proves that the device can
-compute."""
+"""The checks that only look at the device, and do not prove that it can compute."""
 SPEED_OVER_CPU = "speed-over-cpu"
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
-CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
-MORE_KEYS = ("hint", "means")
+CHECK_KEYS = (
+    *("name", "device", "status", "detail", "value", "limit", "unit", "seconds"),
+    *("hint", "means", "problem"),
+)
 ORDER = (WRONG, UNABLE, UNEXPECTED, SLOW, UNSTEADY, NOT_ASKED)
 """The problems in the order in which the verdict names them, the worst first."""
 
 
 def as_json(report: Report) -> str:
-    """The report as a JSON document with the schema `gpusetup.verify/1`."""
+    """The report as a JSON document; unknown fields are None."""
     # People read the keys in this order; programs look them up by name.
     facts = report.facts
     document = {
         "schema": "gpusetup.verify/1",
         "verdict": verdict(report),
-        "problem": worst_problem(report),
-        "torch": facts.get("torch"),
-        "cuda": facts.get("cuda"),
-        "python": facts.get("python"),
-        "seed": facts.get("seed"),
-        "devices": [device_object(row) for row in facts["devices"]],
+        "problem": next(iter(problems_of(report)), None),
+        **{key: facts.get(key) for key in ("torch", "cuda", "python", "seed")},
+        "devices": [{key: row.get(key) for key in DEVICE_KEYS} for row in facts["devices"]],
         "checks": [check_object(result) for result in report.results],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def device_object(row: Row) -> Row:
-    """The fields of a device in the JSON document; unknown fields are None."""
-    return {key: row.get(key) for key in DEVICE_KEYS}
-
-
 def check_object(result: Result) -> Row:
     """The fields of a result and its outcome in the JSON document."""
-    fields = result.outcome._asdict()
-    fields.update(result._asdict())
-    fields["problem"] = problem_of(result.outcome)
-    keys = CHECK_KEYS + MORE_KEYS + ("problem",)
-    return {key: finite(fields[key]) for key in keys}
-
-
-def finite(value: Any) -> Any:
-    """The value, or None for infinity and NaN, which JSON cannot express. The result's `detail`
-    shows them."""
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    return value
+    fields = {**result.outcome._asdict(), **result._asdict(), "problem": problem_of(result.outcome)}
+    # JSON cannot express infinity and NaN; the result's `detail` shows them.
+    for key, value in fields.items():
+        if isinstance(value, float) and not isfinite(value):
+            fields[key] = None
+    return {key: fields[key] for key in CHECK_KEYS}
 
 
 def as_error(stop: Stop) -> str:
@@ -92,12 +78,25 @@ def as_error(stop: Stop) -> str:
 
 def as_text(report: Report, verbose: bool = False) -> str:
     """The report as text: the verdict, the failures with their next steps, the summary lines, and a
-    line per check."""
-    lines = [verdict_line(report), ""]
-    lines += step_lines(report)
-    lines += known_lines(report)
+    line per check, with its seconds if `verbose`."""
+    blame = []
+    for problem, results in problems_of(report).items():
+        names = ", ".join(f"{result.name} on {result.device}" for result in results)
+        blame.append(f"{problem}: {names}")
+    in_words = f" ({'; '.join(blame)})" if blame else ""
+    lines = [f"verdict: {verdict(report)}{in_words}", "", *step_lines(report), *known_lines(report)]
     lines.append("")
-    lines += check_lines(report, verbose)
+    name_width = max((len(result.name) for result in report.results), default=0)
+    device_width = max((len(result.device) for result in report.results), default=0)
+    for result in report.results:
+        # The longest statuses (`skipped`, `crashed`) have seven letters.
+        columns = (
+            f"{result.outcome.status:<7}",
+            f"{result.name:<{name_width}}",
+            f"{result.device:<{device_width}}",
+            measured(result),
+        )
+        lines.append("  ".join(columns) + (f"  {result.seconds:.2f} s" if verbose else ""))
     # End the last line with a newline too.
     return "".join(f"{harmless(line)}\n" for line in lines)
 
@@ -107,28 +106,13 @@ def problems_of(report: Report) -> Dict[str, List[Result]]:
 
     Skipped checks count only under `--strict`, or if there is nothing else to blame.
     """
-    found: Dict[str, List[Result]] = {problem: [] for problem in ORDER}
     if verdict(report) == PASSED:
         return {}
+    found: Dict[str, List[Result]] = {problem: [] for problem in ORDER}
     bad = [r for r in report.results if r.outcome.status in (FAILED, CRASHED)]
     for result in bad or [r for r in report.results if r.outcome.status == SKIPPED]:
         found[problem_of(result.outcome) or UNABLE].append(result)
     return {problem: results for problem, results in found.items() if results}
-
-
-def worst_problem(report: Report) -> Optional[str]:
-    """What the verdict says is wrong, e.g. `wrong results`; None if the report is `passed`."""
-    return next(iter(problems_of(report)), None)
-
-
-def verdict_line(report: Report) -> str:
-    """The verdict and, unless it is `passed`, what is wrong with which checks."""
-    blame = []
-    for problem, results in problems_of(report).items():
-        names = ", ".join(f"{result.name} on {result.device}" for result in results)
-        blame.append(f"{problem}: {names}")
-    in_words = f" ({'; '.join(blame)})" if blame else ""
-    return f"verdict: {verdict(report)}{in_words}"
 
 
 def step_lines(report: Report) -> List[str]:
@@ -136,39 +120,20 @@ def step_lines(report: Report) -> List[str]:
     meanings_by_step: Dict[str, List[str]] = {}
     for result in report.results:
         # Failures with the same next step share one hint.
-        step = result.outcome.hint or ""
-        meanings = meanings_by_step.setdefault(step, [])
+        meanings = meanings_by_step.setdefault(result.outcome.hint or "", [])
         if result.means:
             meanings.append(f"{result.name} on {result.device}: {result.means}")
     lines: List[str] = []
     for step, meanings in meanings_by_step.items():
         # A result that passed has neither a meaning nor a next step.
         paragraph = [*meanings, f"hint: {step}"] if step else meanings
-        if paragraph:
-            lines += [*paragraph, ""]
-    return lines
-
-
-def check_lines(report: Report, verbose: bool) -> List[str]:
-    """One line per check, in columns; with `verbose`, also how many seconds it took."""
-    name_width = max((len(result.name) for result in report.results), default=0)
-    device_width = max((len(result.device) for result in report.results), default=0)
-    lines: List[str] = []
-    for result in report.results:
-        # The longest statuses (`skipped`, `crashed`) have seven letters.
-        status = f"{result.outcome.status:<7}"
-        name = f"{result.name:<{name_width}}"
-        device = f"{result.device:<{device_width}}"
-        line = f"{status}  {name}  {device}  {measured(result)}"
-        if verbose:
-            line += f"  {result.seconds:.2f} s"
-        lines.append(line)
+        lines += [*paragraph, ""] if paragraph else []
     return lines
 
 
 def known_lines(report: Report) -> List[str]:
     """The summary lines that the widely used PyTorch test script prints: version, CUDA, GPU, memory
-    and computation test."""
+    and computation test, and how many times faster than the CPU the GPU is."""
     facts = report.facts
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
@@ -177,14 +142,18 @@ def known_lines(report: Report) -> List[str]:
             lines.append(f"{words}: {facts[key]}")
     for row in facts["devices"]:
         # In a run with several ranks, a device is called `rank 1 cuda:0`.
-        if not row["device"].endswith("cpu"):
-            lines.append(f"GPU Name: {row['name']}")
-            # An older torch does not report the memory of Apple's GPUs.
-            memory_bytes = row["memory_total_bytes"]
-            if memory_bytes:
-                lines.append(f"GPU Memory: {memory_bytes / GIB:.1f} GB")
-            lines += lines_of_speed(report, row["device"])
-    if FAILED in statuses_of(report, ("gpu",)):
+        if row["device"].endswith("cpu"):
+            continue
+        lines.append(f"GPU Name: {row['name']}")
+        # An older torch does not report the memory of Apple's GPUs.
+        if row["memory_total_bytes"]:
+            lines.append(f"GPU Memory: {row['memory_total_bytes'] / GIB:.1f} GB")
+        for result in report.results:
+            is_of_speed = (result.name, result.device) == (SPEED_OVER_CPU, row["device"])
+            times = result.outcome.value
+            if is_of_speed and result.outcome.status == PASSED and times is not None:
+                lines.append(f"GPU Speed: {figure(times)} times the CPU (float32 products)")
+    if ("gpu", FAILED) in [(result.name, result.outcome.status) for result in report.results]:
         return [*lines, NOT_DETECTED]
     # Without a device, nothing was computed.
     if report.wanted == "none":
@@ -193,37 +162,17 @@ def known_lines(report: Report) -> List[str]:
     return [*lines, f"{device} computation test: {computation(report)}"]
 
 
-def statuses_of(report: Report, names: Tuple[str, ...]) -> Set[str]:
-    """The statuses of the checks with these names, over all devices."""
-    results = [result for result in report.results if result.name in names]
-    return {result.outcome.status for result in results}
-
-
 def computation(report: Report) -> str:
-    """The result of the computation test: `PASSED`, `FAILED`, or `not run` if no check that
-    computes was chosen or could run."""
+    """`PASSED`, `FAILED`, or `not run` if no check that computes was chosen or could run."""
     on_devices = [result for result in report.results if result.device != HOST]
-    statuses = {result.outcome.status for result in on_devices}
+    imports = [result for result in report.results if result.name == "import"]
+    is_bad = any(result.outcome.status in (FAILED, CRASHED) for result in on_devices)
     # If the report has no `import` check, there is no sign of a failed import.
-    import_failed = not statuses_of(report, ("import",)) <= {PASSED}
-    if import_failed or {FAILED, CRASHED} & statuses:
+    if is_bad or any(result.outcome.status != PASSED for result in imports):
         return "FAILED"
     # Checks that only look at the device do not prove that the device can compute.
     computed = [result for result in on_devices if result.name not in BEFORE_COMPUTING]
-    statuses_of_computing = {result.outcome.status for result in computed}
-    return "PASSED" if PASSED in statuses_of_computing else "not run"
-
-
-def lines_of_speed(report: Report, device: str) -> List[str]:
-    """A line that says how many times faster the GPU is than the CPU; no line if that was not
-    measured."""
-    for result in report.results:
-        if result.name != SPEED_OVER_CPU or result.device != device:
-            continue
-        times = result.outcome.value
-        if result.outcome.status == PASSED and times is not None:
-            return [f"GPU Speed: {figure(times)} times the CPU (float32 products)"]
-    return []
+    return "PASSED" if any(result.outcome.status == PASSED for result in computed) else "not run"
 
 
 def measured(result: Result) -> str:
@@ -231,22 +180,11 @@ def measured(result: Result) -> str:
     outcome = result.outcome
     if outcome.value is None:
         return outcome.detail
-    unit = f" {outcome.unit}" if outcome.unit else ""
     # The value and its limit have the same unit.
-    behind = unit
+    behind = f" {outcome.unit}" if outcome.unit else ""
     if outcome.limit is not None:
-        behind = f" (limit {figure(outcome.limit)}{unit})"
+        behind = f" (limit {figure(outcome.limit)}{behind})"
     return f"{outcome.detail}: {figure(outcome.value)}{behind}"
-
-
-def meaning_lines(result: Result) -> List[str]:
-    """Returns what a result means and a hint about the next step; empty if it has neither."""
-    lines = []
-    if result.means:
-        lines.append(result.means)
-    if result.outcome.hint:
-        lines.append(f"hint: {result.outcome.hint}")
-    return lines
 
 
 def plain(text: str, allowed: str = "") -> str:
@@ -256,14 +194,8 @@ def plain(text: str, allowed: str = "") -> str:
     >>> plain("GPU" + chr(27) + "[2J" + chr(0xFFFE))
     'GPU\\\\x1b[2J\\\\ufffe'
     """
-    characters = []
-    for character in text:
-        is_harmless = character.isprintable() or character in allowed
-        # Escape as Python's `repr` does, but without the quotes.
-        if not is_harmless:
-            character = repr(character)[1:-1]
-        characters.append(character)
-    return "".join(characters)
+    # Escape as Python's `repr` does, but without the quotes.
+    return "".join(c if c.isprintable() or c in allowed else repr(c)[1:-1] for c in text)
 
 
 def harmless(line: str) -> str:

@@ -12,8 +12,6 @@ import re
 import shutil
 import sys
 import textwrap
-import threading
-import time
 from typing import List, Mapping, Optional, TextIO
 
 from ..streams import Unwritten, put, say
@@ -25,8 +23,7 @@ CODES = {"passed": "1;32", "failed": "1;31", "crashed": "1;31", "skipped": "2", 
 
 
 def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
-    """The report as text, colored if the stream is a terminal that shows colors. `stream` is None
-    for a file."""
+    """The report as text, colored if the stream (None for a file) shows colors."""
     text = as_text(report, verbose)
     if stream is not None and stream.isatty():
         text = wrapped(text, shutil.get_terminal_size().columns)
@@ -92,22 +89,12 @@ def painted(line: str) -> str:
     ('\x1b[1;31mfailed\x1b[0m   matmul', 'other', 'verdict: \x1b[1;32mpassed\x1b[0m')
     """
     # Color only the first word: in the middle of a line, the same word is part of a sentence.
-    words = re.match(r"((?:verdict: )?)(passed|failed|crashed|skipped|hint)\b", line)
-    if words is None:
-        return line
-    start, word = words.groups()
-    return f"{start}\x1b[{CODES[word]}m{word}\x1b[0m{line[words.end() :]}"
-
-
-FIRST_SECONDS = 1.0
-"""If a run ends sooner than this, it shows no progress line."""
-EACH_SECONDS = 0.5
-"""The seconds between two updates of the progress line."""
-ERASED = "\r\x1b[2K"
+    pattern = r"((?:verdict: )?)(passed|failed|crashed|skipped|hint)\b"
+    return re.sub(rf"\A{pattern}", lambda m: f"{m[1]}\x1b[{CODES[m[2]]}m{m[2]}\x1b[0m", line)
 
 
 class Live:
-    """The progress line on a terminal that shows which check is running."""
+    """The line on a terminal that says which check is running. It is erased after the last one."""
 
     def __init__(self, is_shown: bool = True) -> None:
         is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
@@ -115,61 +102,31 @@ class Live:
         self.is_shown = is_shown and can_erase
         self.check_count = 0
         self.check_number = 0
-        self.what = ""
-        self.most_seconds = float("inf")
-        """How long the running check may take."""
-        self.began = time.monotonic()
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self._ticks, daemon=True)
+
+    def checks(self, name: str, device: str, most_seconds: float) -> None:
+        """Say that the next check begins, and how long it may take at most."""
+        self.check_number += 1
+        # The number of checks is known once the devices are known.
+        total = f" of {self.check_count}" if self.check_number <= self.check_count else ""
+        text = f"check {self.check_number}{total}: {name} on {device}"
+        if most_seconds < float("inf"):
+            text += f", at most {most_seconds:.0f} s"
+        self._draw(f"\x1b[2m{text}\x1b[0m" if wants_colour(os.environ, True) else text)
+
+    def _draw(self, text: str) -> None:
+        if self.is_shown:
+            # The cursor stays in front of the line, so that a library's message overwrites it.
+            say(f"\r\x1b[2K{text}\r" if text else "\r\x1b[2K")
 
     def __enter__(self) -> "Live":
-        if self.is_shown:
-            self.thread.start()
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self.over.set()
-        if self.is_shown:
-            self.thread.join()
-
-    def checks(self, name: str, device: str, most_seconds: float = float("inf")) -> None:
-        """Start showing the next check, which may take at most `most_seconds`."""
-        self.check_number += 1
-        self.what = f"{name} on {device}"
-        self.began = time.monotonic()
-        self.most_seconds = most_seconds
-
-    def text(self) -> str:
-        """The progress line: number and name of the check, its device, seconds so far, and seconds
-        left if there is a limit."""
-        # The number of checks is known once the devices are known.
-        total = ""
-        if self.check_number <= self.check_count:
-            total = f" of {self.check_count}"
-        passed = time.monotonic() - self.began
-        number = f"check {self.check_number}{total}"
-        text = f"{number}: {self.what}, {passed:.0f} s"
-        seconds_left = self.most_seconds - passed
-        if 0 < seconds_left < float("inf"):
-            text += f", at most {seconds_left:.0f} s more"
-        return text
-
-    def _ticks(self) -> None:
-        """Redraw the progress line until the program says that the step is over, then erase it."""
-        drawn, wait = "", FIRST_SECONDS
-        colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
-        while not self.over.wait(wait):
-            drawn, wait = ERASED, EACH_SECONDS
-            # The cursor stays in front of the line, so that a library's message overwrites it.
-            sys.stderr.write(ERASED + colour.format(self.text()))
-            sys.stderr.flush()
-        sys.stderr.write(drawn)
-        sys.stderr.flush()
+        self._draw("")
 
 
 def write(text: str, path: Optional[str], mode: str = "w") -> None:
-    """Write the text to the file, or to stdout if `path` is None. Raises ReportBlocked if the file
-    cannot be written."""
+    """Write the text to the file, or to stdout if `path` is None. Raises ReportBlocked."""
     if path is None:
         put(text)
         return

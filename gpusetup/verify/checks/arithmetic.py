@@ -4,8 +4,6 @@ cuSOLVER compute."""
 from __future__ import annotations
 
 import math
-import threading
-from functools import partial
 from typing import Any, Dict, Iterator, List
 
 import torch
@@ -15,6 +13,7 @@ from ..judging.answers import (
     closely,
     exactly,
     flat,
+    format_of,
     formats,
     product,
     relatively,
@@ -23,16 +22,6 @@ from ..judging.answers import (
     whole_numbers,
 )
 from ..judging.tolerance import ROUNDOFF, Part
-from ..values import Outcome
-
-
-def rounding(device: str) -> Outcome:
-    """Products whose exact sums do not fit the format: each must be the nearest number.
-
-    A sum that is kept in 16 bits, a truncated result and a lost last column all show.
-    """
-    return answered(device, "whole numbers, rounded to the nearest", nearest_products)
-
 
 INNER_LENGTHS = (17, 33, 64, 255, 513)
 """Odd inner lengths, one that fills a tile, and one with a tail of a single number behind it."""
@@ -55,10 +44,7 @@ def nearest_products(device: str) -> Iterator[Part]:
             yield exactly(f"9 x {inner} x 9 of {name}, by columns", left @ transposed, known)
 
 
-def batches(device: str) -> Outcome:
-    """Products as programs call them: in batches, with vectors, with a bias, on another thread."""
-    questions = (batched_products, biased_products, products_on_a_thread)
-    return answered(device, "products of whole numbers", *questions)
+rounding = answered("whole numbers, rounded to the nearest", nearest_products)
 
 
 def batched_products(device: str) -> Iterator[Part]:
@@ -76,41 +62,25 @@ def batched_products(device: str) -> Iterator[Part]:
 
 
 def biased_products(device: str) -> Iterator[Part]:
-    for rows, inner, columns in ((5, 257, 65), (129, 65, 33), (3, 1025, 7)):
-        a = whole_numbers(rows * inner, 9, f"biased {inner}")
-        b = whole_numbers(inner * columns, 9, f"weight {inner}")
-        bias = whole_numbers(columns, 99, f"bias {inner}")
-        known = product(a, b, rows, inner, columns)
-        left, right = tensor(a, device, rows, inner), tensor(b, device, inner, columns)
-        # The same shapes again with another bias: a kernel may keep the one before.
-        for turn in (1, 2, 3):
-            found = torch.addmm(tensor(bias, device) * turn, left, right)
-            with_bias = [number + turn * bias[n % columns] for n, number in enumerate(known)]
-            yield exactly(f"{rows} x {inner} x {columns} with bias {turn}", found, with_bias)
+    for name in formats(device):
+        # So small that 16 bits hold every sum of products.
+        most = 9 if name == "float32" else 1
+        for rows, inner, columns in ((5, 257, 65), (129, 65, 33), (3, 1025, 7)):
+            a = whole_numbers(rows * inner, most, f"biased {inner}")
+            b = whole_numbers(inner * columns, most, f"weight {inner}")
+            bias = whole_numbers(columns, 9, f"bias {inner}")
+            known = product(a, b, rows, inner, columns)
+            left = tensor(a, device, rows, inner, name=name)
+            right = tensor(b, device, inner, columns, name=name)
+            # The same shapes again with another bias: a kernel may keep the one before.
+            for turn in (1, 2, 3):
+                found = torch.addmm(tensor(bias, device, name=name) * turn, left, right)
+                right_sums = [n + turn * bias[place % columns] for place, n in enumerate(known)]
+                label = f"{rows} x {inner} x {columns} of {name} with bias {turn}"
+                yield exactly(label, found, right_sums)
 
 
-def products_on_a_thread(device: str) -> Iterator[Part]:
-    rows, inner, columns = 7, 65, 67
-    a = whole_numbers(rows * inner, 9, "thread a")
-    b = whole_numbers(inner * columns, 9, "thread b")
-    left, right = tensor(a, device, rows, inner), tensor(b, device, inner, columns)
-    found: List[Any] = []
-    # A loader or a server computes on threads, each with its own handles of the libraries.
-    threads = [threading.Thread(target=lambda: found.append(left @ right)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-        thread.join()
-    known = product(a, b, rows, inner, columns)
-    for computed in found:
-        yield exactly("a product on another thread", computed, known)
-
-
-def sums(device: str) -> Outcome:
-    """Sums, means, norms and running sums of whole numbers, also where 16 bits would stand still.
-
-    A sum that is kept in the format of its terms stops at 256 (bfloat16) or 2048 (float16).
-    """
-    return answered(device, "whole numbers", whole_sums, running_sums, gathered_gradients)
+batches = answered("products of whole numbers", batched_products, biased_products)
 
 
 def whole_sums(device: str) -> Iterator[Part]:
@@ -119,7 +89,9 @@ def whole_sums(device: str) -> Iterator[Part]:
         yield exactly(f"a row's sum of {name}", ones.sum(1), [4096] * 3)
         yield exactly(f"a column's sum of {name}", ones.t().contiguous().sum(0), [4096] * 3)
         yield exactly(f"mean of {name}", ones.mean(), [1])
-        yield exactly(f"norm of {name}", torch.linalg.vector_norm(ones[0]), [64])
+        # Before torch 2.0, a CPU keeps the sum in 16 bits, unless it is told not to.
+        wide = format_of("float64" if name == "float64" else "float32")
+        yield exactly(f"norm of {name}", torch.linalg.vector_norm(ones[0], dtype=wide), [64])
         ones[1, 4095:] = 3
         yield exactly(f"largest of {name}", ones.amax(1), [1, 3, 1])
     for count in (17, 2049, 70_001):
@@ -151,6 +123,9 @@ def gathered_gradients(device: str) -> Iterator[Part]:
         yield exactly(f"gradient of a bias, {turn} times", bias.grad, known)
 
 
+sums = answered("whole numbers", whole_sums, running_sums, gathered_gradients)
+
+
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
@@ -166,14 +141,6 @@ FUNCTIONS: Dict[str, Any] = {
 FUNCTION_ROUNDINGS = 64
 """How far a function may be off, in roundings. torch documents no limit; libraries promise a few
 units in the last place, and `gelu` multiplies the rest of a difference."""
-
-
-def pointwise(device: str) -> Outcome:
-    """Functions near zero and far from it, NaN and infinity, whole-number division.
-
-    `log1p` computed as `log(1 + x)` loses every digit near zero.
-    """
-    return answered(device, "Python's math", functions_of_numbers, odd_numbers, divisions)
 
 
 def functions_of_numbers(device: str) -> Iterator[Part]:
@@ -220,9 +187,7 @@ def divisions(device: str) -> Iterator[Part]:
         yield exactly(f"which is less, of {name}", a < b, [n < d for n, d in pairs])
 
 
-def complex_numbers(device: str) -> Outcome:
-    """Complex products, and Fourier transforms (cuFFT) of waves whose spectrum is one line."""
-    return answered(device, "waves of one frequency", complex_products, spectra)
+pointwise = answered("Python's math", functions_of_numbers, odd_numbers, divisions)
 
 
 def complex_products(device: str) -> Iterator[Part]:
@@ -246,35 +211,26 @@ def spectra(device: str) -> Iterator[Part]:
         yield closely(f"{length} there and back", there_and_back, wave, 200, "float32")
 
 
-def linalg(device: str) -> Outcome:
-    """Solving, inverting and decomposing (cuSOLVER, or LAPACK) small well-conditioned matrices."""
-    return answered(device, "products of whole numbers", solved_systems, decompositions)
-
-
-def well_conditioned(device: str, rows: int, salt: str) -> Any:
-    """A matrix of small whole numbers with a large diagonal, so that solving loses few digits."""
-    noise = tensor(whole_numbers(rows * rows, 1, salt), device, rows, rows)
-    return noise + 4 * rows * torch.eye(rows, device=device)
+complex_numbers = answered("waves of one frequency", complex_products, spectra)
 
 
 def solved_systems(device: str) -> Iterator[Part]:
     for rows in (3, 33, 129):
-        matrix = well_conditioned(device, rows, f"system {rows}")
+        noise = tensor(whole_numbers(rows * rows, 1, f"system {rows}"), device, rows, rows)
+        matrix = noise + 4 * rows * torch.eye(rows, device=device)
         known = tensor(whole_numbers(rows * 2, 9, f"solution {rows}"), device, rows, 2)
-        right_side = matrix @ known
-        yield closely(f"solve {rows}", torch.linalg.solve(matrix, right_side), known, 64, "float32")
-        product_with_inverse = torch.linalg.inv(matrix) @ matrix
-        yield closely(f"inverse {rows}", product_with_inverse, torch.eye(rows), 64, "float32")
-
-
-def decompositions(device: str) -> Iterator[Part]:
-    for rows in (3, 33, 129):
-        matrix = well_conditioned(device, rows, f"parts {rows}")
+        found = torch.linalg.solve(matrix, matrix @ known)
+        yield closely(f"solve {rows}", found, known, 64, "float32")
         symmetric = matrix + matrix.t()
         lower = torch.linalg.cholesky(symmetric)
-        close = partial(closely, roundings=16 * rows**0.5, name="float32")
-        yield close(f"cholesky {rows}", lower @ lower.t(), symmetric)
         q, r = torch.linalg.qr(matrix)
-        yield close(f"qr {rows}", q @ r, matrix)
         values, vectors = torch.linalg.eigh(symmetric)
-        yield close(f"eigenvectors {rows}", (vectors * values) @ vectors.t(), symmetric)
+        for label, back, given in (
+            ("cholesky", lower @ lower.t(), symmetric),
+            ("qr", q @ r, matrix),
+            ("eigenvectors", (vectors * values) @ vectors.t(), symmetric),
+        ):
+            yield closely(f"{label} {rows}", back, given, 16 * rows**0.5, "float32")
+
+
+linalg = answered("products of whole numbers", solved_systems)

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.machinery
-import importlib.util
 import io
-import os
-import random
 import re
 import sys
-import types
-import unittest
 import warnings
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 import torch
 
@@ -48,110 +42,28 @@ SINCE = (2, 5)
 """The first release whose database is used: in older ones, some samples are wrong themselves."""
 NAMED = 20
 """How many operators that differ the report names."""
-STANDING_IN = ("expecttest", "yaml", "numpy")
-"""Packages that the database imports and that an environment may lack. Only their names are used.
-"""
 
 
 class NoDatabase(Exception):
-    """Raised if the database of this torch cannot be loaded. The message gives the reason."""
-
-
-class AnyName(type):
-    """Any name of a missing package; its attributes, calls and items are more of them."""
-
-    def __getattr__(cls, name: str) -> Any:
-        # Python itself looks up such names, and most classes lack them.
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return AnyName(name, (), {})
-
-    def __call__(cls, *args: Any, **named: Any) -> Any:
-        is_new_class = len(args) == 3 and cls is AnyName
-        return type.__call__(cls, *args) if is_new_class else AnyName("made", (), {})
-
-    def __getitem__(cls, item: Any) -> Any:
-        return cls
-
-    def __or__(cls, other: Any) -> Any:
-        return Any
-
-    __ror__ = __or__
-
-    def __ge__(cls, other: Any) -> bool:
-        return True
-
-    __gt__ = __ge__
-
-
-class StandIn(types.ModuleType):
-    """Takes the place of a missing package."""
-
-    __version__ = "1.0"
-    __path__: List[str] = []
-    ACCEPT = False
-    inf, nan, pi = float("inf"), float("nan"), 3.141592653589793
-    TestCase = unittest.TestCase
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return AnyName(name, (), {})
-
-
-@contextlib.contextmanager
-def standing_in() -> Iterator[None]:
-    """Inside the `with` block, packages that the database needs only by name can be imported."""
-    missing = []
-    for name in STANDING_IN:
-        if name not in sys.modules and importlib.util.find_spec(name) is None:
-            missing += [name, "numpy.typing"] if name == "numpy" else [name]
-    for name in missing:
-        module = sys.modules[name] = StandIn(name)
-        # `find_spec` fails for a module without a spec.
-        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
-    try:
-        yield
-    finally:
-        for name in missing:
-            sys.modules.pop(name, None)
-
-
-@contextlib.contextmanager
-def left_as_before() -> Iterator[None]:
-    """After the `with` block, undo what torch's tests change in a process: the program's arguments,
-    variables, states of random generators, and torch's flags."""
-    arguments, variables = list(sys.argv), dict(os.environ)
-    states = random.getstate(), torch.get_rng_state()
-    flags, frozen = torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag"
-    is_open, default = flags[frozen], torch.get_default_dtype()
-    # Torch's tests read the program's arguments.
-    sys.argv[1:] = []
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        sys.argv[:] = arguments
-        for name in set(os.environ) - set(variables):
-            del os.environ[name]
-        os.environ.update(variables)
-        random.setstate(states[0])
-        torch.set_rng_state(states[1])
-        torch.set_default_dtype(default)
-        flags[frozen] = is_open
+    """The database of this torch cannot be loaded: the reason, and the next step or None."""
 
 
 def database() -> Dict[str, Any]:
     """Name -> torch's `OpInfo` of each operator. Raises NoDatabase."""
     major, minor = re.findall(r"\d+", torch.__version__)[:2]
     if (int(major), int(minor)) < SINCE:
-        raise NoDatabase("some samples of this torch's database are wrong themselves")
+        raise NoDatabase("some samples of this torch's database are wrong themselves", None)
+    # Torch's tests read the program's arguments, and print what they could not import.
+    sys.argv[1:] = []
     try:
-        with left_as_before(), standing_in():
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             rows = list(importlib.import_module(HOME).op_db)
     except (Exception, SystemExit) as problem:
-        raise NoDatabase(f"this torch's database cannot be loaded: {first_line(problem)}") from None
+        reason = f"this torch's database cannot be loaded: {first_line(problem)}"
+        missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
+        hint = f"`python -m pip install {missing}`, which torch's tests need" if missing else None
+        raise NoDatabase(reason, hint) from None
     return {".".join(filter(None, (row.name, row.variant_test_name))): row for row in rows}
 
 
@@ -183,8 +95,7 @@ def terms_of(info: Any, device_kind: str, dtype: Any) -> Terms:
 
 
 def difference(info: Any, device: str) -> Optional[str]:
-    """How an operator's results on the device differ from the CPU's; empty if they do not, and None
-    if nothing can be compared."""
+    """How an operator's results differ; empty if they do not, None if nothing can be compared."""
     common = info.supported_dtypes(kind(device)) & info.supported_dtypes("cpu")
     if not common:
         return None
@@ -193,11 +104,23 @@ def difference(info: Any, device: str) -> Optional[str]:
     terms = terms_of(info, kind(device), dtype)
     if terms.is_skipped:
         return None
+
+    def result_on(place: str, sample: Any) -> Any:
+        def given(value: Any) -> Any:
+            # The operator may write to its arguments, so it gets copies.
+            if isinstance(value, torch.Tensor):
+                return value.clone().to(place)
+            is_place = isinstance(value, (torch.device, str)) and str(value) == "cpu"
+            return place if is_place else value
+
+        own = sample.transform(given)
+        torch.manual_seed(asked().seed % 2**63)
+        return own.output_process_fn_grad(info(own.input, *own.args, **own.kwargs))
+
     compared = 0
     for sample in info.sample_inputs("cpu", dtype):
-        samples = sample, sample.transform(lambda x: moved(x, device))
         try:
-            known, found = (each.output_process_fn_grad(called(info, each)) for each in samples)
+            known, found = (result_on(place, sample) for place in ("cpu", device))
         except Exception as problem:
             if sticky(problem):
                 raise
@@ -213,27 +136,13 @@ def difference(info: Any, device: str) -> Optional[str]:
     return "" if compared else None
 
 
-def called(info: Any, sample: Any) -> Any:
-    """The operator's result for a sample. The operator may write to its arguments."""
-    given = sample.transform(lambda x: x.clone() if isinstance(x, torch.Tensor) else x)
-    torch.manual_seed(asked().seed % 2**63)
-    return info(given.input, *given.args, **given.kwargs)
-
-
-def moved(value: Any, device: str) -> Any:
-    """A tensor, or the name of a device, for this device."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    return device if isinstance(value, (torch.device, str)) and str(value) == "cpu" else value
-
-
 def operators(device: str) -> Outcome:
-    """Compare every operator of torch's database on the device with the CPU, and name those that
-    differ. An operator that ends the process is a failure."""
+    """Name the operators that differ. An operator that ends the process is a failure."""
     try:
         rows = database()
     except NoDatabase as problem:
-        return Outcome(SKIPPED, str(problem))
+        reason, hint = problem.args
+        return Outcome(SKIPPED, reason, hint=hint)
     wanted = [text.partition("/")[2] for text in asked().only if text.startswith("operators/")]
     for name in wanted:
         if name not in rows:
@@ -244,29 +153,26 @@ def operators(device: str) -> Outcome:
         if seconds_left() <= 0:
             break
         working_on(name)
+        again = f"again: `--level census --device {device} --only operators/{name}`"
         try:
-            with left_as_before():
-                found = difference(rows[name], device)
+            found = difference(rows[name], device)
         except Exception as problem:
             if not sticky(problem):
                 # The sample itself could not be made here.
                 continue
             detail = f"{name} ended the process: {first_line(problem)}"
-            return Outcome(FAILED, detail, hint=again(device, name), spent=True)
+            return Outcome(FAILED, detail, hint=again, spent=True)
         compared += found is not None
         if found:
-            unlike.append(f"{name}: {found}")
+            unlike.append((f"{name}: {found}", again))
+    # Torch's tests have changed this process, so it ends.
     if not compared:
-        return Outcome(SKIPPED, "this torch's database has nothing that can be compared here")
+        reason = "this torch's database has nothing that can be compared here"
+        return Outcome(SKIPPED, reason, spent=True)
     detail = f"{compared} of {len(rows)} operators compared with the CPU"
     if not unlike:
-        return Outcome(PASSED, detail)
+        return Outcome(PASSED, detail, spent=True)
+    named = "; ".join(words for words, _ in unlike[:NAMED])
     more = f"; and {len(unlike) - NAMED} more" if len(unlike) > NAMED else ""
-    detail = f"{detail}, {len(unlike)} differ: {'; '.join(unlike[:NAMED])}{more}"
-    hint = again(device, unlike[0].partition(":")[0])
-    return Outcome(PASSED, detail, hint=hint, problem=DIFFERS)
-
-
-def again(device: str, name: str) -> str:
-    """The hint for repeating one operator."""
-    return f"again: `--level census --device {device} --only operators/{name}`"
+    detail = f"{detail}, {len(unlike)} differ: {named}{more}"
+    return Outcome(PASSED, detail, hint=unlike[0][1], problem=DIFFERS, spent=True)

@@ -1,11 +1,10 @@
-"""Checks of the device's memory: test patterns over most of the free memory, and what happens when
-it runs out."""
+"""Checks of the device's memory: patterns over most of it, and what happens when it runs out."""
 
 from __future__ import annotations
 
 import platform
 import sys
-from typing import Any, Iterator, List, NamedTuple
+from typing import Any, Iterator, List, Tuple
 
 import torch
 
@@ -33,16 +32,11 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 
 
 def memory(device: str) -> Outcome:
-    """Check that most of the free memory returns what was written to it.
-
-    It catches bits that flip, and addresses that are mixed up.
-    """
     byte_count, reason = amount(device)
     tested_blocks = blocks(device, byte_count)
     if not tested_blocks:
         return Outcome(FAILED, "torch could not allocate any memory", hint=TAKEN)
-    word_count = sum(block.numel() for block in tested_blocks)
-    tested = f"{word_count * WORD_BYTES / GIB:.2f} GiB"
+    tested = f"{sum(block.numel() for block in tested_blocks) * WORD_BYTES / GIB:.2f} GiB"
     fault = next(faults(tested_blocks), "")
     # Free the memory for the checks that follow.
     tested_blocks.clear()
@@ -53,46 +47,22 @@ def memory(device: str) -> Outcome:
     return Outcome(PASSED, f"{tested}, {len(PATTERNS)} patterns, each inverted ({reason})")
 
 
-class Amount(NamedTuple):
-    """The number of bytes to test, and the reason in words."""
-
-    byte_count: int
-    reason: str
-    """Why this amount is tested, in words."""
-
-
-def amount(device: str) -> Amount:
-    """How much of a device's memory to test: less if the GPU shares the host's memory, or if other
-    programs use the GPU."""
+def amount(device: str) -> Tuple[int, str]:
+    """How many bytes of a device's memory to test, and in words why."""
     if device == "cpu":
-        byte_count = min(CPU_BYTES, available_bytes() // 4)
-        return Amount(byte_count, "a part of the host's memory")
-    free, total = memory_info(device)
+        return min(CPU_BYTES, available_bytes() // 4), "a part of the host's memory"
+    free, total = map(int, torch.cuda.mem_get_info(device))
+    taken_by_others = total - free - torch.cuda.memory_reserved(device)
+    share, words = TESTED_SHARE, ""
     if is_unified(device):
         # The host's limit (for example of a cgroup) may be lower than what the driver reports.
         free = min(free, available_bytes())
-        share = TESTED_SHARE_UNIFIED
-        return Amount(int(free * share), f"{share:.0%} of what is free, shared with the host")
-    taken_by_others = total - free - torch.cuda.memory_reserved(device)
+        share, words = TESTED_SHARE_UNIFIED, ", shared with the host"
     # A tenth of a small GPU's memory is little, so only more than one GiB counts as use by other
     # programs.
-    if taken_by_others > max(MOST_TAKEN_BY_OTHERS * total, GIB):
-        share = TESTED_SHARE_BESIDE_OTHERS
-        return Amount(int(free * share), f"{share:.0%} of what is free, others work on this GPU")
-    return Amount(int(free * TESTED_SHARE), f"{TESTED_SHARE:.0%} of what is free")
-
-
-class MemoryInfo(NamedTuple):
-    """The free and total memory of a GPU in bytes, as the driver reports it."""
-
-    free: int
-    total: int
-
-
-def memory_info(device: str) -> MemoryInfo:
-    """The free and total memory of a GPU in bytes."""
-    free, total = map(int, torch.cuda.mem_get_info(device))
-    return MemoryInfo(free, total)
+    elif taken_by_others > max(MOST_TAKEN_BY_OTHERS * total, GIB):
+        share, words = TESTED_SHARE_BESIDE_OTHERS, ", others work on this GPU"
+    return int(free * share), f"{share:.0%} of what is free{words}"
 
 
 def is_unified(device: str) -> bool:
@@ -108,21 +78,18 @@ def blocks(device: str, byte_count: int) -> List[Any]:
     # leave room for a pattern and its comparison.
     most_bytes = byte_count // 8 if on_gpu else byte_count
     block_bytes = max(WORD_BYTES, min(CHUNK_BYTES[kind(device)], most_bytes))
-    words = block_bytes // WORD_BYTES
     allocated: List[Any] = []
     for _ in range(max(1, byte_count // block_bytes)):
         try:
-            allocated.append(torch.empty(words, dtype=torch.int64, device=device))
+            words = torch.empty(block_bytes // WORD_BYTES, dtype=torch.int64, device=device)
         except RuntimeError as problem:
             # Another program may have taken the memory since it was measured, so test what could be
             # allocated.
             if "memory" not in str(problem):
                 raise
             break
-    # Give two blocks back, because the patterns are made and compared in the same device's memory.
-    if on_gpu and len(allocated) > 3:
-        return allocated[:-2]
-    return allocated
+        allocated.append(words)
+    return allocated[:-2] if on_gpu and len(allocated) > 3 else allocated
 
 
 PATTERNS = ("addresses", "0101...", "scattered", "walking ones")
@@ -143,17 +110,15 @@ def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
     if pattern == "0101...":
         return places.fill_(STRIPES)
     if pattern == "scattered":
-        first_number = (asked().seed + block_address) % 2**62
-        return places.add_(first_number).mul_(SCATTER)
+        return places.add_((asked().seed + block_address) % 2**62).mul_(SCATTER)
     bit_numbers = places.add_(block_number).remainder_(64)
     return torch.ones_like(bit_numbers).bitwise_left_shift_(bit_numbers)
 
 
 def faults(tested_blocks: List[Any]) -> Iterator[str]:
-    """A description of the first wrong word in each block, for every pattern and direction.
+    """The first wrong word in each block, for every pattern and direction (moving inversions).
 
-    All blocks are written before the first one is read, so that no cache hides the memory. Then
-    each word is read and inverted, upwards and then downwards (moving inversions).
+    All blocks are written before the first one is read, so that no cache hides the memory.
     """
     upwards = list(enumerate(tested_blocks))
     downwards = upwards[::-1]
@@ -166,27 +131,23 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
                 # On the way back, every bit is inverted.
                 if order is downwards:
                     written.bitwise_not_()
-                yield from first_wrong_word(block, written)
+                # Compare the whole block first, because it is nearly always right.
+                if not torch.equal(block, written):
+                    yield first_wrong_word(block, written)
                 block.bitwise_not_()
 
 
-def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
-    """Describes the first word of a block that differs from what was written, and which bits
-    flipped; returns nothing if all words are equal."""
-    # Compare the whole block first, because it is nearly always right.
-    if torch.equal(block, written):
-        return
+def first_wrong_word(block: Any, written: Any) -> str:
+    """The first word of a block that differs from what was written, and which bits flipped."""
     index = int((block != written).nonzero()[0])
     # Show both words as unsigned numbers.
-    all_bits = 2**64 - 1
-    written_word = int(written[index]) & all_bits
-    read_word = int(block[index]) & all_bits
+    written_word, read_word = (int(words[index]) & (2**64 - 1) for words in (written, block))
     turned = written_word ^ read_word
     bits = [bit for bit in range(64) if turned >> bit & 1]
     bits_in_words = f"bit {bits[0]}" if len(bits) == 1 else f"{len(bits)} bits"
     address = int(block.data_ptr()) + WORD_BYTES * index
     words = f"wrote 0x{written_word:016x}, read 0x{read_word:016x}"
-    yield f"at 0x{address:x} {bits_in_words} turned ({words})"
+    return f"at 0x{address:x} {bits_in_words} turned ({words})"
 
 
 FAR_TOO_MUCH = 2**58
@@ -195,35 +156,24 @@ REFUSALS = ("out of memory", "can't allocate memory", "not enough memory", "Cann
 
 
 def out_of_memory(device: str) -> Outcome:
-    """Check that requesting too much memory raises an error, and that the device still computes
-    afterwards.
-
-    It catches drivers that silently use the host's memory instead, which makes training slow.
-    """
+    """Requesting too much memory raises an error, and the device still computes afterwards. A
+    driver that silently uses the host's memory instead makes training slow."""
     if device == "cpu":
         return overdrawn(device, FAR_TOO_MUCH)
     torch.cuda.empty_cache()
-    free, total = memory_info(device)
-    if driver_refuses(device):
+    free, total = map(int, torch.cuda.mem_get_info(device))
+    # On Windows and WSL, and on GPUs that share the host's memory, the driver gives out host memory
+    # beyond the GPU's. WSL uses the driver of Windows.
+    is_linux = sys.platform.startswith("linux") and "microsoft" not in platform.release().lower()
+    if is_linux and not is_unified(device):
         return overdrawn(device, total)
-    # Limit the share, because Windows would give out host memory instead of refusing.
+    # Torch itself refuses what is beyond this share.
     free += int(torch.cuda.memory_reserved(device))
     torch.cuda.set_per_process_memory_fraction(min(0.5, free / total), device)
     try:
         return overdrawn(device, total)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
-
-
-def driver_refuses(device: str) -> bool:
-    """Whether the driver refuses requests beyond the GPU's memory. On Windows and WSL, and on GPUs
-    that share the host's memory, the driver gives out host memory instead."""
-    is_linux = sys.platform.startswith("linux")
-    # In WSL, the GPU uses the Windows driver.
-    is_wsl = "microsoft" in platform.release().lower()
-    if not is_linux or is_wsl:
-        return False
-    return not is_unified(device)
 
 
 def overdrawn(device: str, byte_count: int) -> Outcome:
@@ -238,8 +188,7 @@ def overdrawn(device: str, byte_count: int) -> Outcome:
         names_memory = any(words in answer for words in REFUSALS)
         is_refused = isinstance(problem, MemoryError) or names_memory
     # Use whole numbers, so that every bit of their product is known.
-    a = numbers(torch, 64, 64, salt=1).round()
-    b = numbers(torch, 64, 64, salt=2).round()
+    a, b = (numbers(torch, 64, 64, salt=salt).round() for salt in (1, 2))
     product = a.to(device) @ b.to(device)
     parts = [
         holds("too much memory", is_refused, answer),

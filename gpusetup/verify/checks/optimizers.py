@@ -1,5 +1,4 @@
-"""Known steps of optimizers: Adam's by its formula, and every optimizer in each of its forms
-(plain, foreach, fused, capturable) beside the plain form in float64 on the CPU."""
+"""Known steps of optimizers: every form of each beside the plain form in float64 on the CPU."""
 
 from __future__ import annotations
 
@@ -7,10 +6,10 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from ..judging.answers import answered, closely, normal, relatively
+from ..judging.answers import answered, closely, normal
 from ..judging.refusals import lacks_form, refuses
 from ..judging.tolerance import Part
-from ..values import Outcome, kind
+from ..values import kind
 
 OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
@@ -20,7 +19,6 @@ OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("RMSprop", {"lr": 0.01, "momentum": 0.5, "centered": True}),
     ("Adadelta", {"lr": 1.0}),
     ("Adamax", {"lr": 0.01}),
-    ("NAdam", {"lr": 0.01}),
     ("RAdam", {"lr": 0.01}),
     ("ASGD", {"lr": 0.01}),
     ("Rprop", {"lr": 0.01}),
@@ -31,29 +29,6 @@ SIZES = (1, 33, 1025, 70_003)
 STEPS = 4
 STEP_ROUNDINGS = 256
 """Each step rounds a few times, and a root of a mean near zero divides by little."""
-
-
-def optimizer_steps(device: str) -> Outcome:
-    """The steps of every optimizer, in each form; a fused kernel that skips a chunk shows."""
-    against = "formulas, and the plain form in float64 on the CPU"
-    return answered(device, against, adam_by_its_formula, every_form)
-
-
-def adam_by_its_formula(device: str) -> Iterator[Part]:
-    for name, decay in (("Adam", 0.0), ("AdamW", 0.01)):
-        for form in ({"foreach": False}, {"foreach": True}, {"fused": True}):
-            weights = torch.full((70_000,), 2.0, device=device)
-            weights.grad = torch.full_like(weights, 0.5)
-            try:
-                make = getattr(torch.optim, name)
-                make([weights], lr=0.1, weight_decay=decay, **form).step()
-            except Exception as problem:
-                if not (lacks_form(problem) or refuses(problem)):
-                    raise
-                continue
-            # The first step of Adam is the learning rate times the gradient's sign, nearly.
-            known = 2.0 * (1 - 0.1 * decay) - 0.1 * 0.5 / (0.5 + 1e-8)
-            yield relatively(f"first step of {name}, {form}", weights, [known] * 70_000, 1e-6)
 
 
 def every_form(device: str) -> Iterator[Part]:
@@ -72,6 +47,9 @@ def every_form(device: str) -> Iterator[Part]:
             for size, moved, right in zip(SIZES, found, known):
                 label = f"{form} {name} of {size} numbers"
                 yield closely(label, moved, right, STEP_ROUNDINGS, "float32")
+
+
+optimizer_steps = answered("the plain form in float64 on the CPU", every_form)
 
 
 def trained(name: str, options: Dict[str, Any], device: str, dtype: Any) -> List[Any]:

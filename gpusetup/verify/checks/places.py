@@ -1,5 +1,4 @@
-"""Known answers about places: sorting, reading and writing at indices, layouts of memory, and
-elements past 2**31."""
+"""Known answers about places: sorting, indices, layouts of memory, and elements past 2**31."""
 
 from __future__ import annotations
 
@@ -11,11 +10,6 @@ from ..host import available_bytes
 from ..judging.answers import answered, exactly, formats, tensor, whole_numbers
 from ..judging.tolerance import Part
 from ..values import SKIPPED, Outcome, kind
-
-
-def ordering(device: str) -> Outcome:
-    """Sorts keep the order of ties; topk, argmax and searches name the right places."""
-    return answered(device, "the order that Python finds", sorted_rows, searched_rows)
 
 
 def sorted_rows(device: str) -> Iterator[Part]:
@@ -53,9 +47,7 @@ def searched_rows(device: str) -> Iterator[Part]:
         yield exactly(f"permutation of {count}", permutation.sort()[0], range(count))
 
 
-def indexing(device: str) -> Outcome:
-    """Elements are read, written and added at the right places, also repeated and past 2**16."""
-    return answered(device, "the lists that Python makes", read_places, added_places)
+ordering = answered("the order that Python finds", sorted_rows, searched_rows)
 
 
 def read_places(device: str) -> Iterator[Part]:
@@ -102,9 +94,7 @@ def added_places(device: str) -> Iterator[Part]:
     yield exactly("counts", found, [places.count(n) for n in range(7)])
 
 
-def strides(device: str) -> Outcome:
-    """Copies, casts, slices and their gradients in several layouts of memory."""
-    return answered(device, "the lists that went in", copied_layouts, sliced_gradients, casts)
+indexing = answered("the lists that Python makes", read_places, added_places)
 
 
 def copied_layouts(device: str) -> Iterator[Part]:
@@ -151,21 +141,25 @@ def casts(device: str) -> Iterator[Part]:
         yield exactly("rounded to bfloat16", halves.bfloat16(), [256, 260, -256])
 
 
+strides = answered("the lists that went in", copied_layouts, sliced_gradients, casts)
+
+
 PAST = 2**31
-LARGE_BYTES = 2 * PAST
-"""The tensor and a copy of it, with a byte for each element."""
 
 
 def large_tensor(device: str) -> Outcome:
     """Elements past 2**31 are read and written where they are, if there is memory for it."""
     free = torch.cuda.mem_get_info(device)[0] if kind(device) == "cuda" else available_bytes()
-    if free < 1.5 * LARGE_BYTES:
-        return Outcome(SKIPPED, f"needs {1.5 * LARGE_BYTES / 2**30:.0f} GiB of free memory")
-    return answered(device, "numbers at known places past 2**31", far_places)
+    # The tensor takes a byte for each element.
+    if free < 1.5 * PAST:
+        return Outcome(SKIPPED, f"needs {1.5 * PAST / 2**30:.0f} GiB of free memory")
+    return answered("numbers at known places past 2**31", far_places)(device)
 
 
 def far_places(device: str) -> Iterator[Part]:
-    x = torch.zeros(PAST + 67, dtype=torch.uint8, device=device)
+    # A host gives out memory only where it is written, so most of this tensor takes none.
+    x = torch.empty(PAST + 67, dtype=torch.uint8, device=device)
+    x[PAST - 2 :] = 0
     places = [5, PAST - 1, PAST, PAST + 66]
     index = torch.tensor(places, device=device)
     x[index] = torch.tensor([1, 2, 3, 4], dtype=torch.uint8, device=device)

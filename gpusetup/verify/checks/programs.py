@@ -8,7 +8,7 @@ import re
 import shutil
 import sysconfig
 import tempfile
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
@@ -45,15 +45,13 @@ CANNOT: Dict[str, Tuple[str, str]] = {
 
 
 def compiled(device: str) -> Outcome:
-    """Check that `torch.compile` builds a kernel that gives the same results and gradients as the
-    uncompiled code.
-
-    It catches a compiler that is missing or too old, and fused kernels that compute wrong results.
-    """
+    """`torch.compile` builds a kernel that gives the same results and gradients."""
     if not hasattr(torch, "compile"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no torch.compile")
+    compilers = ["cl"] if os.name == "nt" else ["g++", "clang++"]
+    compilers = [os.environ["CXX"]] if os.environ.get("CXX") else compilers
     # On a GPU, Triton compiles the code, so look for a C++ compiler only on a CPU.
-    if device == "cpu" and not has_compiler():
+    if device == "cpu" and not any(shutil.which(name) for name in compilers):
         hint = INSTALL_MSVC if os.name == "nt" else INSTALL_COMPILER
         return Outcome(SKIPPED, NO_COMPILER, hint=hint)
     # The compilers raise many types of errors, so catch them all.
@@ -63,18 +61,8 @@ def compiled(device: str) -> Outcome:
         return uncompiled(problem)
 
 
-def has_compiler() -> bool:
-    """Whether there is a C++ compiler where torch looks for one."""
-    names = ["cl"] if os.name == "nt" else ["g++", "clang++"]
-    chosen_by_user = os.environ.get("CXX")
-    if chosen_by_user:
-        names = [chosen_by_user]
-    return any(shutil.which(name) for name in names)
-
-
 def uncompiled(problem: BaseException) -> Outcome:
-    """The outcome for an error of torch.compile: skipped if something it needs is missing,
-    otherwise failed."""
+    """The outcome for an error of torch.compile: skipped if something that it needs is missing."""
     message = f"{type(problem).__name__} {problem}"
     for words, (reason, hint) in CANNOT.items():
         if re.search(words, message):
@@ -101,12 +89,8 @@ def with_cause(problem: BaseException) -> str:
     'RuntimeError: C++ error: x.cpp:3: fatal error: omp.h: none'
     """
     lines = str(problem).splitlines() or [""]
-    words = [type(problem).__name__, lines[0].strip()]
-    for line in lines[1:]:
-        if CAUSE.search(line):
-            words.append(line.strip())
-            break
-    return ": ".join(words)[:LONGEST]
+    cause = [line.strip() for line in lines[1:] if CAUSE.search(line)][:1]
+    return ": ".join([type(problem).__name__, lines[0].strip(), *cause])[:LONGEST]
 
 
 FUSED_ERROR = 2.0**-15
@@ -114,15 +98,12 @@ FUSED_ERROR = 2.0**-15
 
 
 def fused_block(device: str) -> Iterator[Part]:
-    """Compare a compiled block of GELU, softmax, sums and a residual, and its gradients, with
-    float64 on the CPU."""
+    """A compiled block of several layers, and its gradients, beside float64 on the CPU."""
     from torch._dynamo.utils import counters
 
     def block(x: Any, scale: Any) -> Any:
         y = torch.nn.functional.gelu(x * scale + 1)
-        weighted_sum = (y.softmax(-1) * x).sum(-1)
-        residual = y.mean(-1).tanh()
-        return weighted_sum + residual
+        return (y.softmax(-1) * x).sum(-1) + y.mean(-1).tanh()
 
     def with_gradients(run: Any, inputs: List[Any]) -> List[Any]:
         # Make new leaf tensors, so that the gradients of each run are separate.
@@ -131,12 +112,9 @@ def fused_block(device: str) -> Iterator[Part]:
         gradients = torch.autograd.grad(outputs.sum(), leaves)
         return [outputs, *gradients]
 
-    def compiled_graphs() -> int:
-        return int(counters["stats"]["unique_graphs"])
-
     # torch would reuse a kernel from an earlier check instead of compiling it again.
     torch._dynamo.reset()
-    graphs_before = compiled_graphs()
+    graphs_before = int(counters["stats"]["unique_graphs"])
     inputs = [numbers(torch, 300, 70, salt=120), numbers(torch, 70, salt=120)]
     exact_tensors = with_gradients(block, [x.double() for x in inputs])
     compiled_block = torch.compile(block, dynamic=False)
@@ -144,10 +122,9 @@ def fused_block(device: str) -> Iterator[Part]:
     for computed, exact in zip(tensors, exact_tensors):
         # Numbers near zero are sums of larger numbers, so their error is as large as the error of a
         # typical number.
-        usual_size = exact.square().mean().sqrt()
-        size = exact.abs() + usual_size
+        size = exact.abs() + exact.square().mean().sqrt()
         yield agree("fused", computed, exact, FUSED_ERROR * size)
-    has_compiled = compiled_graphs() > graphs_before
+    has_compiled = int(counters["stats"]["unique_graphs"]) > graphs_before
     yield holds("compiled", has_compiled, "torch compiled nothing: the model ran uncompiled")
 
 
@@ -159,34 +136,23 @@ WORKERS = 2
 
 
 class Rows:
-    """A dataset in which each item contains its number, and random numbers drawn by the worker that
-    loads it."""
+    """A dataset whose items contain their number, and random numbers of the worker."""
 
     def __len__(self) -> int:
         return ITEMS
 
     def __getitem__(self, index: int) -> Any:
-        numbered = torch.arange(8) + 8 * index
-        return numbered, torch.rand(3)
-
-
-class Epoch(NamedTuple):
-    """All items of one pass over the data, in the order in which they arrived."""
-
-    rows: Any
-    random_numbers: Any
-    """The random numbers that the workers drew for these items."""
+        return torch.arange(8) + 8 * index, torch.rand(3)
 
 
 def dataloader(device: str) -> Outcome:
-    """Check that a DataLoader with workers returns every item exactly once, complete and in order.
+    """A DataLoader with workers returns every item exactly once, complete and in order.
 
-    It catches workers that are killed for lack of shared memory, workers that draw the same random
+    Workers that are killed for lack of shared memory show, workers that draw the same random
     numbers as another worker or as in the epoch before, and a seed that does not reproduce them.
     """
     from torch.utils.data import DataLoader
 
-    # Give each loader a new generator with the same seed.
     def loader(shuffle: bool) -> Any:
         return DataLoader(
             Rows(),
@@ -194,51 +160,45 @@ def dataloader(device: str) -> Outcome:
             shuffle=shuffle,
             num_workers=WORKERS,
             pin_memory=device.startswith("cuda"),
-            timeout=120,
+            # A worker starts in seconds, even on a busy machine.
+            timeout=45,
+            # Each loader gets a new generator with the same seed.
             generator=source(torch, 123),
         )
 
+    def epoch(batches: Any) -> Tuple[Any, Any]:
+        """All items in the order in which they arrived, and the workers' random numbers."""
+        rows, random_numbers = zip(*batches)
+        return torch.cat(rows), torch.cat(random_numbers)
+
     try:
-        in_order = list(loader(False))
+        ordered, _ = epoch(loader(False))
         shuffled = loader(True)
-        first_batches, second_batches = list(shuffled), list(shuffled)
-        again = list(loader(True))
+        # Move the data to the device batch by batch, as training does.
+        batches = [(rows.to(device, non_blocking=True), drawn) for rows, drawn in shuffled]
+        first, first_drawn = epoch(batches)
+        second, second_drawn = epoch(shuffled)
+        again, drawn_again = epoch(loader(True))
     except (RuntimeError, OSError) as problem:
         return unloaded(problem)
-    ordered = epoch_of(in_order)
-    first = epoch_of(first_batches)
-    second = epoch_of(second_batches)
-    repeated = epoch_of(again)
-    # Move the data to the device batch by batch, as training does.
-    on_device = torch.cat([rows.to(device, non_blocking=True) for rows, _ in first_batches])
-    order = first.rows[:, 0].argsort()
+    first = first.cpu()
     all_rows = torch.arange(8 * ITEMS).view(ITEMS, 8)
-    drawn = torch.cat([first.random_numbers, second.random_numbers])
+    drawn = torch.cat([first_drawn, second_drawn])
     all_differ = len(torch.unique(drawn, dim=0)) == len(drawn)
-    is_reshuffled = not torch.equal(first.rows, second.rows)
     parts = [
-        same("rows in order", ordered.rows, all_rows),
-        same("mixed, each once", on_device.cpu()[order], all_rows),
-        holds("mixed", is_reshuffled, "the items come unshuffled"),
+        same("rows in order", ordered, all_rows),
+        same("mixed, each once", first[first[:, 0].argsort()], all_rows),
+        holds("mixed", not torch.equal(first, second), "the items come unshuffled"),
         holds("numbers of workers", all_differ, "repeat"),
-        same("a seed again, order", repeated.rows, first.rows),
-        same("a seed again, numbers", repeated.random_numbers, first.random_numbers),
+        same("a seed again, order", again, first),
+        same("a seed again, numbers", drawn_again, first_drawn),
     ]
     return judged(parts, "the data that went in")
 
 
-def epoch_of(batches: List[Any]) -> Epoch:
-    """The items of all batches, concatenated."""
-    rows, random_numbers = zip(*batches)
-    return Epoch(torch.cat(rows), torch.cat(random_numbers))
-
-
 def unloaded(problem: BaseException) -> Outcome:
-    """The failed outcome for a data loader's error; the hint depends on whether shared memory ran
-    out."""
-    message = str(problem)
-    lacks_shared_memory = ("shared memory", "Bus error", "No space left")
-    if any(words in message for words in lacks_shared_memory):
+    """The failed outcome for a data loader's error."""
+    if any(words in str(problem) for words in ("shared memory", "Bus error", "No space left")):
         hint = "/dev/shm is too small: `docker run --shm-size=8g`, in Kubernetes an emptyDir there"
         return Outcome(FAILED, f"a worker was killed: {first_line(problem)}", hint=hint)
     hint = "num_workers=0 works without worker processes"
@@ -250,13 +210,8 @@ LARGE = 5_000_011
 """The number of elements of the large tensor, about 40 MB."""
 
 
-def save_and_load(device: str) -> Outcome:
-    """Check that tensors saved from the device load again bit for bit, both to the host and to the
-    device.
-
-    It catches formats, views and large tensors that change when they are written to a file and read
-    again.
-    """
+def save_load(device: str) -> Outcome:
+    """Tensors saved from the device load again bit for bit, on the host and on the device."""
     state = state_to_save(device)
     parts: List[Part] = []
     folder = tempfile.mkdtemp(prefix="verify-")
@@ -269,8 +224,7 @@ def save_and_load(device: str) -> Outcome:
             has_all = set(loaded["state"]) == set(state) and loaded["step"] == 17
             parts.append(holds(f"keys on {target}", has_all, "names are missing"))
             for name, tensor in loaded["state"].items():
-                is_there = str(tensor.device) == target
-                parts.append(holds(f"device of {name}", is_there, "another"))
+                parts.append(holds(f"device of {name}", str(tensor.device) == target, "another"))
                 parts.append(same(f"{name} on {target}", tensor, state[name]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -278,21 +232,15 @@ def save_and_load(device: str) -> Outcome:
 
 
 def state_to_save(device: str) -> Dict[str, Any]:
-    """Tensors on a device to save: for each format a whole tensor and views that share its memory,
-    and one large tensor."""
+    """For each format a whole tensor and views that share its memory, and one large tensor."""
     values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
     state = {}
     for name in FORMATS:
         whole = values.to(getattr(torch, name))
-        transposed = whole.t()
-        first_row = whole[:1]
         state[name] = whole
         state[f"{name} from a row on"] = whole[3:]
-        state[f"{name} apart"] = transposed[5::2, 1:-1:3]
-        state[f"{name} turned"] = transposed
-        state[f"{name} repeated"] = first_row.expand(3, 33)
-    complex_values = values.to(torch.complex64).mul(1 + 2j)
-    state["conjugate"] = complex_values.conj()
-    large = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761)
-    state["large"] = large.to(device)
+        state[f"{name} apart"] = whole.t()[5::2, 1:-1:3]
+        state[f"{name} turned"] = whole.t()
+        state[f"{name} repeated"] = whole[:1].expand(3, 33)
+    state["large"] = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761).to(device)
     return state

@@ -6,12 +6,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
 from ..judging.tolerance import numbers
-from ..values import FAILED, PASSED, WRONG, Outcome, kind
+from ..values import FAILED, PASSED, SLOW, WRONG, Outcome, asked, kind
 
 SECONDS = 4.0
 """How long the loop runs: on an H100 some 10,000 rounds, on two CPU cores some hundreds."""
@@ -19,31 +19,17 @@ THREADS = 2
 """How many threads repeat the work beside the main one, each on a stream of its own."""
 WAIT_SECONDS = 60.0
 """How long a thread may take to end its last round."""
-UNLIKE = "the same work did not give the same bits"
+SLOWEST_SECONDS = 0.2
+"""A task takes a few milliseconds on two CPU cores, and less on a GPU. One that takes so long at
+best waits for something, or is compiled anew at each launch."""
 ADVICE = (
     "look for ECC and Xid in `dmesg`; undo overclocking; watch temperature and power with "
     "`gpusetup monitor`, and test the memory (`--level stress`)"
 )
+SLOWLY = "look at power limit, temperature and other jobs: `gpusetup monitor`"
 
 
-class Task(NamedTuple):
-    """Work that gives the same bits whenever it is done again."""
-
-    name: str
-    run: Callable[[], Any]
-
-
-class Difference(NamedTuple):
-    """The first answer that was unlike the first one of its task."""
-
-    task: str
-    where: str
-    round: int
-    elements: int
-    size: int
-
-
-def tasks(device: str) -> List[Task]:
+def tasks(device: str) -> Dict[str, Callable[[], Any]]:
     """The products, reductions and copies. None adds in an order that may change from call to call,
     as atomic additions do."""
     functional = torch.nn.functional
@@ -56,6 +42,17 @@ def tasks(device: str) -> List[Task]:
     images = numbers(torch, 2, 8, 33, 31, salt=144).to(device)
     kernel = numbers(torch, 8, 8, 3, 3, salt=146).to(device)
     words = torch.arange(300_007, device=device) * 7 % 300_007
+
+    def gradient_of_convolution() -> Any:
+        with torch.enable_grad():
+            weights = kernel.clone().requires_grad_()
+            functional.conv2d(images, weights).square().sum().backward()
+        return weights.grad
+
+    def numbers_of_a_seed() -> Any:
+        generator = torch.Generator(device).manual_seed(asked().seed % 2**63)
+        return torch.rand(row.shape, device=device, generator=generator)
+
     made: Dict[str, Callable[[], Any]] = {
         "product": lambda: a @ b,
         "product in bfloat16": lambda: left @ right,
@@ -67,6 +64,8 @@ def tasks(device: str) -> List[Task]:
         "norm": lambda: functional.layer_norm(a, (513,)),
         "function": lambda: functional.gelu(row.exp()),
         "convolution": lambda: functional.conv2d(images, kernel),
+        "gradient of a convolution": gradient_of_convolution,
+        "random numbers of a seed": numbers_of_a_seed,
         "copy": lambda: row.clone(),
         "copy of columns": lambda: a.t().contiguous(),
         "copy in 16 bits": lambda: row.bfloat16(),
@@ -75,65 +74,76 @@ def tasks(device: str) -> List[Task]:
         "sorted": lambda: row[:4097].sort()[0],
     }
     if kind(device) == "cuda":
-        # An autotuner may choose another algorithm at another call.
         made["copy through pinned memory"] = lambda: (
             words.cpu().pin_memory().to(device, non_blocking=True)
         )
-    return [Task(name, run) for name, run in made.items()]
+    return made
+
+
+def least_seconds(device: str, run: Callable[[], Any]) -> float:
+    """The seconds of the fastest of four calls, the first of which may load its kernel."""
+    fastest = float("inf")
+    for _ in range(4):
+        began = time.perf_counter()
+        run()
+        if kind(device) == "cuda":
+            torch.cuda.synchronize(device)
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest
 
 
 class Loop:
     """The rounds of all threads, with their first answers and what differed."""
 
-    def __init__(self, device: str, all_tasks: List[Task]) -> None:
-        self.device, self.tasks = device, all_tasks
+    def __init__(self, device: str) -> None:
+        self.device, self.tasks = device, tasks(device)
         # The first call of a kernel may choose an algorithm; the second is the one to repeat.
-        for task in all_tasks:
-            task.run()
-        self.first = [task.run() for task in all_tasks]
+        self.seconds = {name: least_seconds(device, run) for name, run in self.tasks.items()}
+        self.first = {name: run() for name, run in self.tasks.items()}
         self.end = time.monotonic() + SECONDS
         self.rounds = 0
-        self.difference: Optional[Difference] = None
+        self.difference = ""
+        """The first answer that was unlike the first one of its task, in words."""
         self.problem: Optional[Exception] = None
 
     def go(self, where: str) -> None:
-        """Repeat all tasks until the time is over, or an answer differs."""
+        """Repeat all tasks on a stream of this thread's own, until an answer differs."""
+        stream: Any = contextlib.nullcontext()
         try:
-            with torch.no_grad(), self._own_stream():
+            if kind(self.device) == "cuda":
+                own = torch.cuda.Stream(self.device)
+                # It starts when the first answers are there.
+                own.wait_stream(torch.cuda.default_stream(self.device))
+                stream = torch.cuda.stream(own)
+            with torch.no_grad(), stream:
                 while time.monotonic() < self.end and not self.difference and not self.problem:
                     self._round(where)
         except Exception as problem:
             self.problem = problem
 
-    def _own_stream(self) -> Any:
-        """A CUDA stream for this thread, which starts when the first answers are there."""
-        if kind(self.device) != "cuda":
-            return contextlib.nullcontext()
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.default_stream(self.device))
-        return torch.cuda.stream(stream)
-
     def _round(self, where: str) -> None:
-        answers = [task.run() for task in self.tasks]
-        for task, answer, first in zip(self.tasks, answers, self.first):
-            if not torch.equal(answer, first):
-                unlike = answer != first
-                count = int(unlike.sum())
-                self.difference = Difference(task.name, where, self.rounds, count, unlike.numel())
+        answers = {name: run() for name, run in self.tasks.items()}
+        for name, answer in answers.items():
+            if not torch.equal(answer, self.first[name]):
+                count = int((answer != self.first[name]).sum())
+                self.difference = (
+                    f"{name}, on {where}, in round {self.rounds}: {count} of {answer.numel()} "
+                    "elements are unlike the first answer"
+                )
         self.rounds += 1
 
 
 def repeats(device: str) -> Outcome:
-    """Check that the same work gives the same bits every time, on several threads and streams.
+    """The same work gives the same bits every time, on several threads and streams.
 
-    It catches a chip or memory that is wrong now and then, and kernels that are wrong beside other
-    work or from the second call on.
+    A chip or memory that is wrong now and then shows, and a kernel that is wrong beside other work
+    or from the second call on.
     """
     # cuDNN's fastest algorithms may add in any order.
     setting = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
     try:
-        loop = Loop(device, tasks(device))
+        loop = Loop(device)
         threads = [
             threading.Thread(target=loop.go, args=(f"thread {number + 1}",), daemon=True)
             for number in range(THREADS)
@@ -147,15 +157,14 @@ def repeats(device: str) -> Outcome:
         torch.backends.cudnn.deterministic = setting
     if loop.problem:
         raise loop.problem
-    found = loop.difference
-    if found is None:
-        detail = (
-            f"{loop.rounds} rounds of {len(loop.tasks)} computations on {THREADS + 1} threads, "
-            "each with the bits of its first answer"
-        )
-        return Outcome(PASSED, detail)
+    if loop.difference:
+        return Outcome(FAILED, loop.difference, hint=ADVICE, problem=WRONG)
+    slowest, seconds = max(loop.seconds.items(), key=lambda pair: pair[1])
+    if seconds > SLOWEST_SECONDS:
+        detail = f"{slowest} takes {seconds:.2f} s at best"
+        return Outcome(FAILED, detail, seconds, SLOWEST_SECONDS, "s", SLOWLY, problem=SLOW)
     detail = (
-        f"{found.task}, on {found.where}, in round {found.round}: {found.elements} of {found.size} "
-        f"elements are unlike the first answer"
+        f"{loop.rounds} rounds of {len(loop.tasks)} computations on {THREADS + 1} threads, "
+        "each with the bits of its first answer"
     )
-    return Outcome(FAILED, detail, hint=ADVICE, problem=WRONG)
+    return Outcome(PASSED, detail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import Any, Callable, NamedTuple, Tuple
+from typing import Any, Callable, Tuple
 
 import torch
 
@@ -27,122 +27,84 @@ LONG_ENOUGH_SECONDS = 0.02
 it and waiting for it, and less than the clock needs to rise from idle."""
 MOST_TIMES = 1000
 CPU_SIZES = (4096, 2048, 1024)
-"""Matrix sizes for measuring a CPU. The first size is the GPU's, so that both do the same work.
-Smaller sizes are used if it takes too long (two old cores need 3 s for a product of size 4096)."""
+"""Matrix sizes for a CPU, the GPU's first; smaller ones if it takes too long (two old cores need 3
+s for a product of size 4096)."""
 CPU_PRODUCT_SECONDS = 1.0
 """How long one product on the CPU may take; five are computed."""
 
 
-def speed(device: str) -> Outcome:
-    """Measure the speed of float32 products. A GPU that is throttled or busy does not reach the
-    minimum."""
-    return _speed(device, "float32", "speed")
-
-
-def speed_half(device: str) -> Outcome:
-    """Measure the speed of float16 products. Only a GPU that uses its tensor cores reaches the
-    minimum."""
-    return _speed(device, "float16", "speed-half")
-
-
-def _speed(device: str, name: str, check: str) -> Outcome:
+def speed(device: str, name: str = "float32", check: str = "speed") -> Outcome:
+    """The speed of matrix products. A GPU that is throttled or busy does not reach the minimum."""
     size = PRODUCT_SIZES[kind(device)]
-    rate = product_rate(device, name)
-    # If a device is slower than this, something is wrong with it.
-    lowest_rate = least_rate(device, check)
-    return rated(f"{size} x {size} products in {name}", rate, (lowest_rate, "TFLOP/s"))
+    lowest = least_rate(device, check), "TFLOP/s"
+    return rated(f"{size} x {size} products in {name}", product_rate(device, name), lowest)
+
+
+speed_half = functools.partial(speed, name="float16", check="speed-half")
 
 
 def product_rate(device: str, name: str) -> float:
     """The speed of square matrix products in a number format, in TFLOP/s."""
     size = PRODUCT_SIZES[kind(device)]
     dtype = getattr(torch, name)
-    a = numbers(torch, size, size, salt=111).to(dtype).to(device)
-    b = numbers(torch, size, size, salt=112).to(dtype).to(device)
+    a, b = (numbers(torch, size, size, salt=salt).to(dtype).to(device) for salt in (111, 112))
     product = torch.empty_like(a)
-
-    def multiply() -> None:
-        torch.mm(a, b, out=product)
-
-    tera_operations = 2 * size**3 / 1e12
-    return measured(device, multiply, tera_operations)
-
-
-class CpuRate(NamedTuple):
-    """The CPU's speed at float32 products, with the matrix size and the number of threads."""
-
-    tflops: float
-    size: int
-    """The size of the matrices that were multiplied."""
-    threads: int
+    return measured(device, lambda: torch.mm(a, b, out=product), 2 * size**3 / 1e12)
 
 
 def speed_over_cpu(device: str) -> Outcome:
-    """Measure how many times faster the GPU multiplies than this machine's CPU.
-
-    The CPU computes in float32 in both comparisons, because that is how it trains, while a GPU
-    trains in float16 or bfloat16 with mixed precision. The check does not fail for a small ratio: a
-    slow GPU next to many CPU cores is not a fault.
+    """How many times faster the GPU multiplies than this machine's CPU, which computes in float32,
+    as it trains. It does not fail: a slow GPU next to many CPU cores is not a fault.
     """
-    cpu = cpu_rate()
-    single = product_rate(device, "float32")
-    half = product_rate(device, "float16")
+    cpu, cpu_size = cpu_rate()
+    single, half = (product_rate(device, name) for name in ("float32", "float16"))
     size = PRODUCT_SIZES[kind(device)]
     # The CPU may have been measured with a smaller product.
-    at_size = "" if cpu.size == size else f" at {cpu.size}"
-    times_in_half = figure(half / cpu.tflops)
+    at_size = "" if cpu_size == size else f" at {cpu_size}"
     detail = (
         f"products of {size} x {size}: {figure(single)} TFLOP/s in float32 and {figure(half)} in "
-        f"float16 ({times_in_half} times), against {figure(cpu.tflops)} in float32 on "
-        f"the CPU{at_size} with {cpu.threads} threads"
+        f"float16 ({figure(half / cpu)} times), against {figure(cpu)} in float32 on "
+        f"the CPU{at_size} with {torch.get_num_threads()} threads"
     )
-    times_in_single = single / cpu.tflops
-    return Outcome(PASSED, detail, times_in_single, unit="times the CPU in float32")
+    return Outcome(PASSED, detail, single / cpu, unit="times the CPU in float32")
 
 
 @functools.lru_cache(maxsize=None)
-def cpu_rate() -> CpuRate:
-    """The CPU's speed, measured once for all GPUs of the machine."""
+def cpu_rate() -> Tuple[float, int]:
+    """The CPU's TFLOP/s in float32, and the size of the matrices; measured once."""
     # Measure a slow CPU with a smaller product.
     smallest = CPU_SIZES[-1]
     seconds = seconds_of_cpu_product(smallest, times=2)
     for size in CPU_SIZES:
         # A product of two n x n matrices takes n cubed multiplications.
-        expected = seconds * (size / smallest) ** 3
-        if size == smallest or expected <= CPU_PRODUCT_SECONDS:
+        if size == smallest or seconds * (size / smallest) ** 3 <= CPU_PRODUCT_SECONDS:
             seconds = seconds_of_cpu_product(size, times=3)
             break
-    return CpuRate(2 * size**3 / seconds / 1e12, size, int(torch.get_num_threads()))
+    return 2 * size**3 / seconds / 1e12, size
 
 
 def seconds_of_cpu_product(size: int, times: int) -> float:
     """The seconds of the fastest of `times` float32 products of this size on the CPU."""
-    a = numbers(torch, size, size, salt=113)
-    b = numbers(torch, size, size, salt=114)
+    a, b = (numbers(torch, size, size, salt=salt) for salt in (113, 114))
     product = torch.empty_like(a)
+    # Avoid a division by zero if the clock does not advance.
     fastest = float("inf")
     for _ in range(times):
         began = time.perf_counter()
         torch.mm(a, b, out=product)
-        seconds = time.perf_counter() - began
-        fastest = min(fastest, seconds)
-    # Avoid a division by zero if the clock does not advance.
-    return max(fastest, 1e-9)
+        fastest = min(fastest, max(time.perf_counter() - began, 1e-9))
+    return fastest
 
 
 def least_rate(device: str, check: str) -> float:
-    """The rate below which the device fails a check: the minimum for its kind of device or, if
-    known and higher, the minimum for its GPU model.
-
-    The unit is GB/s for the check `copy-within`, otherwise TFLOP/s.
-    """
+    """The rate below which the device fails a check, in GB/s for `copy-within`, else in TFLOP/s:
+    the minimum for its kind of device or, if higher, for its GPU model."""
     lowest_of_all = SLOWEST_COPY if check == "copy-within" else SLOWEST_PRODUCTS[kind(device)]
     if kind(device) != "cuda":
         return lowest_of_all
-    properties = torch.cuda.get_device_properties(device)
+    name = str(torch.cuda.get_device_properties(device).name)
     # Many models have no published figure, so only the general limit applies to them.
-    lowest_of_model = least(check, str(properties.name)) or 0.0
-    return max(lowest_of_all, lowest_of_model)
+    return max(lowest_of_all, least(check, name) or 0.0)
 
 
 def measured(device: str, run: Callable[[], Any], work: float) -> float:
@@ -174,8 +136,7 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
 def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
     """The outcome for a rate: passed if it reaches the minimum `lowest`, a pair (rate, unit)."""
     # A device exactly at the minimum still passes.
-    lowest_rate, _ = lowest
-    if rate >= lowest_rate:
+    if rate >= lowest[0]:
         return Outcome(PASSED, detail, rate, *lowest)
     hint = "look for another job on the device, a power limit, or a card in the wrong slot"
     return Outcome(FAILED, f"{detail}, but slowly", rate, *lowest, hint, problem=SLOW)

@@ -1,5 +1,4 @@
-"""Checks one device under sustained load: compares products and memory bit for bit, and watches
-speed and clocks over time."""
+"""Checks one device under sustained load: products, memory, speed and clocks."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ MEMORY_SHARE = 0.25
 """The share of the free memory that the pattern and its copy use."""
 MOST_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 WINDOW_SECONDS = 60.0
-"""The length of the first and the last window, whose speeds are compared. In a shorter run, each is
-a third of the run."""
+"""The first and the last window, whose speeds are compared; at most a third of the run each."""
 KEPT_SHARE = 0.9
 """A GPU fails if its speed falls below this share of its first speed. A CPU shares its time with
 other programs, so its speed is only reported."""
@@ -59,15 +57,10 @@ class Least(NamedTuple):
 
 
 def load(device: str) -> Outcome:
-    """Load the device for as long as the user requested, and judge the results.
-
-    It catches products or memory that become wrong as the device gets hot, a clock that falls, new
-    ECC errors, and a GPU that falls off the bus.
-    """
+    """Load the device for as long as the user requested, and judge the results."""
     # `nvidia-smi` reports nothing about a CPU.
     if kind(device) != "cuda":
-        done = loaded(device, asked().seconds, time.monotonic)
-        return judged(done, Least())
+        return judged(loaded(device, asked().seconds, time.monotonic), Least())
     done = Load()
     error: Optional[RuntimeError] = None
     with watched(gpu_uuid(torch, device)) as readings:
@@ -79,9 +72,7 @@ def load(device: str) -> Outcome:
             time.sleep(SETTLE_SECONDS)
     done = done._replace(watched=readings)
     if error is None:
-        name = torch.cuda.get_device_name(device)
-        limit = least_of(name, readings)
-        return judged(done, limit)
+        return judged(done, least_of(torch.cuda.get_device_name(device), readings))
     # The GPU was not lost, so this is the program's own error.
     if not readings.get("lost"):
         raise error
@@ -90,10 +81,9 @@ def load(device: str) -> Outcome:
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
-    """Compute products and copies in turn until the time is up, and compare each result with the
-    first one."""
-    product = square_product(device)
-    first_product = product.multiply()
+    """Compute products and copies until the time is up, and compare each with the first one."""
+    multiply, operations = square_product(device)
+    first_product = multiply()
     wrong_bytes_of_copy = memory_pattern(device)
     products = wrong_products = wrong_bytes = products_of_window = 0
     rates: List[Tuple[float, float]] = []
@@ -101,52 +91,33 @@ def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
     window_seconds = min(1.0, seconds / 6)
     began = window_began = clock()
     while window_began - began < seconds or not rates:
-        is_same = torch.equal(product.multiply(), first_product)
         # The same kernel with the same numbers gives the same result, so every bit must match.
-        wrong_products += 0 if is_same else 1
+        wrong_products += not torch.equal(multiply(), first_product)
         products += 1
         products_of_window += 1
         now = clock()
         passed = now - window_began
         if passed < window_seconds:
             continue
-        tflops = product.operations * products_of_window / passed / 1e12
-        rates.append((now - began, tflops))
+        rates.append((now - began, operations * products_of_window / passed / 1e12))
         wrong_bytes += wrong_bytes_of_copy(len(rates))
         # Leave the time of the copy out of the products' rate.
         window_began, products_of_window = clock(), 0
     return Load(products, wrong_products, len(rates), wrong_bytes, tuple(rates))
 
 
-class SquareProduct(NamedTuple):
-    """A product of two square matrices that loads the device."""
-
-    multiply: Callable[[], Any]
-    operations: float
-    """The floating-point operations of one product."""
-
-
-def square_product(device: str) -> SquareProduct:
-    """A product that loads the device: in float16 on a GPU, to use its tensor cores, and in float32
-    on a CPU."""
+def square_product(device: str) -> Tuple[Callable[[], Any], float]:
+    """A product that loads the device (with a GPU's tensor cores), and its number of operations."""
     size = SIZES[kind(device)]
     dtype = torch.float16 if kind(device) == "cuda" else torch.float32
-    a = numbers(torch, size, size, salt=1).to(device, dtype)
-    b = numbers(torch, size, size, salt=2).to(device, dtype)
-
-    def multiply() -> Any:
-        return a @ b
-
-    operations = 2.0 * size**3
-    return SquareProduct(multiply, operations)
+    a, b = (numbers(torch, size, size, salt=salt).to(device, dtype) for salt in (1, 2))
+    return lambda: a @ b, 2.0 * size**3
 
 
 def memory_pattern(device: str) -> Callable[[int], int]:
-    """Returns a function that writes a pattern (a different one for each turn), copies it, and
-    returns how many bytes of the copy differ."""
+    """A function that copies a pattern, and returns how many bytes of the copy differ."""
     most_bytes = MOST_BYTES[kind(device)]
-    # For a CPU, assume enough free memory that its MEMORY_SHARE is `most_bytes`.
-    free_bytes = most_bytes * 4
+    free_bytes = int(most_bytes / MEMORY_SHARE)
     if kind(device) == "cuda":
         free_bytes, _ = torch.cuda.mem_get_info(device)
     # Each number of the pattern takes 8 bytes, and its copy another 8. While the two are compared,
@@ -154,99 +125,69 @@ def memory_pattern(device: str) -> Callable[[int], int]:
     elements = int(min(free_bytes * MEMORY_SHARE, most_bytes) // 16)
     places = torch.arange(elements, dtype=torch.int64, device=device)
 
-    def pattern(turn: int) -> Any:
-        return places * 2_654_435_761 + turn
-
     def wrong_bytes_of_copy(turn: int) -> int:
-        copy = pattern(turn).clone()
-        is_wrong = copy != pattern(turn)
-        wrong_words = int(is_wrong.sum().item())
-        return 8 * wrong_words
+        copy = (places * 2_654_435_761 + turn).clone()
+        return 8 * int((copy != places * 2_654_435_761 + turn).sum())
 
     return wrong_bytes_of_copy
 
 
 def least_of(name: str, readings: Dict[str, Any]) -> Least:
-    """The speed and steadiness that a GPU model must reach, depending on the driver's reasons for
-    lower clocks.
-
-    If the reasons are unknown, assume that the power limit may be one of them.
-    """
-    reasons = readings.get("reasons", (POWER_CAP,))
-    only_power_limit = reasons == (POWER_CAP,)
-    may_slow_down = only_power_limit or LAPTOP_NAMES.search(name)
-    least_share = KEPT_SHARE_UNDER_CAP if may_slow_down else KEPT_SHARE
+    """What a GPU model must reach. If the driver's reasons for lower clocks are unknown, the power
+    limit may be one of them."""
+    may_slow_down = readings.get("reasons", (POWER_CAP,)) == (POWER_CAP,)
+    is_laptop = LAPTOP_NAMES.search(name) is not None
+    kept = KEPT_SHARE_UNDER_CAP if may_slow_down or is_laptop else KEPT_SHARE
     # Many models have no published figure.
-    least_tflops = least("speed-half", name) or 0.0
-    return Least(least_share, least_tflops)
+    return Least(kept, least("speed-half", name) or 0.0)
 
 
 def judged(done: Load, limit: Least) -> Outcome:
     """The outcome of a run under load, with the worst fault first."""
     kept, tflops = window_rates(done.rates)
-    facts = [
-        f"{done.products} products and {done.copies} copies compared",
-        f"{tflops:.3g} TFLOPS",
-    ]
+    facts = [f"{done.products} products and {done.copies} copies compared", f"{tflops:.3g} TFLOPS"]
     # Without `nvidia-smi` the report shows only the rates.
-    hottest = done.watched.get("hottest")
-    if hottest is not None:
-        facts.append(f"{hottest} C at most")
+    if done.watched.get("hottest") is not None:
+        facts.append(f"{done.watched['hottest']} C at most")
     if done.watched.get("reasons"):
         facts.append(f"clocks held by {', '.join(done.watched['reasons'])}")
     detail = ", ".join(facts)
-    # Put the worst fault first.
     for fault, problem in faults(done, limit):
-        words = f"{fault}; {detail}"
-        return Outcome(FAILED, words, kept, limit.kept, KEPT, problem=problem)
+        return Outcome(FAILED, f"{fault}; {detail}", kept, limit.kept, KEPT, problem=problem)
     return Outcome(PASSED, detail, kept, limit.kept, KEPT)
 
 
 def faults(done: Load, limit: Least) -> Iterator[Tuple[str, str]]:
     """The faults that make a run fail and what each shows, the worst first."""
     kept, tflops = window_rates(done.rates)
-    new_ecc_errors = done.watched.get("ecc_new", 0)
     if done.watched.get("lost"):
         yield "the GPU fell off the bus", UNABLE
     if done.wrong_products:
         yield f"{done.wrong_products} of {done.products} products differ from the first one", WRONG
     if done.wrong_bytes:
         yield f"{done.wrong_bytes} bytes of memory changed", WRONG
-    if new_ecc_errors > 0:
-        yield f"{new_ecc_errors} new uncorrectable ECC errors", WRONG
+    if done.watched.get("ecc_new", 0) > 0:
+        yield f"{done.watched['ecc_new']} new uncorrectable ECC errors", WRONG
     if kept < (limit.kept or 0.0):
         yield f"the rate fell to {kept:.0%} of the rate at the start", SLOW
     if tflops < limit.tflops:
         yield f"{tflops:.1f} TFLOPS, {limit.tflops:.1f} is the minimum for this model", SLOW
 
 
-class WindowRates(NamedTuple):
-    """The speed at the end of a run, and its share of the speed at the start."""
-
-    kept: float
-    """The last rate as a share of the first rate."""
-    tflops: float
-    """The rate at the end, in TFLOPS."""
-
-
-def window_rates(rates: Tuple[Tuple[float, float], ...]) -> WindowRates:
-    """The mean rate of the last window, in TFLOPS and as a share of the first window's rate.
+def window_rates(rates: Tuple[Tuple[float, float], ...]) -> Tuple[float, float]:
+    """The mean rate of the last window as a share of the first window's rate, and in TFLOPS.
 
     >>> window_rates(((1.0, 4.0), (2.0, 4.0), (3.0, 2.0)))
-    WindowRates(kept=0.5, tflops=2.0)
+    (0.5, 2.0)
     """
     # There are no rates if the GPU was lost at once; then the run fails for that reason alone.
     if not rates:
-        return WindowRates(1.0, float("inf"))
+        return 1.0, float("inf")
     duration, last_rate = rates[-1]
     # Even a run of an hour compares only its first and last minute.
     window = min(WINDOW_SECONDS, duration / 3)
-    first_rates = [rate for second, rate in rates if second <= window]
-    last_rates = [rate for second, rate in rates if second > duration - window]
     # A window may be empty, because a product can take longer than a window.
-    if not first_rates:
-        first_rates = [rates[0][1]]
-    if not last_rates:
-        last_rates = [last_rate]
-    mean = sum(last_rates) / len(last_rates)
-    return WindowRates(mean * len(first_rates) / sum(first_rates), mean)
+    first = [rate for second, rate in rates if second <= window] or [rates[0][1]]
+    last = [rate for second, rate in rates if second > duration - window] or [last_rate]
+    mean = sum(last) / len(last)
+    return mean * len(first) / sum(first), mean

@@ -1,13 +1,12 @@
-"""The table of checks: which ones each level runs, on which device and in which order, with
-functions to select from it."""
+"""Which checks each level runs, and functions that choose among them."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Callable, Dict, Iterator, Tuple
+from typing import Callable, Dict, Tuple
 
 from ..companions import COMPANIONS
-from ..values import HOST, Check, Outcome, WrongQuestion, kind
+from ..values import Check, Outcome, WrongQuestion, kind
 from .rows import CENSUS, DISTRIBUTED, KNOWN, PROGRAMS, QUICK, RANKS, STANDARD, STRESS
 
 LEVELS: Dict[str, Tuple[Check, ...]] = {
@@ -18,39 +17,26 @@ LEVELS: Dict[str, Tuple[Check, ...]] = {
 }
 
 
-def on_host(level: str, wanted_device: str) -> Tuple[Check, ...]:
-    """The checks of a level that run once per host, for this `--device`.
+def every() -> Tuple[Check, ...]:
+    """Every check once, in the order of the levels."""
+    rows = (*LEVELS["census"], *LEVELS["standard"], *LEVELS["stress"], *RANKS, *COMPANIONS)
+    return tuple({check.name: check for check in rows}.values())
 
-    >>> [check.name for check in on_host("quick", "cuda:1")]
-    ['import', 'gpu']
-    """
-    subject = f"{HOST}:{kind(wanted_device)}"
-    return rows_on(LEVELS[level], subject)
+
+def named(name: str) -> Check:
+    """The check with this name."""
+    return next(check for check in every() if check.name == name)
 
 
 def on_device(level: str, device: str) -> Tuple[Check, ...]:
-    """The checks of a level that run on a device.
+    """The checks of a level that run on a device such as `cuda:0`, or on `host:WANTED`; at any
+    level, those on `ranks:cpu` or `ranks:cuda`.
 
     >>> [check.name for check in on_device("quick", "cpu")]
     ['properties', 'matmul', 'amp']
     """
-    return rows_on(LEVELS[level], kind(device))
-
-
-def among_ranks(device: str) -> Tuple[Check, ...]:
-    """The checks that several ranks run together, at any level.
-
-    >>> among_ranks("cpu")[0].name
-    'meet'
-    """
-    subject = f"ranks:{kind(device)}"
-    return rows_on(RANKS, subject)
-
-
-def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
-    """The checks that run on a subject such as `cpu`, `host:auto` or `ranks:cuda`."""
-    checks = [check for check in rows if subject in check.on]
-    return tuple(checks)
+    place = device if device.startswith(("host:", "ranks:")) else kind(device)
+    return tuple(check for check in (*LEVELS[level], *RANKS) if place in check.on)
 
 
 def chosen_rows(
@@ -62,54 +48,24 @@ def chosen_rows(
     >>> [check.name for check in chosen_rows(QUICK, ("matmul",), ("amp",))]
     ['import', 'gpu', 'properties', 'arch', 'matmul']
     """
-    chosen_names = {check_name(text) for text in only}
+    chosen = {check_name(text) for text in only}
     # A check may need a check that needs further checks.
-    to_do = list(chosen_names)
+    to_do = list(chosen)
     while to_do:
-        needed_names = set(named(to_do.pop()).needs)
-        new_names = needed_names - chosen_names
-        chosen_names |= new_names
+        new_names = set(named(to_do.pop()).needs) - chosen
+        chosen |= new_names
         to_do += new_names
-    chosen = []
-    for check in checks:
-        is_chosen = not only or check.name in chosen_names
-        if is_chosen and check.name not in skip:
-            chosen.append(check)
-    return tuple(chosen)
+    return tuple(c for c in checks if (not only or c.name in chosen) and c.name not in skip)
 
 
 def check_name(text: str) -> str:
-    """The name of the check in a value of `--only`, which may also name a single question of it.
-
-    >>> check_name("operators/addmm")
-    'operators'
-    """
+    """The name of the check in a value of `--only`, which may also name a single question of it."""
     return text.partition("/")[0]
 
 
-def named_rows(names: Tuple[str, ...]) -> None:
-    """Raise WrongQuestion if one of these names is not the name of a check."""
-    all_names = {check.name for check in every()}
-    for name in names:
-        if check_name(name) not in all_names:
-            # The hint lists the names that exist.
-            names_in_words = ", ".join(sorted(all_names))
-            hint = f"one of {names_in_words}"
-            raise WrongQuestion(f"There is no check {name!r}", hint)
-
-
 def levels_with(name: str) -> Tuple[str, ...]:
-    """The names of the levels that contain this check.
-
-    >>> levels_with("float8"), levels_with("load")
-    (('standard', 'census'), ('stress',))
-    """
-    levels = []
-    for level, rows in LEVELS.items():
-        names = [check.name for check in rows]
-        if name in names:
-            levels.append(level)
-    return tuple(levels)
+    """The names of the levels that contain this check."""
+    return tuple(level for level, rows in LEVELS.items() if name in [row.name for row in rows])
 
 
 def level_for(only: Tuple[str, ...]) -> str:
@@ -118,46 +74,28 @@ def level_for(only: Tuple[str, ...]) -> str:
     >>> level_for(("optimizer-steps", "matmul")), level_for(()), level_for(("load", "float8"))
     ('standard', 'quick', 'quick')
     """
-    levels_by_name = []
+    found = [levels_with(check_name(text)) for text in only]
+    # A check that is in no level (a check among ranks) runs at every level.
+    return next(
+        (level for level in LEVELS if all(level in each for each in found if each)), "quick"
+    )
+
+
+def refuse_unknown(only: Tuple[str, ...], skip: Tuple[str, ...], level: str) -> None:
+    """Raise WrongQuestion for a name that no check has, or for a check in `only` that this level
+    does not have, because then nothing would be computed.
+
+    >>> refuse_unknown(("operators/addmm",), (), "census")
+    """
+    names = {check.name for check in every()}
+    for text in (*only, *skip):
+        if check_name(text) not in names:
+            raise WrongQuestion(f"There is no check {text!r}", f"one of {', '.join(sorted(names))}")
     for text in only:
         levels = levels_with(check_name(text))
-        # A check that is in no level (a check among ranks) runs at every level.
-        if levels:
-            levels_by_name.append(levels)
-    for level in LEVELS:
-        if all(level in levels for levels in levels_by_name):
-            return level
-    return "quick"
-
-
-def within_level(only: Tuple[str, ...], level: str) -> None:
-    """Raise WrongQuestion if a check named in `only` is not in this level, because then nothing
-    would be computed.
-
-    >>> within_level(("operators/addmm",), "census")
-    """
-    for text in only:
-        name = check_name(text)
-        levels = levels_with(name)
         if levels and level not in levels:
-            hint = f"add `--level {levels[0]}`, which has it"
-            raise WrongQuestion(f"`{name}` is not a check of level {level}", hint)
-
-
-def named(name: str) -> Check:
-    """The check with this name."""
-    rows = {check.name: check for check in every()}
-    return rows[name]
-
-
-def every() -> Iterator[Check]:
-    """Every check once, in the order of the levels."""
-    # Several levels may contain the same check.
-    rows: Dict[str, Check] = {}
-    for level_rows in (*LEVELS.values(), RANKS, COMPANIONS):
-        for check in level_rows:
-            rows[check.name] = check
-    return iter(rows.values())
+            problem = f"`{check_name(text)}` is not a check of level {level}"
+            raise WrongQuestion(problem, f"add `--level {levels[0]}`, which has it")
 
 
 def function_of(check: Check) -> Callable[[str], Outcome]:
@@ -166,6 +104,5 @@ def function_of(check: Check) -> Callable[[str], Outcome]:
     module, _, name = check.run.partition(":")
     # The folder may have been copied elsewhere, under any package name.
     room = (__package__ or "").rpartition(".")[0]
-    loaded_module = importlib.import_module(f"{room}.{module}")
-    function: Callable[[str], Outcome] = getattr(loaded_module, name)
+    function: Callable[[str], Outcome] = getattr(importlib.import_module(f"{room}.{module}"), name)
     return function

@@ -1,8 +1,4 @@
-"""Checks of data transfers: copies and their bandwidth, pinned memory, streams, CUDA graphs, and
-copies between GPUs.
-
-Only a GPU can show the faults of streams, graphs and pinned memory that are named here.
-"""
+"""Checks of data transfers: copies, pinned memory, streams, CUDA graphs, and pairs of GPUs."""
 
 from __future__ import annotations
 
@@ -21,52 +17,40 @@ GB = 1e9
 
 
 def copy_in(device: str) -> Outcome:
-    """Check copies from the host to the device. Catches a bus that changes bits or is slow."""
     return copied(device, "cpu", device)
 
 
 def copy_out(device: str) -> Outcome:
-    """Check copies from the device to the host. Catches a bus that changes bits or is slow."""
     return copied(device, device, "cpu")
 
 
 def copy_within(device: str) -> Outcome:
-    """Check copies within the device. Catches memory that changes bits or is slow."""
     return copied(device, device, device)
 
 
-def copied(device: str, from_device: str, to_device: str) -> Outcome:
-    """Check that every byte arrives, and measure the bandwidth of the best round."""
+def copied(device: str, start: str, end: str) -> Outcome:
+    """Every byte of a copy arrives; the bandwidth of the best round is measured."""
     sent = random_bits(salt=110)
-    start = sent.to(from_device)
-    target = torch.zeros_like(sent, device=to_device)
-    rate = measured(device, lambda: target.copy_(start), COPY_BYTES / GB)
-    part = same(f"{from_device} to {to_device}", target, sent)
+    given, target = sent.to(start), torch.zeros_like(sent, device=end)
+    rate = measured(device, lambda: target.copy_(given), COPY_BYTES / GB)
+    part = same(f"{start} to {end}", target, sent)
     # The rate means nothing if bytes are wrong.
     if not part.is_right:
         return judged([part], "what was sent")
     # A bus only has to reach SLOWEST_COPY, because its speed depends on the machine. For a copy
     # within one GPU, the published bandwidth of its model sets the limit.
-    lowest_rate = SLOWEST_COPY
-    if from_device == to_device:
-        lowest_rate = least_rate(device, "copy-within")
-    detail = f"{COPY_BYTES >> 20} MiB from {from_device} to {to_device}, every bit arrives"
-    return rated(detail, rate, (lowest_rate, "GB/s"))
+    lowest = least_rate(device, "copy-within") if start == end else SLOWEST_COPY
+    detail = f"{COPY_BYTES >> 20} MiB from {start} to {end}, every bit arrives"
+    return rated(detail, rate, (lowest, "GB/s"))
 
 
 def random_bits(salt: int, most: int = 2**31) -> Any:
     """COPY_BYTES of random int32 numbers between 0 and `most` (exclusive)."""
-    count = COPY_BYTES // 4
-    generator = source(torch, salt)
-    drawn = torch.randint(0, most, (count,), generator=generator)
-    return drawn.int()
+    return torch.randint(0, most, (COPY_BYTES // 4,), generator=source(torch, salt)).int()
 
 
 def pinned(device: str) -> Outcome:
-    """Check asynchronous copies from and to page-locked memory, and measure their rate.
-
-    It catches copies that are used before they are complete.
-    """
+    """Asynchronous copies from and to page-locked memory arrive complete before they are used."""
     # Stay below half of the int32 range, because the device doubles the numbers.
     sent = random_bits(salt=112, most=2**30)
     locked = sent.pin_memory()
@@ -84,11 +68,7 @@ def pinned(device: str) -> Outcome:
     # The rate means nothing if bytes are wrong.
     if not all(part.is_right for part in parts):
         return judged(parts, "what was sent")
-
-    def copy() -> None:
-        on_device.copy_(locked, non_blocking=True)
-
-    rate = measured(device, copy, COPY_BYTES / GB)
+    rate = measured(device, lambda: on_device.copy_(locked, non_blocking=True), COPY_BYTES / GB)
     return rated("page-locked copies arrive whole", rate, (SLOWEST_COPY, "GB/s"))
 
 
@@ -100,10 +80,7 @@ ended before the second stream reads, and reading too early goes unnoticed."""
 
 
 def streams(device: str) -> Outcome:
-    """Check that work on two streams happens in the order that events define.
-
-    It catches a stream that reads a result before another stream has computed it.
-    """
+    """No stream reads a result before another one has computed it, if an event says so."""
     with torch.cuda.device(device):
         both_streams = torch.cuda.Stream(device), torch.cuda.Stream(device)
         torch.cuda.synchronize(device)
@@ -112,8 +89,7 @@ def streams(device: str) -> Outcome:
 
 
 def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
-    """Run a long chain of additions on one stream, and read its result on another stream that waits
-    for an event."""
+    """A long chain of additions on one stream, whose end another stream waits for and reads."""
     first, second = both_streams
     block = torch.full((CHAINED,), float(turn), device=device)
     out = torch.zeros(SEEN, device=device)
@@ -129,15 +105,11 @@ def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
         second.wait_event(ready)
         out.copy_(block[-SEEN:])
     second.synchronize()
-    end_of_chain = torch.full((SEEN,), float(turn + LINKS))
-    return same(f"turn {turn}", out, end_of_chain)
+    return same(f"turn {turn}", out, torch.full((SEEN,), float(turn + LINKS)))
 
 
 def graph(device: str) -> Outcome:
-    """Check that a captured CUDA graph uses the current contents of its inputs at every replay.
-
-    It catches a graph that returns the result of an earlier replay.
-    """
+    """A captured CUDA graph uses the current contents of its inputs at every replay."""
     fixed = numbers(torch, 128, 128, salt=114).to(device)
     other = numbers(torch, 128, 128, salt=115).to(device)
     parts = []
@@ -169,15 +141,11 @@ ELEMENTS = 1 << 23
 """The number of int32 values in a copy: 32 MiB."""
 
 
-def copies_between_gpus(_: str) -> Outcome:
-    """Check, for every ordered pair of GPUs, that a copy from one to the other arrives unchanged.
-
-    It catches a link between two GPUs that loses or changes data.
-    """
+def peers(_: str) -> Outcome:
+    """For every ordered pair of GPUs, a copy from one to the other arrives unchanged."""
     rates: List[float] = []
     parts: List[Part] = []
     direct_pairs = 0
-    gigabytes = 4 * ELEMENTS / GB
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
         places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
@@ -185,11 +153,9 @@ def copies_between_gpus(_: str) -> Outcome:
         sent = places * 2_654_435 + sender
         # Fill the target with zeros, so that a copy that never arrives is noticed.
         received = torch.zeros_like(sent, device=to_device)
-        rate = measured(to_device, partial(received.copy_, sent), gigabytes)
-        rates.append(rate)
+        rates.append(measured(to_device, partial(received.copy_, sent), 4 * ELEMENTS / GB))
         parts.append(same(f"{from_device} to {to_device}", received, sent))
-        if torch.cuda.can_device_access_peer(sender, receiver):
-            direct_pairs += 1
+        direct_pairs += bool(torch.cuda.can_device_access_peer(sender, receiver))
     # This check opens a context on every GPU. The contexts end with the check's process.
     outcome = judged(parts, "what was sent")._replace(spent=True)
     if outcome.status != PASSED:

@@ -1,2 +1,1 @@
-"""Reads the properties of this torch and its devices from torch and the driver, and runs their
-first computations."""
+"""Reads the properties of this torch and its devices, and runs their first computations."""

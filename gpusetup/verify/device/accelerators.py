@@ -1,12 +1,8 @@
-"""GPUs from Intel (`xpu`) and Apple (`mps`), under torch's names. AMD's GPUs are not here, because
-torch calls them `cuda`.
-
-Sources: the documentation of `torch.xpu`, `torch.mps` and `torch.backends.mps`.
-"""
+"""GPUs from Intel (`xpu`) and Apple (`mps`), by torch's documentation."""
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Optional
 
 from ..values import FAILED, OTHER_ACCELERATORS, PASSED, Outcome, Row, kind
 from .importing import cuda_build, first_line
@@ -26,53 +22,42 @@ NOT_FOUND = {
 
 
 def accelerator_of(torch: Any, wanted_device: str) -> str:
-    """`xpu` or `mps` if that kind of GPU is to be tested; empty for GPUs that torch calls `cuda`.
-
-    `auto` means the kind of GPU that this torch is built for.
-    """
+    """`xpu` or `mps` if that kind is to be tested (`auto`: what torch is built for); else empty."""
     if kind(wanted_device) in OTHER_ACCELERATORS:
         return kind(wanted_device)
     if wanted_device != "auto" or cuda_build(torch):
         return ""
-    for name in OTHER_ACCELERATORS:
-        if is_built_for(torch, name) and count_of(torch, name):
-            return name
-    return ""
+    return next((name for name in OTHER_ACCELERATORS if count_of(torch, name)), "")
 
 
-def is_built_for(torch: Any, name: str) -> bool:
-    """Whether this torch was built for this kind of GPU."""
+def count_of(torch: Any, name: str) -> Optional[int]:
+    """How many of these GPUs torch sees; None if it was not built for them."""
     if name == "mps":
         backend = getattr(torch.backends, "mps", None)
-        return backend is not None and bool(backend.is_built())
-    return getattr(torch.version, "xpu", None) is not None
-
-
-def count_of(torch: Any, name: str) -> int:
-    """The number of GPUs of this kind that torch sees; a Mac has at most one."""
-    if name == "mps":
-        return int(torch.backends.mps.is_available())
+        return int(backend.is_available()) if backend and backend.is_built() else None
+    if getattr(torch.version, "xpu", None) is None:
+        return None
     return int(torch.xpu.device_count()) if torch.xpu.is_available() else 0
 
 
 def accelerators_detected(torch: Any, name: str) -> Outcome:
     """Check that torch sees GPUs of this kind, and report them."""
     gpu = f"GPU not detected! torch {torch.__version__}"
-    if not is_built_for(torch, name):
-        detail = f"{gpu} is not built for {MAKERS[name]}'s GPUs"
-        return Outcome(FAILED, detail, hint=NOT_BUILT[name])
-    reason = f"has the device {name} and finds no GPU for it"
-    count = 0
+    reason, count = f"has the device {name} and finds no GPU for it", 0
     # torch raises RuntimeError if the driver does not answer.
     try:
-        count = count_of(torch, name)
+        found = count_of(torch, name)
+        if found is None:
+            detail = f"{gpu} is not built for {MAKERS[name]}'s GPUs"
+            return Outcome(FAILED, detail, hint=NOT_BUILT[name])
+        count = found
     except Exception as problem:
         reason = first_line(problem)
     if not count:
         return Outcome(FAILED, f"{gpu} {reason}", hint=NOT_FOUND[name])
-    devices = ["mps"] if name == "mps" else [f"{name}:{index}" for index in range(count)]
-    facts: Dict[str, Any] = {"gpus": count, "seen": devices}
+    seen = ["mps"] if name == "mps" else [f"{name}:{index}" for index in range(count)]
     words = "1 GPU" if count == 1 else f"{count} GPUs"
+    facts: Row = {"gpus": count, "seen": seen}
     return Outcome(PASSED, f"torch sees {words} of {MAKERS[name]}", facts=facts)
 
 
@@ -81,11 +66,7 @@ def accelerator_row(torch: Any, device: str) -> Row:
     if device == "mps":
         # Older releases of torch do not report how much memory the GPU may use.
         limit_of = getattr(torch.mps, "recommended_max_memory", None)
-        memory_bytes = int(limit_of()) if limit_of else None
-        return {"device": device, "name": "Apple GPU", "memory_total_bytes": memory_bytes}
+        memory = int(limit_of()) if limit_of else None
+        return {"device": device, "name": "Apple GPU", "memory_total_bytes": memory}
     gpu = torch.xpu.get_device_properties(device)
-    return {
-        "device": device,
-        "name": str(gpu.name),
-        "memory_total_bytes": int(gpu.total_memory),
-    }
+    return {"device": device, "name": str(gpu.name), "memory_total_bytes": int(gpu.total_memory)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Tuple
+from typing import Any, Tuple
 
 from ..values import FAILED, OTHER_ACCELERATORS, PASSED, WRONG, Outcome, Row, WrongQuestion, kind
 from .accelerators import accelerator_of, accelerator_row, accelerators_detected
@@ -45,27 +45,20 @@ def gpus_detected(wanted_device: str) -> Outcome:
         facts = {"available": True, "gpus": count, "seen": [f"cuda:{n}" for n in range(count)]}
         return Outcome(PASSED, f"torch sees {gpus_in_words(count)}", facts=facts)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        driver_is_well = "No CUDA GPUs are available" in reason
-        if visible.strip() in HIDES_ALL or driver_is_well:
-            reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"
-            return no_gpu(reason, "`unset CUDA_VISIBLE_DEVICES`")
+    driver_is_well = "No CUDA GPUs are available" in reason
+    if visible is not None and (visible.strip() in HIDES_ALL or driver_is_well):
+        reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"
+        return no_gpu(reason, "`unset CUDA_VISIBLE_DEVICES`")
     return no_gpu(reason, ASK_DOCTOR)
 
 
 def no_gpu(reason: str, hint: str) -> Outcome:
     """The failed outcome if torch finds no GPU, with the reason and a hint."""
-    detail = f"{NOT_DETECTED} {reason}"
-    facts: Dict[str, Any] = {"available": False}
-    return Outcome(FAILED, detail, hint=hint, facts=facts)
+    return Outcome(FAILED, f"{NOT_DETECTED} {reason}", hint=hint, facts={"available": False})
 
 
 def gpus_in_words(count: int) -> str:
-    """A number of GPUs in words.
-
-    >>> gpus_in_words(1), gpus_in_words(2)
-    ('1 GPU', '2 GPUs')
-    """
+    """A number of GPUs in words."""
     return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
@@ -79,17 +72,15 @@ def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
         return seen
     if wanted_device == "none":
         return ()
-    names_a_gpu = ":" in wanted_device
     # If torch sees no GPU at all, an earlier check reports the reason.
-    if names_a_gpu and seen and wanted_device not in seen:
+    if ":" in wanted_device and seen and wanted_device not in seen:
         problem = f"There is no {wanted_device}: torch sees {gpus_in_words(len(seen))}"
         raise WrongQuestion(problem, f"one of {', '.join(seen)}")
     return (wanted_device,)
 
 
 def properties(device: str) -> Outcome:
-    """Check that the device reports its properties, and that data written to it reads back
-    unchanged."""
+    """The device reports its properties, and data written to it reads back unchanged."""
     import torch
 
     row = row_of(torch, device)
@@ -114,41 +105,27 @@ def properties(device: str) -> Outcome:
 
 def row_of(torch: Any, device: str) -> Row:
     """A device's fields in the report."""
-    if kind(device) == "cuda":
-        return cuda_row(torch, device)
     if kind(device) in OTHER_ACCELERATORS:
         return accelerator_row(torch, device)
-    return cpu_row(torch)
-
-
-def cuda_row(torch: Any, device: str) -> Dict[str, Any]:
-    """The report's fields for a GPU that torch calls `cuda`."""
-    gpu = torch.cuda.get_device_properties(device)
-    index = device.partition(":")[2]
-    return {
-        "device": device,
-        "name": str(gpu.name),
-        "cuda_index": int(index),
-        "uuid": gpu_uuid(torch, device),
-        "compute_capability": f"{gpu.major}.{gpu.minor}",
-        "memory_total_bytes": int(gpu.total_memory),
-    }
-
-
-def cpu_row(torch: Any) -> Dict[str, Any]:
-    """The report's fields for the CPU."""
-    name = "CPU"
+    if kind(device) == "cuda":
+        gpu = torch.cuda.get_device_properties(device)
+        return {
+            "device": device,
+            "name": str(gpu.name),
+            "cuda_index": int(device.partition(":")[2]),
+            "uuid": gpu_uuid(torch, device),
+            "compute_capability": f"{gpu.major}.{gpu.minor}",
+            "memory_total_bytes": int(gpu.total_memory),
+        }
     # An older torch does not report which CPU instructions it uses.
     backend = getattr(torch.backends, "cpu", None)
-    if backend:
-        name = f"CPU ({backend.get_cpu_capability()})"
     memory_bytes = None
     # Windows has no `sysconf`.
     with contextlib.suppress(AttributeError, ValueError, OSError):
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "device": "cpu",
-        "name": name,
+        "name": f"CPU ({backend.get_cpu_capability()})" if backend else "CPU",
         "memory_total_bytes": memory_bytes,
         "threads": int(torch.get_num_threads()),
     }
@@ -160,12 +137,10 @@ def arch_in_build(device: str) -> Outcome:
 
     gpu = torch.cuda.get_device_properties(device)
     architecture = f"sm_{gpu.major}{gpu.minor}"
-    built_architectures = arch_list(torch)
-    is_listed = architecture in built_architectures
-    kernels = " ".join(built_architectures)
+    is_listed = architecture in arch_list(torch)
+    kernels = " ".join(arch_list(torch))
     try:
-        result = (torch.ones(256, device=device) + 1).sum()
-        is_right = float(result.item()) == 512.0
+        total = float((torch.ones(256, device=device) + 1).sum().item())
     except RuntimeError as problem:
         error = first_line(problem)
         if "no kernel image" not in error or is_listed:
@@ -174,7 +149,7 @@ def arch_in_build(device: str) -> Outcome:
         detail = f"this torch has no kernel for compute capability {capability}, only {kernels}"
         hint = "`gpusetup resolve` names the build that supports this GPU"
         return Outcome(FAILED, detail, hint=hint, spent=True)
-    if not is_right:
+    if total != 512:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR, problem=WRONG)
     if is_listed:
         return Outcome(PASSED, f"served by {architecture}")

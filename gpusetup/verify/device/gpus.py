@@ -12,40 +12,30 @@ from uuid import UUID
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
-"""The driver's functions that return a UUID. The first one, from CUDA 11.4, returns a MIG
-instance's own UUID (cuda.h)."""
+"""The driver's functions for a UUID; the first, from CUDA 11.4, knows MIG instances."""
 
 
 def gpu_uuid(torch: Any, device: str) -> Optional[str]:
-    """The UUID of a GPU as `nvidia-smi -L` prints it (`GPU-...` or `MIG-...`), or None if neither
-    the driver nor torch reports one."""
+    """The UUID of a GPU as `nvidia-smi -L` prints it (`GPU-...` or `MIG-...`), or None."""
     properties = torch.cuda.get_device_properties(device)
-    index = int(device.partition(":")[2])
     # Ask the driver first: for a MIG instance, torch may report the UUID of the whole GPU.
-    uuid = asked_of_driver(index)
-    if not uuid:
-        uuid = str(getattr(properties, "uuid", "") or "")
-    if not uuid:
-        return None
-    if uuid.startswith(("GPU-", "MIG-")):
-        return uuid
-    prefix = "MIG-" if " MIG " in str(properties.name) else "GPU-"
-    return prefix + uuid
+    uuid = asked_of_driver(int(device.partition(":")[2])) or str(
+        getattr(properties, "uuid", "") or ""
+    )
+    if not uuid or uuid.startswith(("GPU-", "MIG-")):
+        return uuid or None
+    return ("MIG-" if " MIG " in str(properties.name) else "GPU-") + uuid
 
 
 def asked_of_driver(index: int) -> str:
-    """The UUID of the device with this CUDA index, as the driver reports it; empty if the driver
-    cannot be called."""
-    handle = ctypes.c_int()
-    uuid = (ctypes.c_ubyte * 16)()
+    """The UUID of this CUDA device by the driver; empty if the driver cannot be called."""
+    handle, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError:
         return ""
     # Each function of the driver returns 0 if it succeeds.
-    if driver.cuInit(0):
-        return ""
-    if driver.cuDeviceGet(ctypes.byref(handle), index):
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), index):
         return ""
     for name in QUESTIONS:
         get_uuid = getattr(driver, name, None)
@@ -83,10 +73,7 @@ def least(check: str, name: str) -> Optional[float]:
     272
     """
     row = published().get(name)
-    if not row:
+    # The third column says that the rate depends on the laptop.
+    if not row or row[2] or not row[FIGURE[check]]:
         return None
-    depends_on_laptop = row[2]
-    published_rate = row[FIGURE[check]]
-    if depends_on_laptop or not published_rate:
-        return None
-    return HALF * REACHED[check] * float(published_rate)
+    return HALF * REACHED[check] * float(row[FIGURE[check]])

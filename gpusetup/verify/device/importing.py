@@ -49,13 +49,10 @@ def torch_imports(_: str) -> Outcome:
     if spec is None:
         hint = "`gpusetup install` installs the build that fits into this environment"
         return Outcome(FAILED, f"torch is not installed for {sys.executable}", hint=hint)
-    origin = spec.origin
     # A folder without `__init__.py` has no origin, only search locations.
-    if not origin:
-        origin = next(iter(spec.submodule_search_locations or ()), "torch")
+    origin = spec.origin or next(iter(spec.submodule_search_locations or ()), "torch")
     folder, file_name = os.path.split(origin)
-    is_package = os.path.basename(folder) == "torch" and file_name.startswith("__init__.")
-    if not is_package:
+    if os.path.basename(folder) != "torch" or not file_name.startswith("__init__."):
         return shadowed(origin)
     try:
         import torch
@@ -95,13 +92,11 @@ def cause(problem: BaseException) -> str:
 
 def cuda_build(torch: Any) -> bool:
     """Whether this torch was built for NVIDIA or AMD GPUs, for which torch uses the same names."""
-    is_rocm_build = getattr(torch.version, "hip", None)
-    return bool(torch.version.cuda or is_rocm_build)
+    return bool(torch.version.cuda or getattr(torch.version, "hip", None))
 
 
 def arch_list(torch: Any) -> List[str]:
-    """The GPU architectures that the build was compiled for, even if no GPU is visible and
-    `torch.cuda.get_arch_list()` is therefore empty."""
+    """The architectures that the build was compiled for, even if no GPU is visible."""
     get_flags = getattr(torch._C, "_cuda_getArchFlags", None)
     # A CPU build lacks this function.
     if get_flags is None:
@@ -111,6 +106,5 @@ def arch_list(torch: Any) -> List[str]:
 
 def first_line(problem: BaseException) -> str:
     """The type of an error, and the first line of its message."""
-    kind = type(problem).__name__
     message = str(problem).strip().split("\n")[0]
-    return f"{kind}: {message}" if message else kind
+    return ": ".join(filter(None, (type(problem).__name__, message)))

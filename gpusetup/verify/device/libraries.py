@@ -31,10 +31,9 @@ def libraries_load(_: str) -> Outcome:
             f"torch {torch.__version__} is a CPU build: there are no CUDA libraries",
             hint='to make verify fail for a CPU build, add `--expect "cuda==12.4"`',
         )
-    torch_folder = Path(torch.__file__).parent
     loaded = waiting = 0
     problems = []
-    for path in sorted(set(libraries_of(torch_folder))):
+    for path in sorted(set(libraries_of(Path(torch.__file__).parent))):
         try:
             ctypes.CDLL(str(path))
             loaded += 1

@@ -1,8 +1,5 @@
-"""A GPU's temperature, ECC errors and throttle reasons under load, from `nvidia-smi`. Every value
-is optional.
-
-A value that the driver does not report is unknown. Without `nvidia-smi`, all values are unknown.
-"""
+"""A GPU's temperature, ECC errors and throttle reasons, from `nvidia-smi` if there is one. A value
+that the driver does not report is unknown."""
 
 from __future__ import annotations
 
@@ -28,15 +25,13 @@ REASONS = {
 """Bits of the clocks' throttle reasons (nvml.h). An idle GPU or a clock set by the user is not
 throttled."""
 ROW = re.compile(r"(\d*)[^,]*, (\d*)[^,]*, (?:0x([0-9a-fA-F]+))?")
-"""A line of nvidia-smi's output: temperature, ECC errors and reason bits. An unknown value is a
-word such as `[N/A]`."""
+"""Temperature, ECC errors and reason bits; an unknown value is a word such as `[N/A]`."""
 LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices were found")
 
 
 @contextlib.contextmanager
 def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
-    """Query a GPU every second during the `with` block. After the block, the yielded dict contains
-    the summary from `summed`."""
+    """Query a GPU every second; after the `with` block, the dict contains the summary."""
     readings: Dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as lines:
         process: Any = None
@@ -63,28 +58,18 @@ def summed(lines: Sequence[str]) -> Dict[str, Any]:
     {'hottest': 90, 'ecc_new': 2, 'reasons': ('sw_power_cap',), 'lost': False}
     """
     temperatures, ecc_counts, reason_bits = [], [], 0
-    has_samples = is_lost = False
-    for line in lines:
-        if LOST.search(line):
-            is_lost = True
-        match = ROW.match(line)
-        if match is None:
-            continue
-        has_samples = True
-        temperature, ecc_count, reasons = match.groups("")
-        # A driver may report only some of the three values.
-        if temperature:
-            temperatures.append(int(temperature))
-        if ecc_count:
-            ecc_counts.append(int(ecc_count))
-        if reasons:
-            reason_bits |= int(reasons, 16)
-    if not has_samples:
+    is_lost = any(LOST.search(line) for line in lines)
+    rows = [match.groups("") for match in map(ROW.match, lines) if match]
+    # A driver may report only some of the three values.
+    for temperature, ecc_count, reasons in rows:
+        temperatures += [int(temperature)] if temperature else []
+        ecc_counts += [int(ecc_count)] if ecc_count else []
+        reason_bits |= int(reasons or "0", 16)
+    if not rows:
         return {"lost": True} if is_lost else {}
-    names = [name for bit, name in REASONS.items() if reason_bits & bit]
     return {
         "hottest": max(temperatures, default=None),
         "ecc_new": ecc_counts[-1] - ecc_counts[0] if ecc_counts else 0,
-        "reasons": tuple(sorted(names)),
+        "reasons": tuple(sorted(name for bit, name in REASONS.items() if reason_bits & bit)),
         "lost": is_lost,
     }

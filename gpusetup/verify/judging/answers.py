@@ -1,13 +1,10 @@
-"""Asks the questions of a check whose answers are known, and compares each computed number with the
-known one.
-
-A known answer comes from whole numbers, from a formula in plain Python, or from the same formula in
-float64 on the CPU. The error that is allowed follows from the number format.
-"""
+"""Compares computed numbers with known ones: from whole numbers, a formula in plain Python, or the
+same formula in float64 on the CPU. The error that is allowed follows from the number format."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from fractions import Fraction
 from typing import Any, Callable, Iterator, List, Sequence, Tuple, Union
@@ -17,39 +14,39 @@ import torch
 from ..values import SKIPPED, Outcome, asked
 from .precision import has_bfloat16
 from .refusals import refuses
-from .tolerance import ROUNDOFF, Part, agree, holds, judged
+from .tolerance import ROUNDOFF, Part, agree, holds, judged, real_numbers
 
 Question = Callable[[str], Iterator[Part]]
 """Takes a device, and yields one comparison after the other."""
 Expected = Union[Sequence[float], Any]
 """The known numbers: a flat list, or a tensor on the CPU."""
-SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-"""Significant binary digits of each format, including the implicit leading 1 (IEEE 754)."""
 
 
-def answered(device: str, against: str, *questions: Question) -> Outcome:
-    """The outcome of all questions. A question that this device or torch does not support is left
-    out; if none is supported, the check is skipped."""
-    parts: List[Part] = []
-    refused = ""
-    with exact_products():
-        for question in questions:
-            try:
-                parts += question(device)
-            except (RuntimeError, TypeError, AttributeError) as problem:
-                # An older torch lacks some functions.
-                if not refuses(problem) and not isinstance(problem, AttributeError):
-                    raise
-                refused = str(problem).split("\n")[0]
-    if not parts:
-        return Outcome(SKIPPED, f"not supported here: {refused}")
-    return judged(parts, against)
+def answered(against: str, *questions: Question) -> Callable[[str], Outcome]:
+    """A check of all questions. What this device or torch does not support is left out."""
+
+    def run(device: str) -> Outcome:
+        parts: List[Part] = []
+        refused = ""
+        with exact_products():
+            for question in questions:
+                try:
+                    parts += question(device)
+                except (RuntimeError, TypeError, AttributeError) as problem:
+                    # An older torch lacks some functions.
+                    if not refuses(problem) and not isinstance(problem, AttributeError):
+                        raise
+                    refused = str(problem).split("\n")[0]
+        if not parts:
+            return Outcome(SKIPPED, f"not supported here: {refused}")
+        return judged(parts, against)
+
+    return run
 
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-    """Inside the `with` block, products of float32 are not rounded to TF32, and sums of 16-bit
-    numbers are not kept in 16 bits, whatever the defaults of this torch are."""
+    """Inside the `with` block, products are not rounded to TF32, and sums not kept in 16 bits."""
     matmul = torch.backends.cuda.matmul
     switches = [(torch.backends.cudnn, "allow_tf32"), (matmul, "allow_tf32")]
     for name in ("fp16", "bf16"):
@@ -68,8 +65,7 @@ def exact_products() -> Iterator[None]:
 
 
 def formats(device: str, *more: str) -> Tuple[str, ...]:
-    """float32, the 16-bit formats that the device computes in, and `more`; float64 alone if a
-    failure is asked again in it."""
+    """float32, the device's 16-bit formats, and `more`; float64 if a failure is asked in it."""
     if asked().in_float64:
         return ("float64",)
     low = ("float16", "bfloat16") if has_bfloat16(torch, device) else ("float16",)
@@ -102,7 +98,7 @@ def tensor(values: Sequence[float], device: str, *shape: int, name: str = "float
 def normal(device: str, *shape: int, salt: str, name: str = "float32") -> Any:
     """Normally distributed numbers, rounded to a format; the same on every device."""
     generator = torch.Generator().manual_seed(dice(salt).getrandbits(62))
-    drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
     return drawn.to(format_of(name)).to(device)
 
 
@@ -114,11 +110,8 @@ def exact(*tensors: Any) -> List[Any]:
 def flat(numbers: Expected) -> Any:
     """The numbers in float64 on the CPU, without a shape. NaN stays NaN."""
     if not isinstance(numbers, torch.Tensor):
-        return torch.tensor(numbers, dtype=torch.float64).reshape(-1)
-    found = numbers.detach().cpu()
-    if found.is_complex():
-        found = torch.view_as_real(found.resolve_conj())
-    return found.double().reshape(-1)
+        numbers = torch.tensor(numbers, dtype=torch.float64)
+    return real_numbers(torch, numbers).reshape(-1)
 
 
 def exactly(label: str, computed: Any, known: Expected) -> Part:
@@ -150,16 +143,13 @@ def rounded(whole: int, name: str) -> int:
     >>> rounded(257, "bfloat16"), rounded(259, "bfloat16"), rounded(-257, "bfloat16")
     (256, 260, -256)
     """
-    spare_bits = max(0, abs(whole).bit_length() - SIGNIFICANT_BITS[name])
-    unit = 1 << spare_bits
+    significant_bits = -int(math.log2(ROUNDOFF[name]))
+    unit = 1 << max(0, abs(whole).bit_length() - significant_bits)
     return round(Fraction(whole, unit)) * unit
 
 
 def product(a: Sequence[int], b: Sequence[int], rows: int, inner: int, columns: int) -> List[int]:
     """The product of two matrices of whole numbers, row by row."""
+    rows_of_a = [a[row * inner : (row + 1) * inner] for row in range(rows)]
     columns_of_b = [b[column::columns] for column in range(columns)]
-    found = []
-    for row in range(rows):
-        numbers = a[row * inner : (row + 1) * inner]
-        found += [sum(map(int.__mul__, numbers, column)) for column in columns_of_b]
-    return found
+    return [sum(map(int.__mul__, row, column)) for row in rows_of_a for column in columns_of_b]

@@ -51,7 +51,7 @@ class Version(NamedTuple):
 
 
 def read_version(text: str) -> Any:
-    """Returns the version in a comparable form. For a pattern such as `2.5.*`, returns the list of
+    """The version in a comparable form. For a pattern such as `2.5.*`, returns the list of
     leading numbers. Raises ValueError for other text.
 
     >>> read_version("2.6.0a0+nv25.01") < read_version("2.6") < read_version("2.6.0.post1")
@@ -72,7 +72,7 @@ def read_version(text: str) -> Any:
 
 
 def read_capability(text: str) -> Tuple[int, int]:
-    """Returns the compute capability for text such as `8.6`, `sm_86` or `compute_90`. Raises
+    """The compute capability for text such as `8.6`, `sm_86` or `compute_90`. Raises
     ValueError for other text.
 
     >>> read_capability("8.6"), read_capability("sm_90a"), read_capability("compute_120")
@@ -89,8 +89,7 @@ def read_capability(text: str) -> Tuple[int, int]:
 
 
 def read_number(text: str) -> float:
-    """Returns a number that is written without sign or exponent. Raises ValueError for other
-    text."""
+    """A number that is written without sign or exponent. Raises ValueError."""
     # Check the form first, because `float` also accepts `inf`, `nan` and `1e9`.
     if not re.match(r"\d+(\.\d+)?\Z", text):
         raise ValueError(text)
@@ -98,8 +97,7 @@ def read_number(text: str) -> float:
 
 
 class ExpectedName(NamedTuple):
-    """A name that `--expect` accepts: how to read its value, and where to find the actual
-    values."""
+    """A name that `--expect` accepts."""
 
     read: Callable[[str], Any]
     """Converts the text of a value into a comparable value. Raises ValueError for other text."""
@@ -107,38 +105,11 @@ class ExpectedName(NamedTuple):
     needs: Tuple[str, ...]
     """The checks that must run to find the actual value."""
     of: Callable[[Row], List[Any]]
-    """Returns the actual values as text. Values of one device end with ` on DEVICE`. Empty if the
-    value is unknown."""
+    """The actual values as text, some ending with ` on DEVICE`. Empty if unknown."""
 
 
-def gpu_counts(facts: Row) -> List[Any]:
-    """Returns the number of GPUs that torch sees."""
-    return [str(facts.get("gpus", 0))]
-
-
-def gpu_memories(facts: Row) -> List[Any]:
-    """Returns the memory of each device in GiB."""
-    texts = []
-    for row in facts["devices"]:
-        gibibytes = row["memory_total_bytes"] / 2**30
-        device = row["device"]
-        texts.append(f"{gibibytes:.2f} on {device}")
-    return texts
-
-
-def gpu_capabilities(facts: Row) -> List[Any]:
-    """Returns the compute capability of each device."""
-    texts = []
-    for row in facts["devices"]:
-        capability = row["compute_capability"]
-        texts.append(f"{capability} on {row['device']}")
-    return texts
-
-
-def built_kernels(facts: Row) -> List[Any]:
-    """Returns the GPU architectures for which the build has compiled kernels, not only PTX."""
-    architectures = facts.get("arch", ())
-    return [name for name in architectures if name.startswith("sm_")]
+def of_devices(facts: Row, text: Callable[[Row], str]) -> List[str]:
+    return [f"{text(row)} on {row['device']}" for row in facts["devices"]]
 
 
 # The checks that must run to find the build, the number of GPUs, and the properties of each GPU.
@@ -146,12 +117,28 @@ BUILD = ("import",)
 SEEN = (*BUILD, "gpu")
 ASKED = (*SEEN, "properties")
 NAMES: Dict[str, ExpectedName] = {
-    "gpus": ExpectedName(read_number, "gpus>=2", SEEN, gpu_counts),
+    "gpus": ExpectedName(read_number, "gpus>=2", SEEN, lambda facts: [str(facts.get("gpus", 0))]),
     "torch": ExpectedName(read_version, "torch==2.5.*", BUILD, lambda facts: [facts.get("torch")]),
     "cuda": ExpectedName(read_version, "cuda==12.4", BUILD, lambda facts: [facts.get("cuda")]),
-    "memory_gib": ExpectedName(read_number, "memory_gib>=3.5", ASKED, gpu_memories),
-    "capability": ExpectedName(read_capability, "capability>=8.0", ASKED, gpu_capabilities),
-    "arch": ExpectedName(read_capability, "arch>=8.6", BUILD, built_kernels),
+    "memory_gib": ExpectedName(
+        read_number,
+        "memory_gib>=3.5",
+        ASKED,
+        lambda facts: of_devices(facts, lambda row: f"{row['memory_total_bytes'] / 2**30:.2f}"),
+    ),
+    "capability": ExpectedName(
+        read_capability,
+        "capability>=8.0",
+        ASKED,
+        lambda facts: of_devices(facts, lambda row: str(row["compute_capability"])),
+    ),
+    # Compiled kernels, not only PTX.
+    "arch": ExpectedName(
+        read_capability,
+        "arch>=8.6",
+        BUILD,
+        lambda facts: [name for name in facts.get("arch", ()) if name.startswith("sm_")],
+    ),
 }
 OF_CUDA_BUILDS = ("cuda", "arch")
 """The names of which a CPU build has no value: the CUDA version and the GPU kernels."""
@@ -176,45 +163,34 @@ def parse(text: str) -> Expectation:
 
     row = NAMES.get(name)
     if row is None:
-        names = ", ".join(NAMES)
-        raise wrong(f"there is no name {name!r}", f"there are {names}")
+        raise wrong(f"there is no name {name!r}", f"there are {', '.join(NAMES)}")
     if not sign:
         quote = "quote it, because the shell reads > as output to a file"
         raise wrong("it has no operator", f"{quote}: --expect '{row.example}'")
     if sign not in OPERATORS:
-        signs = " ".join(OPERATORS)
-        raise wrong(f"there is no operator {sign!r}", f"there are {signs}")
+        raise wrong(f"there is no operator {sign!r}", f"there are {' '.join(OPERATORS)}")
     try:
-        wanted_value = row.read(value)
+        return Expectation(f"{name}{sign}{value}", name, sign, row.read(value))
     except ValueError:
         hint = f"write it like `{row.example}`"
         raise wrong(f"{value!r} is not a value of {name}", hint) from None
-    return Expectation(f"{name}{sign}{value}", name, sign, wanted_value)
 
 
 def judge(expectation: Expectation, facts: Row) -> Outcome:
-    """Returns the outcome of an expectation: passed if the facts meet it, failed if they do not or
-    if they are unknown."""
+    """The outcome of an expectation; what is unknown is not met."""
     text, name = expectation.text, expectation.name
-    values = NAMES[name].of(facts)
-    shown_values = [value for value in values if value]
-    if not shown_values:
+    values = [value for value in NAMES[name].of(facts) if value]
+    if not values:
         reason, hint = "its value is unknown", None
         if name in OF_CUDA_BUILDS:
             reason = f"torch {facts.get('torch')} was built without CUDA"
             hint = INSTALL_CUDA_BUILD
         return Outcome(FAILED, f"{text}: {reason}", hint=hint, problem=UNEXPECTED)
-    wrong_values = []
-    for value in shown_values:
-        if not is_as_expected(expectation, value):
-            wrong_values.append(value)
+    wrong = [value for value in values if not is_as_expected(expectation, value)]
     one_suffices = name in ANY_SUFFICES and expectation.operator != "!="
-    one_is_right = len(wrong_values) < len(shown_values)
-    if not wrong_values or (one_suffices and one_is_right):
-        shown = ", ".join(shown_values)
-        return Outcome(PASSED, f"{text}: {shown}")
-    shown = ", ".join(wrong_values)
-    return Outcome(FAILED, f"{text}: found {shown}", problem=UNEXPECTED)
+    if not wrong or (one_suffices and len(wrong) < len(values)):
+        return Outcome(PASSED, f"{text}: {', '.join(values)}")
+    return Outcome(FAILED, f"{text}: found {', '.join(wrong)}", problem=UNEXPECTED)
 
 
 def is_as_expected(expectation: Expectation, shown: str) -> bool:
@@ -223,9 +199,7 @@ def is_as_expected(expectation: Expectation, shown: str) -> bool:
     wanted_value = expectation.wanted
     if isinstance(wanted_value, list):
         # Pad with zeros, because the release 2.5 also matches `2.5.0.*`.
-        length = len(wanted_value)
-        padded = [*value.release, *[0] * length]
-        value = padded[:length]
+        value = [*value.release, *[0] * len(wanted_value)][: len(wanted_value)]
     elif isinstance(wanted_value, Version) and not wanted_value.local:
         value = value._replace(local="")
     return OPERATORS[expectation.operator](value, wanted_value)

@@ -1,8 +1,5 @@
-"""The precision that a float32 matrix product should have with the current settings.
-
-It depends on whether the libraries may use a coarser format, such as TF32. torch's settings and the
-libraries' environment variables determine that.
-"""
+"""The precision that a float32 matrix product should have, by torch's settings and by the
+environment variables of the libraries."""
 
 from __future__ import annotations
 
@@ -12,13 +9,11 @@ import warnings
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 UNIT_ROUNDOFF = {"ieee": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
-"""For each format to which the factors of a product may be rounded (24, 11 or 8 significant bits),
-its unit roundoff: half the distance from 1 to the next number."""
+"""The unit roundoff of each format to which factors may be rounded (24, 11 or 8 bits)."""
 TF32_FROM = (8, 0)
 """The first compute capability whose tensor cores support TF32."""
 BFLOAT16_FROM = (8, 0)
-"""The first compute capability that supports bfloat16 in hardware. GPUs from 7.0 on emulate it with
-float32 in almost all operations. Older GPUs do not emulate it."""
+"""The first compute capability with bfloat16 in hardware; from 7.0 on GPUs emulate it."""
 ONEDNN_MODES = {"BF16": "bf16", "F16": "bf16", "TF32": "tf32", "ANY": "bf16"}
 """Maps the value of a variable in ONEDNN to the coarsest format that it permits."""
 ONEDNN = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
@@ -31,13 +26,11 @@ SETTINGS = {
     "cuda": ("backends.cuda.matmul.fp32_precision", "backends.cuda.matmul.allow_tf32", MATMUL),
     "cpu": ("backends.mkldnn.matmul.fp32_precision", MATMUL),
 }
-"""For each kind of device, the torch settings that determine the precision. `fp32_precision` exists
-in torch 2.9 and later."""
+"""The torch settings that determine it; `fp32_precision` exists from torch 2.9 on."""
 
 
 class Precision(NamedTuple):
-    """The format to which the factors of a product may be rounded, and the setting that permits
-    it."""
+    """The format to which factors may be rounded, and the setting that permits it."""
 
     name: str
     """A key of UNIT_ROUNDOFF."""
@@ -49,7 +42,7 @@ IEEE = Precision("ieee", "")
 
 
 def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:
-    """Returns the compute capability of a GPU as (major, minor), or None for any other device."""
+    """The compute capability of a GPU as (major, minor), or None for any other device."""
     # A CPU has no compute capability.
     if not device.startswith("cuda"):
         return None
@@ -64,7 +57,7 @@ compute capability that torch reports for AMD GPUs does not show this."""
 
 
 def amd_target(torch: Any, device: str) -> str:
-    """Returns the target of an AMD GPU, e.g. `gfx1100`; empty for NVIDIA GPUs and the CPU."""
+    """The target of an AMD GPU, e.g. `gfx1100`; empty for NVIDIA GPUs and the CPU."""
     if not device.startswith("cuda") or not getattr(torch.version, "hip", None):
         return ""
     properties = torch.cuda.get_device_properties(device)
@@ -73,67 +66,44 @@ def amd_target(torch: Any, device: str) -> str:
 
 
 def has_bfloat16(torch: Any, device: str) -> bool:
-    """Whether the device computes in bfloat16 without emulating it: CUDA GPUs from compute
-    capability 8.0 on, and all other devices."""
+    """Whether the device computes in bfloat16 without emulating it."""
     capability = capability_of(torch, device)
     return capability is None or capability >= BFLOAT16_FROM
 
 
 def read_precision(torch: Any, device: str) -> Precision:
-    """Returns the effective precision of float32 products on a device, which is the coarsest one
-    that is permitted."""
+    """The effective precision on a device: the coarsest one that is permitted."""
     capability = capability_of(torch, device)
     target = amd_target(torch, device)
     # AMD's other GPUs do not support TF32.
     if target and not target.startswith(TF32_TARGETS):
         return IEEE
+    permitted = [IEEE]
     # A CPU computes with oneDNN, which also reads its own environment variables.
     if capability is None:
-        permitted = [IEEE, *by_settings(torch, "cpu"), *by_onednn_variables()]
-        return coarsest(permitted)
-    # The NVIDIA libraries' environment variable overrides torch's settings.
-    override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
-    if capability < TF32_FROM or override == "0":
-        return IEEE
-    permitted = []
-    if override == "1":
-        permitted.append(Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}"))
-    permitted.append(IEEE)
-    for precision in by_settings(torch, "cuda"):
-        # cuBLAS treats `medium` as TF32 too.
-        is_exact = precision.name == "ieee"
-        permitted.append(precision if is_exact else precision._replace(name="tf32"))
-    return coarsest(permitted)
-
-
-def coarsest(precisions: List[Precision]) -> Precision:
-    """Returns the precision with the largest roundoff; the first one if several are equal."""
-
-    def roundoff(precision: Precision) -> float:
-        return UNIT_ROUNDOFF[precision.name]
-
-    return max(precisions, key=roundoff)
-
-
-def by_onednn_variables() -> List[Precision]:
-    """Returns the precisions that oneDNN's environment variables permit on a CPU."""
-    permitted = []
-    for name in ONEDNN:
-        value = os.environ.get(name, "")
-        mode = ONEDNN_MODES.get(value.upper())
-        # Ignore "STRICT" and values that oneDNN does not know.
-        if mode:
-            permitted.append(Precision(mode, f"{name}={value}"))
-    return permitted
+        permitted += by_settings(torch, "cpu")
+        for name in ONEDNN:
+            value = os.environ.get(name, "")
+            # "STRICT" and values that oneDNN does not know permit nothing.
+            if value.upper() in ONEDNN_MODES:
+                permitted.append(Precision(ONEDNN_MODES[value.upper()], f"{name}={value}"))
+    else:
+        # The NVIDIA libraries' environment variable overrides torch's settings.
+        override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
+        if capability < TF32_FROM or override == "0":
+            return IEEE
+        if override == "1":
+            permitted.append(Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}"))
+        for precision in by_settings(torch, "cuda"):
+            # cuBLAS treats `medium` as TF32 too.
+            is_exact = precision.name == "ieee"
+            permitted.append(precision if is_exact else precision._replace(name="tf32"))
+    return max(permitted, key=lambda precision: UNIT_ROUNDOFF[precision.name])
 
 
 def by_settings(torch: Any, device_kind: str) -> List[Precision]:
-    """Returns the precision that each torch setting permits.
-
-    Older torch releases lack some settings. If a program has mixed old and new settings, torch
-    refuses to read the old ones (RuntimeError), and the new ones count. torch 2.9 also warns that
-    the old settings are deprecated.
-    """
+    """The precision that each torch setting permits. Older releases lack some. If a program has
+    mixed old and new ones, torch refuses to read the old ones."""
     permitted = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -143,6 +113,5 @@ def by_settings(torch: Any, device_kind: str) -> List[Precision]:
             except (AttributeError, RuntimeError):
                 continue
             value = str(setting() if callable(setting) else setting)
-            name = COARSE.get(value, "ieee")
-            permitted.append(Precision(name, f"torch.{path}={value}"))
+            permitted.append(Precision(COARSE.get(value, "ieee"), f"torch.{path}={value}"))
     return permitted

@@ -1,5 +1,5 @@
-"""Checks of the collectives and of barriers, from one table. Every rank knows what all ranks send,
-makes the same calls, and judges its own result."""
+"""Checks of the collectives and of barriers. Every rank knows what all send, and judges its own
+result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ..values import asked
-from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
+from .group import Calls, GroupState, ProcessGroup, check
 from .numbers import EXACT_TO, ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
@@ -20,8 +20,7 @@ SECONDS = 30.0
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
 SIZES = (1, 7, 33, 1025, 65_537)
-"""Lengths of a message (or of a rank's part of it), in elements: about the size of a vector, a
-tile, a block and many blocks."""
+"""Lengths of a rank's part, in elements: about a vector, a tile, a block, many blocks."""
 LARGE = 2**20 + 2**10
 """The length of a message that is sent in several pieces, in elements."""
 JUNK = 77
@@ -40,7 +39,7 @@ REDUCTIONS: Dict[str, Tuple[str, ...]] = {
 
 
 class Message(NamedTuple):
-    """The tensors and partners of one call on this rank, as torch.distributed expects them."""
+    """The tensors of one call on this rank, as torch.distributed expects them."""
 
     sent: List[Any]
     """What this rank sends, in parts: one, or one for each member."""
@@ -49,34 +48,45 @@ class Message(NamedTuple):
     whole: Any
     """The memory of `received` in one tensor."""
     root: int
-    """The rank from which the call starts or at which it ends, counted among all ranks."""
-    is_root: bool
+    """The rank from which the call starts or at which it ends."""
     reduction: Any
     """How the numbers are reduced (`ReduceOp`); None if they are only moved."""
-    next_rank: int
-    previous_rank: int
     more: Dict[str, Any]
-    """The group and, if the call returns a handle, `async_op`."""
+    """`async_op`: whether the call returns a handle."""
+
+    def at_root(self, tensors: List[Any]) -> Optional[List[Any]]:
+        return tensors if dist.get_rank() == self.root else None
+
+
+def neighbours() -> Tuple[int, int]:
+    """The next rank and the previous one."""
+    me, world = dist.get_rank(), dist.get_world_size()
+    return (me + 1) % world, (me - 1) % world
 
 
 def send_and_receive(m: Message) -> List[Any]:
     """Send to the next rank and receive from the previous one, in one batch of handles."""
-    group = m.more["group"]
-    sending = dist.P2POp(dist.isend, m.sent[0], m.next_rank, group)
-    receiving = dist.P2POp(dist.irecv, m.whole, m.previous_rank, group)
+    to, origin = neighbours()
+    sending, receiving = (
+        dist.P2POp(dist.isend, m.sent[0], to),
+        dist.P2POp(dist.irecv, m.whole, origin),
+    )
     return list(dist.batch_isend_irecv([sending, receiving]))
 
 
 def send_then_receive(m: Message) -> None:
-    """Send and receive with blocking calls. Ranks that send to a higher rank send first, because
-    otherwise all of them would wait for each other."""
-    group = m.more["group"]
-    calls: List[Callable[[], Any]] = [
-        lambda: dist.send(m.sent[0], m.next_rank, group),
-        lambda: dist.recv(m.whole, m.previous_rank, group),
-    ]
-    for call in calls if dist.get_rank() <= m.next_rank else reversed(calls):
-        call()
+    """Blocking calls. Ranks that send to a higher one send first, or all would wait."""
+    to, origin = neighbours()
+    if dist.get_rank() < to:
+        dist.send(m.sent[0], to)
+        dist.recv(m.whole, origin)
+    else:
+        dist.recv(m.whole, origin)
+        dist.send(m.sent[0], to)
+
+
+def reduce_scatter_tensor(m: Message) -> Any:
+    return dist.reduce_scatter_tensor(m.whole, torch.cat(m.sent), m.reduction, **m.more)
 
 
 def all_to_all_single(m: Message) -> Any:
@@ -94,10 +104,6 @@ class Collective(NamedTuple):
     that arrive; the member None means the total of all. Empty if this member gets no answer."""
     has_parts: bool = False
     """Whether every member sends one part to each member."""
-
-    @property
-    def reduces(self) -> bool:
-        return any(member is None for member, _ in self.pieces(0, 0, 2))
 
 
 COLLECTIVES: Dict[str, Collective] = {
@@ -121,24 +127,18 @@ COLLECTIVES: Dict[str, Collective] = {
         lambda me, root, world: [(member, 0) for member in range(world)],
     ),
     "gather": Collective(
-        {
-            "plain": lambda m: dist.gather(
-                m.sent[0], m.received if m.is_root else None, m.root, **m.more
-            )
-        },
+        {"plain": lambda m: dist.gather(m.sent[0], m.at_root(m.received), m.root, **m.more)},
         lambda me, root, world: [(n, 0) for n in range(world)] if me == root else [],
     ),
     "scatter": Collective(
-        {"plain": lambda m: dist.scatter(m.whole, m.sent if m.is_root else None, m.root, **m.more)},
+        {"plain": lambda m: dist.scatter(m.whole, m.at_root(m.sent), m.root, **m.more)},
         lambda me, root, world: [(root, me)],
         has_parts=True,
     ),
     "reduce_scatter": Collective(
         {
             "lists": lambda m: dist.reduce_scatter(m.whole, m.sent, m.reduction, **m.more),
-            "tensor": lambda m: dist.reduce_scatter_tensor(
-                m.whole, torch.cat(m.sent), m.reduction, **m.more
-            ),
+            "tensor": reduce_scatter_tensor,
         },
         lambda me, root, world: [(None, me)],
         has_parts=True,
@@ -156,6 +156,7 @@ COLLECTIVES: Dict[str, Collective] = {
         lambda me, root, world: [((me - 1) % world, 0)],
     ),
 }
+REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 
 
 class Turn(NamedTuple):
@@ -166,22 +167,20 @@ class Turn(NamedTuple):
     kind: Tuple[str, str]
     """The format, and the reduction (`bits` if numbers are only moved)."""
     size: int
-    group: str
     is_async: bool
 
     @property
     def name(self) -> str:
         """The name of the call for `--only` and in reports."""
         mode = "async" if self.is_async else "sync"
-        return "-".join((self.way, *self.kind, str(self.size), self.group, mode, str(self.number)))
+        return "-".join((self.way, *self.kind, str(self.size), mode, str(self.number)))
 
 
 def turns_of(op: str, world: int) -> List[Turn]:
-    """The calls of a check: every format and reduction with every size; ways, groups and modes take
-    turns, in an order that depends on the seed."""
+    """Every format and reduction with every size; ways and modes vary with the seed."""
     collective, chance = COLLECTIVES[op], random.Random(f"{asked().seed} {op}")
     kinds = [(name, "bits") for name in EXACT_TO]
-    if collective.reduces:
+    if op in REDUCING:
         kinds = [(name, how) for how, names in REDUCTIONS.items() for name in names]
         # Each rank needs at least three different numbers whose sum is exact.
         kinds = [kind for kind in kinds if kind[1] != "sum" or EXACT_TO[kind[0]] >= 3 * world]
@@ -191,39 +190,33 @@ def turns_of(op: str, world: int) -> List[Turn]:
     # Large messages stand early too, so that even a check that runs out of time sends one.
     large = [(first, LARGE), (first, 4 * LARGE // world)] * len(collective.ways)
     pairs = [pairs[0], *large[:2], *pairs[1:], *large[2:]]
-    groups = ("world", "again", "halves", "stripes") if world > 2 else ("world", "again")
     turns = []
     for number, (kind, size) in enumerate(pairs):
         way = chance.choice(sorted(collective.ways))
-        # All ranks take part in a large message, and a call of that size is not done at once.
-        is_large = size >= LARGE
-        group = "world" if is_large else chance.choice(groups)
-        turns.append(Turn(number, way, kind, size, group, is_large or chance.random() < 0.5))
+        # A call of a large message is not done at once, so it returns a handle.
+        is_async = size >= LARGE or chance.random() < 0.5
+        turns.append(Turn(number, way, kind, size, is_async))
     return turns
 
 
 def performed(group: ProcessGroup, op: str, turn: Turn) -> str:
     """Make a call, and return what is wrong with its answer; empty if it is correct."""
-    collective, members = COLLECTIVES[op], GroupState.groups[turn.group]
-    ranks, me, world = members.ranks, members.me, len(members.ranks)
-    # A rank alone would send to itself, which torch refuses.
-    if op == "send_recv" and world == 1:
-        return ""
+    collective, me, world = COLLECTIVES[op], group.rank, group.world
     dtype_name, reduction = turn.kind
     chance = random.Random(f"{asked().seed} {op} {turn.name}")
     root = chance.randrange(world)
     count = world if collective.has_parts else 1
-    lengths = [[turn.size] * count for _ in ranks]
+    lengths = [[turn.size] * count for _ in range(world)]
     if op == "all_to_all" and turn.way == "tensor" and turn.number % 2:
         # Parts of different lengths, some of them empty; every rank draws the same.
-        lengths = [[chance.randrange(turn.size + 1) for _ in ranks] for _ in ranks]
+        lengths = [[chance.randrange(turn.size + 1) for _ in range(world)] for _ in range(world)]
     table = rows(turn.kind, world, max(map(sum, lengths)), chance.getrandbits(60))
     sent = [row[: sum(own)].split(own) for row, own in zip(table, lengths)]
     total, limit = sent[me], None
-    if collective.reduces:
-        exact = reduced(table, reduction)
-        total = exact.numbers.split(lengths[me])
-        limit = exact.limits.split(lengths[me])[me if collective.has_parts else 0]
+    if op in REDUCING:
+        exact, limits = reduced(table, reduction)
+        total = exact.split(lengths[me])
+        limit = limits.split(lengths[me])[me if collective.has_parts else 0]
     pieces = collective.pieces(me, root, world)
     known = [(total if member is None else sent[member])[part] for member, part in pieces]
     # A member without an answer lends its own numbers to calls that write over their input.
@@ -234,25 +227,21 @@ def performed(group: ProcessGroup, op: str, turn: Turn) -> str:
     if op in ("all_reduce", "reduce", "broadcast"):
         whole.copy_(torch.cat(sent[me]))
     mine = [part.to(group.device) for part in sent[me]]
-    more = {"group": members.handle, "async_op": turn.is_async}
     names = {"fraction": "SUM", "bits": ""}
     message = Message(
         sent=mine,
         received=list(whole.split(arriving)),
         whole=whole,
-        root=ranks[root],
-        is_root=me == root,
+        root=root,
         reduction=getattr(dist.ReduceOp, names.get(reduction, reduction.upper()), None),
-        next_rank=ranks[(me + 1) % world],
-        previous_rank=ranks[(me - 1) % world],
-        more=more,
+        more={"async_op": turn.is_async},
     )
     if turn.number % 8 == 3 and me == turn.number % world:
         time.sleep(LATE_SECONDS)
     wait_for(collective.ways[turn.way](message))
     if op == "all_reduce" and reduction in ROUNDED:
         # Each rank may have rounded in another order, but all must end up with the same bits.
-        hold(members, turn.name, signature(whole))
+        GroupState.held[turn.name] = signature(whole)
     if known:
         problem = wrong(whole, torch.cat(known), limit)
         if problem:
@@ -270,14 +259,14 @@ def wait_for(handles: Any) -> None:
             handle.wait()
 
 
-def planned(op: str, group: ProcessGroup) -> List[RankCall]:
+def planned(op: str, group: ProcessGroup) -> Calls:
     """The calls of a check, or only those that `--only` names."""
     wanted = {name.partition("/")[2] for name in asked().only if name.startswith(f"{op}/")}
-    calls = []
-    for turn in turns_of(op, group.world):
-        if not wanted or turn.name in wanted:
-            calls.append(RankCall(turn.name, partial(performed, group, op, turn)))
-    return calls
+    return {
+        turn.name: partial(performed, group, op, turn)
+        for turn in turns_of(op, group.world)
+        if not wanted or turn.name in wanted
+    }
 
 
 all_reduce = check("all_reduce", partial(planned, "all_reduce"), SECONDS)
@@ -291,25 +280,19 @@ all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
 send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
 
 
-def barriers(group: ProcessGroup) -> List[RankCall]:
-    """Barriers of every group, synchronous and asynchronous, with each member late in turn."""
-    calls = []
-    for name, members in GroupState.groups.items():
-        for late_rank in members.ranks[:4]:
-            for mode in ("sync", "async"):
-                place = f"{name} {mode} {late_rank}"
-                calls.append(RankCall(place, partial(waits, group, members, place, late_rank)))
-    return calls
+def barriers(group: ProcessGroup) -> Calls:
+    """Barriers, synchronous and asynchronous, with each rank late in turn."""
+    places = [(mode, rank) for rank in range(min(group.world, 4)) for mode in ("sync", "async")]
+    return {f"{mode} {rank}": partial(waits, group, mode, rank) for mode, rank in places}
 
 
-def waits(group: ProcessGroup, members: Members, place: str, late_rank: int) -> str:
-    """Make one barrier call in which a member arrives late, and return what is wrong; empty if all
-    waited for it."""
-    key = f"barrier/{place}"
+def waits(group: ProcessGroup, mode: str, late_rank: int) -> str:
+    """What is wrong with a barrier at which a rank arrives late; empty if all waited for it."""
+    key = f"barrier/{mode} {late_rank}"
     if group.rank == late_rank:
         time.sleep(LATE_SECONDS)
         group.store.add(key, 1)
-    wait_for(dist.barrier(group=members.handle, async_op="async" in place))
+    wait_for(dist.barrier(async_op=mode == "async"))
     # On a GPU the barrier is a kernel, which only the device waits for, so wait for the device.
     if group.backend == "nccl":
         torch.cuda.synchronize(group.device)

@@ -12,7 +12,7 @@ import json
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TextIO
+from typing import Any, Callable, Dict, List, Optional
 
 from ..values import CRASHED, FAILED, Outcome, Report, ReportBlocked, Result
 from .launch import Rank
@@ -23,21 +23,15 @@ NEVER_HEARD_SECONDS = 240.0
 """How long rank 0 waits for a rank that it has never heard from."""
 WELCOME_SECONDS = 5.0
 """How long we wait for a port to confirm that it is rank 0's."""
-PLACES = 16
-"""How many ports above the port of torch's store rank 0 may listen on. It uses the first free one.
-"""
 MOST_LETTERS = 1 << 26
 """The greatest length of a message; only another program would send a longer one."""
 SILENCE_SECONDS = 330.0
-"""How long rank 0 waits for a rank that is in a check: slightly longer than the longest check may
-last."""
+"""How long rank 0 waits for a rank in a check: slightly longer than the longest may last."""
 REPORT_SECONDS = 120.0
-"""How long rank 0 waits for another report or message after its own report is ready: longer than a
-check among ranks may take."""
+"""How long rank 0 waits for reports after its own: longer than a check among ranks."""
 Message = Dict[str, Any]
 NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
-"""The errors of reading a line that another program sent, or of reading from a closed connection.
-"""
+"""Errors of reading a line of another program, or from a closed connection."""
 
 
 class RankNews:
@@ -52,11 +46,9 @@ class RankNews:
 
 def send(link: Optional[socket.socket], message: Message) -> None:
     """Send a message if there is a connection; errors are ignored."""
-    if link is None:
-        return
-    line = json.dumps(message) + "\n"
-    with contextlib.suppress(OSError):
-        link.sendall(line.encode())
+    if link is not None:
+        with contextlib.suppress(OSError):
+            link.sendall(json.dumps(message).encode() + b"\n")
 
 
 class Hub:
@@ -80,8 +72,7 @@ class Hub:
                 threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: socket.socket) -> None:
-        """Receive a rank's messages until it disconnects. A connection from another job is
-        closed."""
+        """Receive a rank's messages until it disconnects; one from another job is closed."""
         rank: Optional[RankNews] = None
         with contextlib.suppress(*NO_MESSAGE), link.makefile("r", encoding="utf-8") as lines:
             for line in iter(lambda: lines.readline(MOST_LETTERS), ""):
@@ -114,53 +105,40 @@ class Hub:
         for each rank that has not arrived."""
         # A rank may be in a long check, so wait that long.
         self._wait(lambda rank: rank.doing == place, SILENCE_SECONDS)
-        late = []
-        for number, rank in sorted(self.ranks.items()):
-            if rank.doing != place:
-                late.append(who(number, rank))
-        self._tell_all({"late": late})
+        ranks = sorted(self.ranks.items())
+        late = [who(number, rank) for number, rank in ranks if rank.doing != place]
+        for _, rank in ranks:
+            send(rank.link, {"late": late})
         return late
 
     def others(self, report: Message) -> Dict[int, RankNews]:
         """What is known about the other ranks, once all have reported or gone silent."""
-        del report  # rank 0 already has its own report
         self._wait(lambda rank: rank.report is not None, REPORT_SECONDS)
         return self.ranks
 
     def _wait(self, has_come: Callable[[RankNews], bool], seconds: float) -> None:
-        """Block until `has_come` is true for every rank that is still connected, or until the
-        timeout expires.
-
-        Each message restarts the timeout.
-        """
+        """Block until `has_come` is true for every rank that is still connected, or until no
+        message has come for so long."""
         end = time.monotonic() + NEVER_HEARD_SECONDS
         with self.news:
             while True:
-                pending = []
-                for rank in self.ranks.values():
-                    if not has_come(rank) and not rank.gone:
-                        pending.append(rank)
-                if not pending:
-                    return
-                limit = seconds
+                ranks = self.ranks.values()
+                pending = [rank for rank in ranks if not has_come(rank) and not rank.gone]
                 # Ranks that have sent nothing have another limit, because they may still be
                 # starting.
-                if not any(rank.host for rank in pending):
-                    limit = max(0.0, end - time.monotonic())
-                has_news = self.news.wait(timeout=limit)
-                if not has_news:
+                is_heard = any(rank.host for rank in pending)
+                limit = seconds if is_heard else max(0.0, end - time.monotonic())
+                if not pending or not self.news.wait(timeout=limit):
                     return
 
-    def _tell_all(self, message: Message) -> None:
-        for rank in self.ranks.values():
-            send(rank.link, message)
-
     def settle(self, code: int) -> int:
-        """Send every rank the exit code of the whole run, close the connections, and return the
-        code."""
-        self._tell_all({"exit": code})
+        """Send every rank the exit code of the run, close the connections, and return it."""
+        # The thread that accepts would keep the port.
+        with contextlib.suppress(OSError):
+            self.server.shutdown(socket.SHUT_RDWR)
         self.server.close()
         for rank in self.ranks.values():
+            send(rank.link, {"exit": code})
             if rank.link is not None:
                 rank.link.close()
         return code
@@ -170,20 +148,42 @@ class Spoke:
     """A rank's connection to rank 0, the counterpart of Hub on every other rank."""
 
     def __init__(self, rank: Rank) -> None:
-        connection = connect(rank)
-        self.link, self.answers = connection.link, connection.answers
+        """Connect to rank 0 as soon as it answers for this job. Raises ReportBlocked."""
+        end = time.monotonic() + CONNECT_SECONDS
+        reason = "no time"
+        while time.monotonic() < end:
+            with contextlib.ExitStack() as closing:
+                try:
+                    place = rank.address, rank.port + 1
+                    self.link = closing.enter_context(
+                        socket.create_connection(place, WELCOME_SECONDS)
+                    )
+                    self.answers = closing.enter_context(self.link.makefile("r", encoding="utf-8"))
+                    self.say({"rank": rank.rank, "host": rank.host, "job": rank.job})
+                    if json.loads(self.answers.readline(MOST_LETTERS) or "{}")["job"] == rank.job:
+                        # After the welcome, a check may take longer than the timeout.
+                        self.link.settimeout(None)
+                        closing.pop_all()
+                        return
+                    reason = "another job answers there"
+                except NO_MESSAGE as problem:
+                    reason = getattr(problem, "strerror", None) or "another program answers there"
+            time.sleep(0.2)
+        raise ReportBlocked(
+            f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
+            f"{rank.address}:{rank.port + 1}: {reason}",
+            "check that rank 0 runs and that the network allows this port",
+        )
 
     def say(self, message: Message) -> None:
-        """Send a message to rank 0. This does nothing if rank 0 has gone, because `settle` then
-        returns exit code 1."""
+        """Send a message to rank 0. If it has gone, `settle` returns exit code 1."""
         send(self.link, message)
 
     def hear(self) -> Message:
         """The next message from rank 0; empty if rank 0 has gone."""
         with contextlib.suppress(OSError, ValueError):
             # An empty line means that the other side has closed the connection.
-            line = self.answers.readline() or "{}"
-            return dict(json.loads(line))
+            return dict(json.loads(self.answers.readline() or "{}"))
         return {}
 
     def doing(self, name: str) -> None:
@@ -194,170 +194,77 @@ class Spoke:
         """Wait until every rank has reached this place. Returns a sentence for each rank that has
         not arrived."""
         self.doing(place)
-        message = self.hear()
-        return list(message.get("late", ["rank 0 has gone"]))
+        return list(self.hear().get("late", ["rank 0 has gone"]))
 
     def others(self, report: Message) -> Dict[int, RankNews]:
-        """Send this rank's report to rank 0. Returns an empty dict, because only rank 0 knows about
-        the others."""
+        """Send this rank's report to rank 0, which alone knows about the others."""
         self.say({"report": report})
         return {}
 
     def settle(self, code: int) -> int:
-        """Wait for rank 0's exit code, close the connection, and return the code; 1 if rank 0 has
-        gone."""
-        del code  # rank 0 decides the exit code
-        message = self.hear()
-        exit_code = int(message.get("exit", 1))
+        """Wait for rank 0's exit code, which counts in place of `code`; 1 if it has gone."""
+        exit_code = int(self.hear().get("exit", 1))
         self.answers.close()
         self.link.close()
         return exit_code
 
 
-def places(port: int) -> range:
-    """The ports on which rank 0 may listen, in the order in which it tries them.
-
-    >>> list(places(29500))[:2], list(places(65530))[:2]
-    ([29501, 29502], [65514, 65515])
-    """
-    first = port + 1
-    # 65535 is the highest port; if there is not enough room above, use the ports below.
-    if port + PLACES >= 1 << 16:
-        first = port - PLACES
-    return range(first, first + PLACES)
-
-
 def listen(rank: Rank) -> socket.socket:
-    """A server on the first free port. If all ranks are on this host, it accepts only this host.
+    """A server on the port above that of torch's store, for this host only if all ranks are here.
     Raises ReportBlocked."""
     all_ranks_here = rank.address in ("localhost", "127.0.0.1")
     # An empty name means all addresses of this host.
     interface = "127.0.0.1" if all_ranks_here else ""
     both_families = not all_ranks_here and socket.has_dualstack_ipv6()
-    reason: Optional[str] = "none is left"
-    for port in places(rank.port):
-        try:
-            return socket.create_server(
-                (interface, port),
-                family=socket.AF_INET6 if both_families else socket.AF_INET,
-                backlog=rank.world,
-                dualstack_ipv6=both_families,
-            )
-        except OSError as problem:
-            reason = problem.strerror
-    raise ReportBlocked(
-        f"No port from {rank.port + 1} on can be listened on: {reason}",
-        "other jobs may hold them: start the ranks with another --master-port",
-    )
-
-
-class Connection(NamedTuple):
-    """A connection to rank 0."""
-
-    link: socket.socket
-    answers: TextIO
-    """The messages from rank 0, one per line."""
-
-
-def connect(rank: Rank) -> Connection:
-    """Connect to rank 0, trying its possible ports until one answers for this job. Raises
-    ReportBlocked after CONNECT_SECONDS."""
-    end = time.monotonic() + CONNECT_SECONDS
-    reason = "no time"
-    while time.monotonic() < end:
-        for port in places(rank.port):
-            try:
-                connection = connect_to(rank, port)
-            except NO_MESSAGE as problem:
-                reason = getattr(problem, "strerror", None) or "another program answers there"
-                continue
-            if connection:
-                return connection
-        time.sleep(0.2)
-    raise ReportBlocked(
-        f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
-        f"{rank.address}:{rank.port + 1}: {reason}",
-        "check that rank 0 runs and that the network allows this port",
-    )
-
-
-def connect_to(rank: Rank, port: int) -> Optional[Connection]:
-    """Connect to rank 0 on this port; None if another job is listening there."""
-    with contextlib.ExitStack() as closing:
-        link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
-        answers = link.makefile("r", encoding="utf-8")
-        closing.callback(link.close)
-        closing.callback(answers.close)
-        send(link, {"rank": rank.rank, "host": rank.host, "job": rank.job})
-        welcome = json.loads(answers.readline(MOST_LETTERS) or "{}")
-        if welcome["job"] != rank.job:
-            return None
-        # After the welcome, remove the timeout, because a check may take longer.
-        link.settimeout(None)
-        closing.pop_all()
-        return Connection(link, answers)
+    try:
+        return socket.create_server(
+            (interface, rank.port + 1),
+            family=socket.AF_INET6 if both_families else socket.AF_INET,
+            backlog=rank.world,
+            dualstack_ipv6=both_families,
+        )
+    except OSError as problem:
+        raise ReportBlocked(
+            f"Port {rank.port + 1} cannot be listened on: {problem.strerror}",
+            "another job may hold it: start the ranks with another --master-port",
+        ) from problem
 
 
 def who(number: int, rank: RankNews) -> str:
-    """A description of a rank: its number, its host, and the check that it last reported.
-
-    >>> who(3, RankNews())
-    'rank 3 was never heard of'
-    """
-    name = f"rank {number}"
+    """A description of a rank: its number, its host, and the check that it last reported."""
     # The first message of a rank contains its host name.
-    if rank.host:
-        name += f" on {rank.host}"
-    if rank.doing:
-        return f"{name} was last heard of in {rank.doing}"
-    return f"{name} was never heard of"
+    name = f"rank {number} on {rank.host}" if rank.host else f"rank {number}"
+    return f"{name} was {f'last heard of in {rank.doing}' if rank.doing else 'never heard of'}"
 
 
 def as_message(report: Report) -> Message:
     """A rank's report as a message for rank 0."""
-    # JSON has no named tuples, so convert each result to a plain one.
-    rows = []
-    for result in report.results:
-        outcome = result.outcome._asdict()
-        rows.append((result.name, result.device, outcome, result.seconds, result.means))
+    # JSON has no named tuples.
+    rows = [{**each._asdict(), "outcome": each.outcome._asdict()} for each in report.results]
     return {"facts": report.facts, "results": rows}
 
 
 def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
-    """Rank 0's report with the other ranks' devices and problems added.
-
-    A result that all ranks found together appears once. A rank without a report appears as a crash.
-    """
+    """Rank 0's report with the other ranks' devices and problems added. What all ranks found
+    together appears once; a rank without a report appears as a crash."""
     devices: List[Dict[str, Any]] = []
     results: List[Result] = []
     for number in range(rank.world):
-        message = as_message(report)
-        if number:
-            other_report = others[number].report
-            if other_report is None:
-                detail = who(number, others[number])
-                crash = Outcome(CRASHED, detail, hint="look at its own output")
-                results.append(Result("rank", f"rank {number}", crash))
-                continue
-            message = other_report
+        message = others[number].report if number else as_message(report)
+        if message is None:
+            crash = Outcome(CRASHED, who(number, others[number]), hint="look at its own output")
+            results.append(Result("rank", f"rank {number}", crash))
+            continue
         for row in message["facts"]["devices"]:
             devices.append({**row, "device": f"rank {number} {row['device']}"})
         for row in message["results"]:
-            result = result_of_rank(number, row, rank.world)
-            if result is not None:
-                results.append(result)
+            result = Result(**{**row, "outcome": Outcome(**row["outcome"])})
+            is_of_all_ranks = result.device == f"{rank.world} ranks"
+            # Rank 0 shows what all ranks found; of another rank it shows only what went wrong.
+            if is_of_all_ranks and number and result.outcome.status not in (FAILED, CRASHED):
+                continue
+            if not is_of_all_ranks or number:
+                result = result._replace(device=f"rank {number} {result.device}")
+            results.append(result)
     facts = {**report.facts, "devices": devices}
     return report._replace(facts=facts, results=tuple(results))
-
-
-def result_of_rank(number: int, row: Sequence[Any], world: int) -> Optional[Result]:
-    """A result as the merged report shows it; None if rank 0 already reports the same result."""
-    name, device, outcome_fields, seconds, means = row
-    outcome = Outcome(**outcome_fields)
-    is_of_all_ranks = device == f"{world} ranks"
-    if is_of_all_ranks and number == 0:
-        return Result(name, device, outcome, seconds, means)
-    went_wrong = outcome.status in (FAILED, CRASHED)
-    if is_of_all_ranks and not went_wrong:
-        return None
-    return Result(name, f"rank {number} {device}", outcome, seconds, means)

@@ -18,8 +18,7 @@ SRUN = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 FIRST_PORT = 20_000
 """The lowest port for jobs that do not name one."""
 PORTS = 10_000
-"""The number of ports for such jobs. All are below Linux's ephemeral ports, which start at 32768.
-"""
+"""The number of ports for such jobs, all below Linux's ephemeral ports (32768)."""
 
 
 class Rank(NamedTuple):
@@ -32,8 +31,7 @@ class Rank(NamedTuple):
     address: str
     """The host of rank 0."""
     port: int
-    """The port on which torch's own store listens on that host; rank 0 collects the reports on one
-    of the ports above it."""
+    """The port of torch's own store there; rank 0 collects reports on the next one."""
     host: str
     """The name of this host."""
     job: str
@@ -51,16 +49,6 @@ class Rank(NamedTuple):
         )
 
 
-class Launch(NamedTuple):
-    """What the launcher set for all ranks."""
-
-    names: Tuple[str, str, str]
-    """The variables that contain the rank, the number of ranks, and the index on the host."""
-    address: str
-    port: int
-    job: str
-
-
 def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     """The rank that the environment variables describe; None for a single process.
 
@@ -76,70 +64,35 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     """
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
     # An empty variable counts as not set.
-    variables = {name: value for name, value in environ.items() if value}
+    found = {name: value for name, value in environ.items() if value}
     # Check torchrun's variables first, because srun may have started torchrun.
-    if all(name in variables for name in TORCHRUN):
-        launch = by_torchrun(variables)
-    elif all(name in variables for name in SRUN):
-        launch = by_srun(variables, host)
+    if all(name in found for name in TORCHRUN):
+        rank_name, world_name, local_name = TORCHRUN[:3]
+        address, port = found["MASTER_ADDR"], number_in(found, "MASTER_PORT")
+        run, part = (
+            found.get("TORCHELASTIC_RUN_ID", ""),
+            found.get("TORCHELASTIC_RESTART_COUNT", ""),
+        )
+    elif all(name in found for name in SRUN):
+        rank_name, world_name, local_name = (*SRUN, "SLURM_LOCALID")
+        nodes = found.get("SLURM_STEP_NODELIST") or found.get("SLURM_JOB_NODELIST") or host
+        run, part = found.get("SLURM_JOB_ID", "0"), found.get("SLURM_STEP_ID", "0")
+        step = int(part) if part.isdigit() else 0
+        # Each rank of a step computes the same port without asking the others. The prime keeps a
+        # job's steps and the next jobs from sharing one; the port above is used too.
+        pair = (number_in(found, "SLURM_JOB_ID", 0) + 101 * step) % (PORTS // 2)
+        address, port = first_host(nodes), FIRST_PORT + 2 * pair
     else:
         return None
-    rank_name, world_name, local_name = launch.names
-    rank, world = number_in(variables, rank_name), number_in(variables, world_name)
-    # A rank that is not below the number of ranks belongs to another launch.
+    rank, world = number_in(found, rank_name), number_in(found, world_name)
     if not 0 <= rank < max(2, world):
         raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
-    local = number_in(variables, local_name, 0)
+    local = number_in(found, local_name, 0)
     # With only one rank, this is an ordinary run.
     if world <= 1:
         return None
-    job = f"{launch.job}@{launch.address}:{launch.port}"
-    return Rank(
-        rank=rank,
-        world=world,
-        local=local,
-        address=launch.address,
-        port=launch.port,
-        host=host,
-        job=job,
-    )
-
-
-def by_torchrun(variables: Mapping[str, str]) -> Launch:
-    """The launch, as described by torchrun's variables."""
-    run_id = variables.get("TORCHELASTIC_RUN_ID", "")
-    restarts = variables.get("TORCHELASTIC_RESTART_COUNT", "")
-    return Launch(
-        names=("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        address=variables["MASTER_ADDR"],
-        port=number_in(variables, "MASTER_PORT"),
-        # Without --rdzv-id all runs have the same name, so `rank_in` adds the address and the port.
-        job=f"{run_id}.{restarts}",
-    )
-
-
-def by_srun(variables: Mapping[str, str], host: str) -> Launch:
-    """The launch, as described by srun's variables; address and port are derived from the job."""
-    nodes = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST") or host
-    job_id = variables.get("SLURM_JOB_ID", "0")
-    step_id = variables.get("SLURM_STEP_ID", "0")
-    return Launch(
-        names=("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-        address=first_host(nodes),
-        port=port_of(variables),
-        job=f"{job_id}.{step_id}",
-    )
-
-
-def port_of(environ: Mapping[str, str]) -> int:
-    """The port for a Slurm job step. Each rank of the step computes the same port without asking
-    the others. The next port is used too."""
-    step_id = environ.get("SLURM_STEP_ID", "")
-    step = int(step_id) if step_id.isdigit() else 0
-    job = number_in(environ, "SLURM_JOB_ID", 0)
-    # Multiply the step by a prime, so that a job's steps and the next jobs rarely share a port.
-    pair = (job + 101 * step) % (PORTS // 2)
-    return FIRST_PORT + 2 * pair
+    # Without --rdzv-id all runs of torchrun have the same name, so add the address and the port.
+    return Rank(rank, world, local, address, port, host, f"{run}.{part}@{address}:{port}")
 
 
 def first_host(nodes: str) -> str:
@@ -175,8 +128,7 @@ def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[st
 
 
 def number_in(environ: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
-    """The number in an environment variable. Raises WrongQuestion if the variable does not contain
-    a number, or if it is not set and has no default."""
+    """The number in a variable. Raises WrongQuestion if there is none and no default."""
     value = environ.get(name)
     if not value and default is not None:
         return default

@@ -16,8 +16,8 @@ from ..values import FAILED, PASSED, SKIPPED, Outcome, asked
 from .group import (
     COLLECTIVE_SECONDS,
     NETWORK,
+    GroupState,
     ProcessGroup,
-    enter,
     hint_of,
     missing,
     named,
@@ -29,18 +29,12 @@ MEET_SECONDS = 240.0
 """How long the ranks wait for one another at first. A cold network file system takes minutes to
 load torch, and hundreds of ranks start one after the other."""
 NO_NCCL = "`--device cpu` tests the ranks with gloo"
-LATER = (
-    "torch.distributed.fsdp",
-    "torch.nn.parallel",
-    "torch.distributed.optim",
-)
-"""Modules that later checks use. They are loaded before the timeouts get short. An old torch lacks
-some of them."""
+LATER = ("torch.distributed.fsdp", "torch.distributed.device_mesh", "torch.nn.parallel")
+"""Modules that later checks use, loaded before the timeouts get short."""
 
 
 def meet(device: str) -> Outcome:
-    """Check that all ranks can form a group in which no two use the same GPU (see
-    `exchange_first_words`). Skipped if this torch cannot connect ranks."""
+    """All ranks can form a group in which no two use the same GPU."""
     if not dist.is_available():
         return Outcome(SKIPPED, "this torch was built without torch.distributed")
     on_gpu = device.startswith("cuda")
@@ -87,39 +81,28 @@ def form_group(device: str) -> Outcome:
         world_size=world,
         timeout=timedelta(seconds=COLLECTIVE_SECONDS),
     )
-    enter(group)
+    GroupState.group, GroupState.ended = group, ""
     return together("meet", exchange_first_words)
 
 
 def exchange_first_words(group: ProcessGroup) -> Outcome:
-    """Check that all ranks have the same options, that no other rank uses this GPU, and that a
-    first message arrives."""
-    options = (asked().seed, asked().level, asked().only)
-    options_of_ranks = shared(group, "asked", repr(options))
-    if len(set(options_of_ranks)) > 1:
+    """All ranks have the same options, each its own GPU, and a first message arrives."""
+    options = repr((asked().seed, asked().level, asked().only))
+    if len(set(shared(group, "asked", options))) > 1:
         detail = "the ranks were started with different options"
         return Outcome(FAILED, detail, hint="give every rank the same options")
     detail = f"{group.world} ranks by {group.backend}"
     if group.backend == "nccl":
-        gpus = shared(group, "gpu", gpu_identity(group.device))
-        my_gpu = gpus[group.rank]
-        ranks_on_my_gpu = [rank for rank, gpu in enumerate(gpus) if gpu == my_gpu]
-        if len(ranks_on_my_gpu) > 1:
-            problem = f"{named(ranks_on_my_gpu)} use the same GPU {my_gpu}"
+        # If the UUID is unknown, the host and the device tell GPUs apart.
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        place = f"{os.uname().nodename} {visible} {group.device}"
+        gpus = shared(group, "gpu", gpu_uuid(torch, group.device) or place)
+        sharing = [rank for rank, gpu in enumerate(gpus) if gpu == gpus[group.rank]]
+        if len(sharing) > 1:
+            problem = f"{named(sharing)} use the same GPU {gpus[group.rank]}"
             hint = "give each rank its own GPU: one rank per GPU, LOCAL_RANK chooses it"
             return Outcome(FAILED, problem, hint=hint)
         detail += ", each on its own GPU"
     # The first call sets up connections and loads libraries, so it takes longer.
     dist.all_reduce(torch.ones(1, device=group.device))
     return Outcome(PASSED, detail)
-
-
-def gpu_identity(device: str) -> str:
-    """What distinguishes this GPU from all others: its UUID or, if unknown, the host and the
-    device."""
-    uuid = gpu_uuid(torch, device)
-    if uuid:
-        return uuid
-    host = os.uname().nodename
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return f"{host} {visible} {device}"

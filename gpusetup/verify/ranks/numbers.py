@@ -1,10 +1,8 @@
-"""The numbers that each rank contributes, which encode the rank and their position, and how results
-are judged.
-"""
+"""The numbers that each rank contributes, which encode it and their position, and how to judge."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, Tuple
 
 import torch
 
@@ -18,95 +16,61 @@ EXACT_TO: Dict[str, int] = {
     "uint8": 255,
     "bool": 1,
 }
-"""Number format that training exchanges -> the largest n for which it represents all integers up to
-n exactly."""
+"""Number format that training exchanges -> up to which n it represents all integers."""
 Kind = Tuple[str, str]
 """A number format, and how its numbers are reduced; `bits` means that they are only moved, and
 `fraction` is a sum of fractional numbers."""
-
 PERIOD = 1021
-"""A row repeats after this many numbers. It is a prime, so that a part in the wrong place does not
-contain the expected numbers."""
+"""A row repeats after so many numbers; a prime, so that a misplaced part does not fit."""
 ROUNDED = ("fraction", "avg")
 """Reductions whose result depends on the order in which the ranks are added."""
-UNSIGNED = ("uint8", "bool")
 
 
 def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
     """A row of numbers for each rank; the same table on every rank.
 
+    Numbers that are only moved are random bits, with infinities, NaN and denormal numbers among
+    them. Whole numbers are so small that the result of their reduction is exact.
+
     >>> rows(("uint8", "min"), 2, 3000, seed=1).shape
     torch.Size([2, 3000])
     """
-    dtype_name, reduction = kind
-    period = max(1, min(length, PERIOD))
-    shape = (world, period)
+    name, reduction = kind
+    dtype = getattr(torch, name)
+    shape = (world, max(1, min(length, PERIOD)))
     generator = torch.Generator().manual_seed(seed)
     if reduction == "bits":
-        numbers = rows_of_bits(dtype_name, shape, generator)
+        byte_count = torch.empty(0, dtype=dtype).element_size()
+        # A bool is 0 or 1; in all other formats a byte may have any value.
+        byte_values = 2 if name == "bool" else 256
+        drawn = torch.randint(0, byte_values, (*shape, byte_count), generator=generator)
+        numbers = drawn.to(torch.uint8).view(dtype)[..., 0]
     elif reduction in ROUNDED:
         numbers = torch.randn(shape, generator=generator)
     else:
-        numbers = rows_of_whole_numbers(kind, shape, generator)
-    repeats = length // PERIOD + 1
-    repeated = numbers.to(getattr(torch, dtype_name)).repeat(1, repeats)
-    return repeated[:, :length]
+        least, greatest = 0, EXACT_TO[name]
+        if reduction == "sum":
+            least, greatest = 1, greatest // world
+        numbers = torch.randint(least, greatest + 1, shape, generator=generator)
+        if name not in ("uint8", "bool"):
+            numbers *= 2 * torch.randint(0, 2, shape, generator=generator) - 1
+    return numbers.to(dtype).repeat(1, length // PERIOD + 1)[:, :length]
 
 
-def rows_of_bits(dtype_name: str, shape: Tuple[int, int], generator: Any) -> Any:
-    """Rows of random bits, which include infinities, NaN and denormal numbers."""
-    dtype = getattr(torch, dtype_name)
-    byte_count = torch.empty(0, dtype=dtype).element_size()
-    # A bool is 0 or 1; in all other formats a byte may have any value.
-    byte_values = 2 if dtype_name == "bool" else 256
-    drawn = torch.randint(0, byte_values, (*shape, byte_count), generator=generator)
-    numbers = drawn.to(torch.uint8).view(dtype)
-    # The axis of bytes now has length one.
-    return numbers[..., 0]
-
-
-def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) -> Any:
-    """Rows of whole numbers that are exact in their format. For sums, the sum is exact too."""
-    dtype_name, reduction = kind
-    world, _ = shape
-    least, greatest = 0, EXACT_TO[dtype_name]
-    if reduction == "sum":
-        least, greatest = 1, greatest // world
-    numbers = torch.randint(least, greatest + 1, shape, generator=generator)
-    # Make half of the numbers negative.
-    if dtype_name not in UNSIGNED:
-        signs = 2 * torch.randint(0, 2, shape, generator=generator) - 1
-        numbers *= signs
-    return numbers
-
-
-class Reduced(NamedTuple):
-    """The exact result of a reduction, with the allowed error."""
-
-    numbers: Any
-    limits: Any
-    """How far each number of an answer may be off."""
-
-
-def reduced(numbers: Any, reduction: str) -> Reduced:
-    """The exact reduction of all rows. The limits for fractions allow for rounding in any order of
-    summation; all other numbers must be exact."""
+def reduced(numbers: Any, reduction: str) -> Tuple[Any, Any]:
+    """The exact reduction of all rows, and how far each number of an answer may be off: by rounding
+    in any order of summation for fractions, and not at all for whole numbers."""
     wide = numbers.double()
     count = len(wide)
     if reduction in ROUNDED:
         # There is at most one rounding for each row, including the multiplication by 1/n for `avg`.
         # Each may be off by `eps`, which is twice the error of a correct rounding.
-        relative_error = count * torch.finfo(numbers.dtype).eps
         divisor = count if reduction == "avg" else 1
-        limits = relative_error * wide.abs().sum(0) / divisor
-        return Reduced(wide.sum(0) / divisor, limits)
-    if reduction == "min":
-        exact = wide.amin(0)
-    elif reduction == "max":
-        exact = wide.amax(0)
-    else:
-        exact = getattr(wide, reduction)(0)
-    return Reduced(exact, torch.zeros(len(exact)))
+        limits = count * torch.finfo(numbers.dtype).eps * wide.abs().sum(0) / divisor
+        return wide.sum(0) / divisor, limits
+    reduce = {"min": torch.amin, "max": torch.amax, "sum": torch.sum}[reduction]
+    exact = reduce(wide, 0)
+    return exact, torch.zeros(len(exact))
 
 
 def raw(values: Any) -> Any:
@@ -117,17 +81,13 @@ def raw(values: Any) -> Any:
 def signature(values: Any) -> int:
     """A checksum of the bits of a tensor that also depends on their order."""
     all_bytes = raw(values).reshape(-1).to(torch.int64)
-    numbered = torch.arange(len(all_bytes), device=all_bytes.device)
     # Weight each byte with its position, so that swapping two numbers changes the sum.
-    weights = numbered % 8191 + 1
+    weights = torch.arange(len(all_bytes), device=all_bytes.device) % 8191 + 1
     return int((all_bytes * weights).sum())
 
 
 def wrong(received: Any, exact: Any, limit: Any = None) -> str:
-    """What is wrong in a flat tensor, in words; empty if it is correct.
-
-    Without a limit, every bit must be right.
-    """
+    """What is wrong in a flat tensor, in words; without a limit, every bit must be right."""
     exact = exact.to(received.device)
     if limit is None:
         is_wrong = (raw(received) != raw(exact)).any(1)
@@ -135,10 +95,10 @@ def wrong(received: Any, exact: Any, limit: Any = None) -> str:
         error = (received.to(exact.dtype) - exact).abs()
         # Written this way, the comparison counts NaN as wrong too.
         is_wrong = ~(error <= limit.to(received.device))
-    wrong_places = is_wrong.nonzero().reshape(-1).tolist()
-    if not wrong_places:
+    places = is_wrong.nonzero().reshape(-1).tolist()
+    if not places:
         return ""
-    first = wrong_places[0]
+    first = places[0]
     numbers = f"{received[first].item()}, must be {exact[first].item()}"
-    count = f"{len(wrong_places)} of {len(received)} elements are wrong"
+    count = f"{len(places)} of {len(received)} elements are wrong"
     return f"{count}, the first at {first}: {numbers}"

@@ -1,0 +1,433 @@
+"""Causes that keep torch from using a GPU of AMD, Intel or Apple: ten for all of them."""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
+from gpusetup.causes import alike
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.maker_facts import (
+    crashes_without_kernels,
+    intels_extension_fails,
+    rocm_lists_the_gpu,
+    whys,
+)
+from gpusetup.fixes import makers
+from gpusetup.messages.makers import AMDS, ONEAPIS
+from gpusetup.messages.row import says
+from gpusetup.model.finding import Fix
+
+
+def _rocm_works(context: RuleContext) -> bool:
+    """Whether torch's ROCm build can use the GPU, so the fault lies elsewhere."""
+    is_rocm = (context.torch.backend or "").startswith("rocm")
+    if not is_rocm or not context.torch.cuda_available or events(context, "hip-kernel-missing"):
+        return False
+    named = [gfx_of(event.values.get("name", "")) for event in events(context, "foreign-gpu")]
+    return all(target is None or target in BUILT_FOR for target in named)
+
+
+def _lacks_the_kernels(context: RuleContext) -> bool:
+    """Whether the installed ROCm build has no kernels for the GPU."""
+    return bool(
+        events(context, "hip-kernel-missing")
+        or crashes_without_kernels(context)
+        or gpu_facts.lacks_target_on_windows(context)
+    )
+
+
+def hip_kernel_is_missing(context: RuleContext) -> str:
+    """The fact that HIP found no kernel for the GPU, as a sentence; "" if the events do not show
+    it."""
+    return "HIP finds no kernel" if events(context, "hip-kernel-missing") else ""
+
+
+def _rocm_finds_no_gpu(context: RuleContext) -> bool:
+    """Whether torch is a ROCm build that finds no GPU, so the wrong build is not the cause."""
+    is_rocm = (context.torch.backend or "").startswith("rocm")
+    # Only a ROCm build asks HIP for devices, so HIP's answer proves such a build. A missing library
+    # does not, because another program may need it.
+    hip_answers = whys(context, "no-hip-gpus") - {"driver"}
+    finds_none = events(context, "no-hip-gpus") or context.torch.cuda_available is False
+    return bool(hip_answers or (is_rocm and finds_none))
+
+
+def _xpu_works(context: RuleContext) -> bool:
+    """Whether torch's XPU build is installed, so that a program that asks for CUDA is at fault."""
+    if events(context, "no-xpu"):
+        return False
+    is_xpu_build = context.torch.backend == "xpu"
+    # A person may only think that XPU runs: the CPU build has the same message.
+    if events(context, "torch-not-compiled-with-cuda") and not is_xpu_build:
+        return False
+    # If the XPU backend runs, or the image is Intel's own, the build is installed.
+    return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
+
+
+def _intels_driver_answers(context: RuleContext) -> str:
+    """The fact that Intel's driver answers; "" for what fails on a GPU that the driver reaches:
+    Intel's ended extension, and float64 on a GPU without it."""
+    if intels_extension_fails(context) or "float64" in whys(context, "no-xpu"):
+        return ""
+    return gpu_facts.intels_driver_answers(context)
+
+
+def _one_release(context: RuleContext, _text: str) -> Fix:
+    return makers.one_release(context)
+
+
+TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
+"""torch's own libraries, which call ROCm's or oneAPI's, or each other."""
+OF_ITS_STACK = r"(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr|_Z(?=\w*(?:c10|2at|5torch|6caffe2)))\w+"
+
+CAUSES = (
+    Cause(
+        "maker-driver-not-loaded",
+        title="The kernel driver of {who} is not loaded",
+        plain="The kernel driver of the AMD or Intel GPU is not loaded",
+        means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
+        "(amdgpu, i915 or xe) creates. ROCm and torch do not include the driver.",
+        text="Load the driver",
+        # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for
+        # WSL with ROCm"; Linux, drivers/gpu/drm.
+        by_check=True,
+        explains=("amd-gpu", "intel-gpu", "maker-wrong-build", "wsl-driver"),
+        cases=(
+            Message(
+                having={"place": "wsl"},
+                title="ROCm for WSL is not installed",
+                means="In WSL, ROCm reaches an AMD GPU through /dev/dxg, with a separate library "
+                "for WSL. PyTorch's wheel alone looks for /dev/kfd, which WSL does not have.",
+            ),
+            Message(
+                where=(lambda context: bool(events(context, "device-node-missing")),),
+                title="The device node of {who} is missing: its kernel driver is not loaded, or "
+                "it failed to start",
+            ),
+        ),
+        check=CheckCommand(
+            command="lspci -k | grep -EA3 'VGA|3D|Display'",
+            prints="03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] "
+            "Navi 31 [Radeon RX 7900 XTX]\n\tKernel modules: amdgpu",
+        ),
+    ),
+    Cause(
+        "container-no-maker-gpu",
+        title="This container was not given the GPU of {who}",
+        plain="The container was not given the AMD or Intel GPU",
+        means="A container has only the device nodes that you give it when it starts. `--gpus "
+        "all` is an NVIDIA option and adds none of these.",
+        text="Start the container with the device nodes",
+        # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
+        by_check=True,
+        explains=("amd-gpu", "intel-gpu"),
+        check=CheckCommand(
+            command="ls /dev/kfd /dev/dri  # in the container",
+            prints="ls: cannot access '/dev/kfd': No such file or directory",
+        ),
+    ),
+    Cause(
+        "maker-device-permission",
+        title="This user has no permission to open {node}",
+        plain="This user has no permission to open the AMD or Intel GPU",
+        means="The groups render and video own /dev/kfd and the render nodes. The driver is "
+        "running, so reinstalling torch changes nothing.",
+        text="Join the groups render and video",
+        # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
+        by_check=True,
+        explains=("amd-gpu", "intel-gpu"),
+        check=CheckCommand(
+            command="ls -l /dev/kfd /dev/dri/renderD*; id -nG",
+            prints="crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo",
+        ),
+    ),
+    Cause(
+        "rocm-override-wrong",
+        check=CheckCommand(
+            command="echo $HSA_OVERRIDE_GFX_VERSION",
+            prints="10.3.0",
+        ),
+        title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
+        means="The installed torch has kernels for this GPU. However, the variable is set to "
+        "another GPU's target, so the runtime looks for kernels that do not run here.",
+        text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
+        # Source: ROCm documentation, environment variables.
+        stage="first-kernel",
+        by_check=True,
+        commands=("unset HSA_OVERRIDE_GFX_VERSION",),
+    ),
+    Cause(
+        "maker-wrong-build",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
+        title="{torch_name} is for {built_for}: it cannot use the {who}",
+        plain="torch is a CUDA or CPU build on a machine with an AMD or Intel GPU",
+        means="PyPI has the CUDA build for Linux and the CPU build for Windows. ROCm and XPU "
+        "builds come from separate indexes.",
+        text="Install the build for this GPU",
+        # Source: torch's indexes, read for the catalog.
+        by_check=True,
+        explains=("amd-gpu", "intel-gpu", "torch-cpu-build"),
+        check=CheckCommand(
+            command='python -c "import torch; print(torch.__version__, torch.version.hip)"',
+            prints="2.13.0+cu130 None",
+        ),
+    ),
+    Cause(
+        "rocm-arch-missing",
+        title="{torch_name} has no kernels for the {who}",
+        plain="torch's ROCm build has no kernels for this GPU",
+        means="A kernel runs only on the GPU target (gfx…) that it was compiled for. torch sees "
+        'the GPU, but the first operation fails with "invalid device function".',
+        text="Install a build that has kernels for the GPU",
+        # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh; ROCm's release
+        # notes (4.5 was the last with gfx803).
+        by_check=True,
+        explains=("amd-gpu",),
+        cases=(
+            Message(
+                having={"is_dropped": "yes"},
+                title="ROCm no longer supports the {who}",
+                means="torch's ROCm builds have no kernels for this GPU, and kernels for other "
+                "targets do not run on it.",
+            ),
+        ),
+        check=CheckCommand(
+            command='python -c "import torch; print(torch.cuda.get_arch_list())"',
+            prints="['gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100']",
+        ),
+    ),
+    Cause(
+        "maker-libraries-mixed",
+        title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
+        plain="The libraries of ROCm, oneAPI or torch come from different releases",
+        means="These libraries fit only those of the same release, and PyTorch's wheels bring "
+        "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "
+        "torch, one library lacks a function that another one calls.",
+        text="Use one prebuilt torch with the libraries that it brings",
+        # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others);
+        # PyTorch, "Getting Started on Intel GPU".
+        stage="import",
+        way=_one_release,
+        explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
+        cases=(
+            Message(
+                having={"wanted": r"\d"},
+                title="This torch needs ROCm {wanted}, but the machine has ROCm {installed}",
+                means="This torch does not include ROCm. The machine's ROCm libraries are loaded "
+                "instead, and their names contain the major version (libamdhip64.so.7).",
+            ),
+        ),
+        says=(
+            rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?",
+            says(
+                r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)",
+                "/opt/rocm",
+            ),
+            rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found",
+            rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{AMDS}\.so[.\d]*)",
+            rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})",
+        ),
+        examples=(
+            "ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE",
+            "/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start",
+            "libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)",
+            "symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference",
+            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
+            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: "
+            "_ZNK2at10TensorBase14const_data_ptrIN3c104HalfELi0EEEPKT_v",
+            "ImportError: /opt/intel/oneapi/compiler/2025.1/lib/libur_loader.so.0: version "
+            "`LIBUR_LOADER_0.10' not found (required by /x/libsycl.so.8)",
+            "ImportError: /x/lib/libsycl.so.8: undefined symbol: urBindlessImagesImportFdExp",
+        ),
+        not_examples=(
+            "libamdhip64.so.6: version `GLIBC_2.34' is fine",
+            "libtorch_xpu.so: undefined symbol: zeInit",
+            "libsycl.so.8: version 2025.1 is installed",
+        ),
+    ),
+    Cause(
+        "apple-silicon",
+        title="This is a Mac: there is no CUDA",
+        means="On macOS, torch uses the Apple GPU as the device mps. There are no CUDA builds "
+        "for macOS.",
+        text="Use the device mps or cpu: torch's ordinary wheel supports both",
+        refuted_by=(Refutation(gpu_facts.the_gpu_computes),),
+        # Source: torch documentation, MPS backend.
+        cases=(
+            Message(
+                having={"lacks": "arm64"},
+                title="This Python was built for Intel processors and runs translated (Rosetta) "
+                "on an Apple chip",
+                means="Rosetta hides the difference. A torch for an x86_64 Python does not support "
+                "MPS, and its newest wheel is 2.2.2.",
+            ),
+            Message(
+                having={"lacks": "macos"},
+                title="{torch_name} needs macOS {wanted} or newer to use Apple's GPU{has}",
+                means="On a macOS that is too old, torch.backends.mps.is_built() is True, but "
+                "is_available() is False.",
+            ),
+            Message(
+                where=(lambda context: bool(events(context, "built-for-another-processor")),),
+                title="torch and this Python were built for different processors",
+                means="On Apple chips, macOS also runs programs for Intel processors, but a "
+                "process cannot load libraries for both. pip chooses wheels by the Python that "
+                "it runs in.",
+            ),
+            Message(
+                where=(lambda context: "metal" in whys(context, "mps-lacks"),),
+                title="torch was built with MPS, but MPS is not available to this process",
+                means="torch.backends.mps.is_available() is False if macOS is too old, if Python "
+                "was built for Intel processors, or if the process does not reach Metal.",
+            ),
+            Message(
+                where=(lambda context: "types" in whys(context, "mps-lacks"),),
+                title='The model and its input do not fit each other on the Mac\'s device "mps"',
+                means="torch and Metal work. The program left one of the two on another device, or "
+                "in another number format.",
+            ),
+            Message(
+                where=(lambda context: "tensors" in whys(context, "mps-lacks"),),
+                title='A tensor of the program is not on the Mac\'s device "mps"',
+                means="torch and Metal work. The program left the model, an input or a constant on "
+                "the CPU.",
+            ),
+            Message(
+                where=(lambda context: bool(events(context, "mps-lacks")),),
+                title='The Mac\'s device "mps" does not support what the program needs',
+                means="The program already runs on Apple's GPU, but Metal does not support every "
+                "type and operation.",
+            ),
+        ),
+    ),
+    Cause(
+        "amd-gpu",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
+        title="This is an AMD GPU: torch's ROCm builds can use it, but its CUDA builds cannot",
+        means="PyTorch publishes ROCm builds for Linux. AMD publishes more ROCm builds, also for "
+        "Windows.",
+        text="If ROCm supports the GPU, install torch's ROCm build",
+        # Source: torch's index, labels rocm*.
+        refuted_by=(
+            Refutation(
+                facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
+                "rocm-override-wrong",
+            ),
+            Refutation(
+                facts.all_of(
+                    hip_kernel_is_missing,
+                    gpu_facts.rocm_build_has_the_target,
+                    gpu_facts.override_names_another_target,
+                ),
+                "rocm-override-wrong",
+            ),
+            Refutation(
+                facts.all_of(hip_kernel_is_missing, gpu_facts.rocm_build_has_the_target),
+                "",
+                alike.AMD_TARGETS,
+            ),
+            Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
+            Refutation(gpu_facts.the_gpu_computes),
+            Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
+            Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
+            Refutation(gpu_facts.nothing_asked_for_cuda),
+        ),
+        cases=(
+            Message(
+                where=(_rocm_works,),
+                title="The program asks for CUDA; torch's ROCm build works on this GPU",
+                means="torch's ROCm build also calls its device `cuda`, but packages that were "
+                "compiled for CUDA do not run on it.",
+            ),
+            Message(
+                where=(_lacks_the_kernels,),
+                title="{build} has no kernels for {board}",
+                plain="torch's ROCm build has no kernels for this GPU",
+                means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
+            ),
+            Message(
+                where=(lambda context: bool(rocm_lists_the_gpu(context)),),
+                title="torch's ROCm build finds no GPU, although ROCm's own tools list one",
+                means="ROCm's tools reach the GPU through the same kernel driver as torch. So the "
+                "program, its variables or the wheel's kernels differ, and not the driver.",
+            ),
+            Message(
+                where=(_rocm_finds_no_gpu,),
+                title="A ROCm build is installed, but it finds no GPU that it can use",
+                means="The build is the right kind for an AMD GPU. It reaches the GPU through the "
+                "kernel driver and its device nodes, so look there before you reinstall anything.",
+            ),
+        ),
+    ),
+    Cause(
+        "intel-gpu",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
+        title="This is an Intel GPU: torch's XPU build can use it, but its CUDA builds cannot",
+        means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
+        text="Install torch's XPU build, and use the device xpu",
+        # Source: torch documentation, XPU backend.
+        refuted_by=(
+            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
+            Refutation(gpu_facts.the_gpu_computes),
+            Refutation(_intels_driver_answers, "", alike.INTEL_RUNTIME),
+            Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
+            Refutation(gpu_facts.nothing_asked_for_cuda),
+        ),
+        cases=(
+            Message(
+                where=(lambda context: "float64" in whys(context, "no-xpu"),),
+                title="This Intel GPU does not compute float64, and the program uses it",
+                means="torch reached the GPU, so its driver and torch's build work. Arc A cards "
+                "and Iris Xe graphics have no float64 in hardware.",
+            ),
+            Message(
+                where=(lambda context: bool(intels_extension_fails(context)),),
+                title="Intel's extension for PyTorch does not work here: torch's own XPU build "
+                "replaces it",
+                means="The extension has separate libraries and loads only with the torch that it "
+                "was built for. torch's XPU builds do not need it, and Intel ended it in March 2026.",
+            ),
+            Message(
+                where=(lambda context: "lost" in whys(context, "no-xpu"),),
+                title="The driver lost the Intel GPU while a program was using it",
+                means="torch found the GPU and ran on it, so the build is the right one. The "
+                "kernel driver, its firmware or the compute runtime reset the GPU.",
+            ),
+            Message(
+                where=(lambda context: bool(events(context, "no-xpu")),),
+                title="torch cannot use the Intel GPU: the device xpu is missing",
+                means="torch's XPU build needs Intel's driver and runtime; other builds do not "
+                "have the device xpu at all.",
+            ),
+            Message(
+                where=(_xpu_works,),
+                title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",
+                means="torch's XPU build works here. However, the program is written for CUDA "
+                "only.",
+            ),
+        ),
+    ),
+)
+
+FORMER_IDS = {
+    **dict.fromkeys(
+        ("python-for-intel-mac", "macos-too-old-for-mps", "macos-too-old"), "apple-silicon"
+    ),
+    **dict.fromkeys(
+        (
+            "rocm-older-than-torch",
+            "rocm-libraries-mixed",
+            "torch-builds-mixed",
+            "oneapi-libraries-mixed",
+        ),
+        "maker-libraries-mixed",
+    ),
+    "wsl-rocm-missing": "maker-driver-not-loaded",
+    "rocm-gpu-unsupported": "rocm-arch-missing",
+    **dict.fromkeys(("xpu-no-float64", "level-zero-headers-missing"), "intel-gpu"),
+    **dict.fromkeys(
+        ("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"), "amd-gpu"
+    ),
+}
+"""The id that a finding had before -> the record that explains it now."""

@@ -1,0 +1,289 @@
+"""The one command whose output decides, for an answer about a text.
+
+It stands in the cause's record (`alike`); otherwise the step that failed chooses it. A command
+whose output the text already shows is not asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.causes import alike
+from gpusetup.causes.record import RECORDS
+from gpusetup.choose.installed import vendors_of
+from gpusetup.diagnosis.program import program_of
+from gpusetup.evidence.context import (
+    driver_answers,
+    events,
+    gpus,
+    has_nvidia,
+    in_container,
+    listed_gpus,
+    on,
+)
+from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
+from gpusetup.evidence.places import is_beside_torch
+from gpusetup.fixes import paste
+from gpusetup.fixes.extension_packages import distribution_of
+from gpusetup.fixes.lenders import lender_of
+from gpusetup.model.shell import in_a_cell, settings_in_powershell
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+    from gpusetup.model.finding import Finding
+
+INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
+HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
+"""Runs what the container's hook runs, with the hook's log on the screen."""
+SMI = "nvidia-smi"
+OF_TORCH = (alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.THIS_TORCH)
+"""Commands that ask a torch, which a program beside torch does not have."""
+OF_NVIDIA_OR_CUDA = (
+    *(alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.LIST_GPUS, alike.NODES, SMI),
+    *(alike.TORCHS_KERNELS, alike.ON_THE_BUS, alike.BESIDE_TORCH),
+)
+"""Commands that tell nothing on a machine whose only GPU is another maker's."""
+
+
+def command_that_decides(
+    context: RuleContext, finding: Finding | None, asked_first: str | None, *, is_open: bool
+) -> str | None:
+    """The command to run next; None if the text already shows what decides.
+
+    `asked_first`: the command of an unread need or of a refutation. `is_open`: the cause is
+    unknown, so that the failed step also has commands.
+    """
+    candidates = [asked_first] if asked_first else []
+    if finding is not None:
+        candidates += RECORDS[finding.id].alike
+    program = program_of(context)
+    beside = program.reading if program and is_beside_torch(context) else ""
+    if is_open:
+        candidates += ([beside] if beside else []) + list(_commands_of_step(context))
+    for command in candidates:
+        if command == alike.TORCHS_KERNELS and is_beside_torch(context):
+            command = alike.BESIDE_TORCH
+        elif command in OF_TORCH and beside:
+            command = beside
+        # A running monitor shows nothing of a text's failure.
+        is_useless = command == alike.MONITOR or _is_foreign(context, command)
+        may_be_asked = command == asked_first or not is_useless
+        if may_be_asked and not is_answered(context, command):
+            return in_words_of_system(context, command)
+    return None
+
+
+def _is_foreign(context: RuleContext, command: str) -> bool:
+    """Whether a command asks NVIDIA's stack while the only GPU is another maker's, or starts a
+    program that the text is not about."""
+    if command.startswith("python -m ") and command.removeprefix("python -m ").isidentifier():
+        program = program_of(context)
+        return program is None or command.removeprefix("python -m ") not in program.packages
+    return command in OF_NVIDIA_OR_CUDA and _maker(context) in ("amd", "intel", "apple")
+
+
+# --- what the text already shows ------------------------------------------------------------------
+
+SHOWN: dict[str, tuple[str, ...]] = {
+    "kernel": (alike.KERNEL_LOG, alike.KERNEL_OF_MAKER),
+    "collect-env": (alike.COLLECT_ENV, alike.BOTH_MACHINES),
+    "devices": (alike.AMD_TARGETS,),
+    "kfd": (alike.AMD_TARGETS, alike.ROCM_REACHES),
+    "mps": (alike.TORCHS_MPS,),
+    "mps-fallback": (alike.MPS_FALLBACK,),
+    "xpu": (alike.TORCHS_XPU,),
+    "sycl": (alike.XPU_SEES,),
+    "threads": (alike.STACK, alike.FAULTS),
+    "topology": (alike.TOPOLOGY,),
+    "processes": (alike.WHILE_IT_RUNS,),
+    "nccl": (alike.NCCL_LOG,),
+    "blocking": (alike.BLOCKING_RUN,),
+}
+"""A tool's output that `messages` recognizes -> the commands that it answers."""
+
+
+def is_answered(context: RuleContext, command: str) -> bool:
+    """Whether the text already shows what a command would print, wherever it was read."""
+    machine, torch = context.snapshot, context.torch
+    for event in events(context, "output-shown"):
+        if command in SHOWN.get(event.values.get("what", ""), ()):
+            return True
+    build = bool(torch.version and torch.backend)
+    kernels = kernels_that_a_text_prints(context)
+    shown = {
+        alike.LIST_GPUS: bool(listed_gpus(context)),
+        SMI: bool(listed_gpus(context) and machine.driver.version),
+        alike.ON_THE_BUS: machine.pci_devices is not None or bool(listed_gpus(context)),
+        alike.ON_THE_HOST: driver_answers(context),
+        alike.TORCHS_CUDA: build,
+        alike.ASK_TORCH: build and torch.cuda_available is not None,
+        alike.TORCH_SEES: torch.cuda_available is True,
+        alike.TORCHS_KERNELS: kernels,
+        alike.THIS_TORCH: kernels,
+        alike.BESIDE_TORCH: bool(gpus(context) and machine.driver.version),
+        # If torch cannot be imported, torch's own report fails in the same way.
+        alike.COLLECT_ENV: bool(torch.import_error),
+        alike.AMD_TARGETS: bool(events(context, "rocm-lists-gpu")),
+    }
+    return shown.get(command, False)
+
+
+# --- the step that failed -------------------------------------------------------------------------
+
+
+def _commands_of_step(context: RuleContext) -> Iterator[str]:
+    """The commands of every failed step that the text shows, the most particular first."""
+    for is_reached, commands in STEPS:
+        if is_reached(context):
+            yield from commands
+    yield from OF_MAKER.get(_maker(context), ())
+    if is_beside_torch(context):
+        yield SMI
+    elif _maker(context) in ("", "nvidia"):
+        yield from (alike.ASK_TORCH, alike.COLLECT_ENV)
+
+
+def _shows(*kinds: str) -> Callable[[RuleContext], bool]:
+    """Whether one of these events is in the text."""
+    return lambda context: bool(events(context, *kinds))
+
+
+def _at(stage: str) -> Callable[[RuleContext], bool]:
+    """Whether the program failed at this stage."""
+    return lambda context: context.snapshot.failing.stage == stage
+
+
+def _container_lacks_a_driver(context: RuleContext) -> bool:
+    """Whether a container asks for a GPU, and no driver answers in it."""
+    return bool(context.snapshot.container.nvidia_requested) and not driver_answers(context)
+
+
+def _torch_reaches_the_gpu(context: RuleContext) -> bool:
+    """Whether a call on a GPU that torch sees raised an exception."""
+    return context.torch.cuda_available is True and bool(events(context, "program-failed"))
+
+
+STEPS: tuple[tuple[Callable[[RuleContext], bool], tuple[str, ...]], ...] = (
+    (_at("build"), (INSTALLER_OUTPUT,)),
+    (_at("install"), (INSTALLER_OUTPUT,)),
+    (_shows("container-start-failed"), (HOOK_LOG,)),
+    (_container_lacks_a_driver, (alike.GPU_BY_DOCKER,)),
+    (_shows("machine-powers-off"), (alike.LAST_BOOT,)),
+    (_shows("nccl-hangs", "nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
+    (_shows("run-hangs"), (alike.STACK, alike.KERNEL_LOG)),
+    (_shows("program-crashed", "silent-crash"), (alike.FAULTS,)),
+    (_torch_reaches_the_gpu, (alike.BLOCKING_RUN, alike.WHAT_LOADS)),
+    (_shows("gpu-unused"), (alike.ASK_TORCH, alike.WHILE_IT_RUNS)),
+)
+"""A failed step -> the commands that tell most about it."""
+OF_MAKER: dict[str, tuple[str, ...]] = {
+    "amd": (alike.WHICH_ROCM, alike.AMD_TARGETS, alike.KERNEL_OF_MAKER, alike.WHICH_STACK),
+    "intel": (alike.TORCHS_XPU, alike.XPU_SEES, alike.KERNEL_OF_MAKER, alike.WHICH_STACK),
+    "apple": (alike.TORCHS_MPS, alike.MPS_FALLBACK),
+}
+
+
+def _maker(context: RuleContext) -> str:
+    """The maker of the GPU that the text is about; "" if it does not show one."""
+    if on(context, "macos"):
+        return "apple"
+    if has_nvidia(context):
+        return "nvidia"
+    of_build = maker_of(context.torch.backend)
+    vendors = vendors_of(context.snapshot)
+    return of_build or (next(iter(vendors)) if len(vendors) == 1 else "")
+
+
+def build_again(context: RuleContext) -> str:
+    """The build command of the failing package, with its whole output."""
+    program, failing = program_of(context), context.snapshot.failing
+    modules = (failing.program or "", *(program.packages if program else ()))
+    for distribution in map(distribution_of, modules):
+        if distribution:
+            options = ("--no-build-isolation",) if program is None or program.on_torch else ()
+            return paste.pip(context, "install", "-v", *options, distribution)
+    return INSTALLER_OUTPUT
+
+
+# --- in the words of the system -------------------------------------------------------------------
+
+ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
+EVENTS_OF_WINDOWS = "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30"
+ON_A_MAC = "system_profiler SPDisplaysDataType"
+FORMS: dict[str, dict[str, str]] = {
+    "windows": {
+        "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
+        alike.ON_THE_BUS: ON_A_PC,
+        alike.NODES: alike.LIST_GPUS,
+        alike.LAST_BOOT: EVENTS_OF_WINDOWS,
+        alike.KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; "
+        "ProviderName='nvlddmkm'}",
+        # Event 2004 is Windows' report that virtual memory ran out.
+        alike.HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
+        "gcc --version": "where.exe cl gcc clang",
+        alike.LIBCUDA_IN_IT: "nvidia-smi  # in the container",
+        HOOK_LOG: "docker info",
+        alike.BOTH_SHELLS: "Get-ChildItem env: | Sort-Object Name",
+        alike.AMD_TARGETS: alike.WHICH_ROCM,
+        alike.KERNEL_OF_MAKER: EVENTS_OF_WINDOWS,
+        alike.WHICH_STACK: ON_A_PC,
+        alike.XPU_SEES: f"{ON_A_PC}; Get-ChildItem env: | Sort-Object Name",
+        alike.INTEL_RUNTIME: "python -m pip list; Get-ChildItem env: | Sort-Object Name",
+    },
+    "macos": {
+        # A Mac has no NVIDIA driver, so the person uses it to work on another machine.
+        alike.KERNEL_LOG: "python -m torch.utils.collect_env  # on the machine with the GPU",
+        **dict.fromkeys(
+            (SMI, alike.NODES, alike.KERNEL_OF_MAKER, alike.AMD_TARGETS, alike.WHICH_STACK),
+            ON_A_MAC,
+        ),
+        alike.ON_THE_BUS: ON_A_MAC,
+        HOOK_LOG: "docker info",
+        alike.COLLECT_ENV: alike.TORCHS_MPS,
+    },
+    # WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
+    # (Microsoft, "DirectX is coming to the Windows Subsystem for Linux").
+    "wsl": {
+        alike.ON_THE_BUS: alike.LIST_GPUS,
+        alike.NODES: "ls -l /dev/dxg",
+        alike.KERNEL_LOG: "sudo dmesg | grep -i dxg",
+        alike.AMD_TARGETS: alike.AMD_IN_WSL,
+        alike.XPU_SEES: "ls -l /dev/dxg; sycl-ls",
+    },
+    # On a rented machine, only its provider can read the PCI bus and the kernel log.
+    "notebook": dict.fromkeys(
+        (alike.ON_THE_BUS, alike.NODES, alike.KERNEL_LOG, alike.HOST_MEMORY, alike.ON_THE_HOST), SMI
+    ),
+    "container": {
+        **{
+            command: f"{command}  # on the host"
+            for command in (alike.ON_THE_BUS, alike.KERNEL_LOG, alike.HOST_MEMORY)
+        },
+        alike.KERNEL_OF_MAKER: f"{alike.KERNEL_OF_MAKER}, on the host",
+        alike.XPU_SEES: alike.INTELS_NODES,
+    },
+}
+"""A system -> the commands that have another form there."""
+
+
+def in_words_of_system(context: RuleContext, command: str) -> str:
+    """The command in its form for the system of the text."""
+    if command == INSTALLER_OUTPUT and context.snapshot.failing.stage == "build":
+        command = build_again(context)
+    lent = lender_of(context)
+    systems = (
+        ("windows", on(context, "windows")),
+        ("notebook", bool(lent)),
+        ("macos", on(context, "macos")),
+        ("wsl", bool(context.os.wsl)),
+        ("container", in_container(context)),
+    )
+    for system, is_here in systems:
+        if is_here:
+            command = FORMS[system].get(command, command)
+            break
+    if on(context, "windows"):
+        return settings_in_powershell(command)
+    return in_a_cell(command) if lent else command

@@ -1,0 +1,1004 @@
+"""What to do for GPUs of AMD, Intel and Apple: the driver, the device nodes, the build of torch.
+
+Each function looks at one thing that can be wrong and never leads to another maker's build.
+
+Sources: AMD's "Configuring permissions for GPU access", "Running ROCm Docker containers" and
+"Install PyTorch for ROCm" of WSL and of Windows (rocm.docs.amd.com), Intel's "PyTorch prerequisites
+for Intel GPU", PyTorch's "Getting Started on Intel GPU" and its page on the MPS backend; read in
+November 2026.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gpusetup.accelerators.amd import (
+    BUILT_FOR,
+    BUILT_FOR_ROCM,
+    DROPPED,
+    FIRST_ROCM,
+    FIRST_TORCH,
+    INDEX_OF_AMD,
+    LAST_ROCM,
+    RELATIVES,
+    SERVED_CARDS,
+    WINDOWS_TARGETS,
+    WSL_TARGETS,
+    device_extras,
+    gfx_of,
+    has_kernels,
+)
+from gpusetup.accelerators.amd_devices import amd_device
+from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
+from gpusetup.accelerators.intel import device_has_xpu
+from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker, maker_of
+from gpusetup.accelerators.other_gpus import has_xpu, maker_named
+from gpusetup.catalog.builds import index_url
+from gpusetup.choose.installed import vendors_of
+from gpusetup.choose.other_makers import NAME_OF_BUILDS
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    has_nvidia,
+    in_container,
+    macos_version,
+    on,
+)
+from gpusetup.evidence.gpu_facts import lacks_target_on_windows
+from gpusetup.evidence.lookups import Lookup, labels_with, platform_of, pythons_of
+from gpusetup.evidence.maker_facts import (
+    crashes_without_kernels,
+    intels_extension_fails,
+    rocm_lists_the_gpu,
+    rocm_of_wheel,
+    whys,
+)
+from gpusetup.fixes import owners, paste, system_packages
+from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import Line, filled, lines, shell_line
+from gpusetup.model.versions import parsed
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+# --- the kernel driver and its nodes --------------------------------------------------------------
+
+LOAD = {AMD.id: lines("sudo modprobe amdgpu"), INTEL.id: lines("sudo modprobe xe")}
+DRIVER_OF = {AMD.id: "amdgpu", INTEL.id: "i915 or xe"}
+NODES_OF = {AMD.id: "/dev/kfd /dev/dri/renderD*", INTEL.id: "/dev/dri/renderD*"}
+LIST_NODES = {
+    AMD.id: lines("ls -ln /dev/kfd /dev/dri/renderD*"),
+    INTEL.id: lines("ls -ln /dev/dri/renderD*"),
+}
+"""A maker -> the command that lists its device nodes with the numbers of their groups."""
+DEVICES_OF = {AMD.id: "--device /dev/kfd --device /dev/dri", INTEL.id: "--device /dev/dri"}
+
+
+def load_driver(maker: Maker, bound_to: str | None = None) -> Fix:
+    """Load the maker's kernel driver, or bind the card to it again. `bound_to`: the driver of
+    another kind that has the card, such as vfio-pci."""
+    driver = DRIVER_OF[maker.id]
+    looks = paste.look(
+        "list the drivers and the kernel's messages",
+        *lines("lspci -k | grep -EA3 'VGA|3D|Display'"),
+        filled("sudo dmesg | grep -iE {names} | tail -n 20", names=driver.replace(" or ", "|")),
+    )
+    if bound_to:
+        return Fix(
+            text=f"The GPU is bound to {bound_to}, which passes it to a virtual machine. Use the "
+            f"GPU there, or remove its binding to {bound_to} and restart, so that {driver} can "
+            "bind to it",
+            looks=looks,
+            needs_reboot=True,
+        )
+    return Fix(
+        text=f"Load {driver}. If the driver does not load or creates no device node, the kernel is "
+        "older than the GPU, firmware files are missing, Secure Boot rejects an unsigned module, "
+        "or a file in /etc/modprobe.d blocks it",
+        commands=LOAD[maker.id],
+        looks=looks,
+        needs_root=True,
+    )
+
+
+def compute_driver_missing() -> Fix:
+    """What to do if amdgpu is loaded but /dev/kfd does not exist."""
+    return Fix(
+        text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels "
+        "of the large distributions have), or install AMD's own driver package (amdgpu-dkms). If "
+        "KFD does not support the GPU, the kernel's messages show it",
+        looks=paste.look(
+            "see what KFD says of the GPU", *lines("sudo dmesg | grep -i kfd | tail -n 20")
+        ),
+    )
+
+
+def join_groups(context: RuleContext, maker: Maker) -> Fix:
+    """Add the user to the groups that own the device nodes; in a container, the host's groups by
+    number."""
+    nodes = (*LIST_NODES[maker.id], *lines("id -nG"))
+    if in_container(context):
+        fix = into_container(context, maker)
+        return replace(
+            fix,
+            text="Groups are compared by number, so the container needs those that own the nodes "
+            f"on the host. {fix.text}",
+            looks=paste.look("see the numbers of the groups on the host", *nodes),
+        )
+    return Fix(
+        text="Join the groups render and video, then log out and in again (over ssh too; a "
+        "running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
+        "separate user, who needs them too. You do not need to reinstall anything",
+        commands=lines('sudo usermod -aG render,video "$USER"'),
+        looks=paste.look("see which group owns the nodes, and which groups you are in", *nodes),
+        needs_root=True,
+    )
+
+
+def into_container(context: RuleContext, maker: Maker) -> Fix:
+    """Start the container with the maker's GPU; the command is for the host."""
+    kind = context.snapshot.container.kind or "docker"
+    nodes = NODES_OF[maker.id].replace("*", "128").replace(" ", " and ")
+    if on(context, "windows") or context.os.wsl:
+        return Fix(
+            text="Docker Desktop runs containers in a virtual machine of WSL, which has none of "
+            f"{nodes}. Run the program on Windows itself with {maker.name}'s wheels, in WSL, or "
+            "in a container on a Linux machine"
+        )
+    if kind == "kubernetes":
+        resource = "amd.com/gpu" if maker is AMD else "gpu.intel.com/xe"
+        return Fix(
+            text=f"Request the GPU in the pod's specification (resources.limits `{resource}: 1`). "
+            f"The node needs a current {maker.name} device plugin, which grants the pod the rights"
+        )
+    if kind == "lxc":
+        return Fix(
+            text=f"Pass {nodes} to the container in its configuration on the host, with the "
+            "number of the container's group render (in Proxmox: Resources, Add, Device "
+            "Passthrough), and restart the container"
+        )
+    if kind == "singularity":
+        option = "--rocm" if maker is AMD else "--bind /dev/dri"
+        return Fix(text=f"Start the container with `{option}` (`apptainer exec {option} IMAGE …`)")
+    # Podman keeps the groups of its user; docker needs the number of the host's group.
+    program, groups = "podman", "--group-add keep-groups"
+    if kind != "podman":
+        program = "docker"
+        groups = '--group-add video --group-add "$(stat -c %g /dev/dri/renderD128)"'
+    seccomp = " --security-opt seccomp=unconfined" if maker is AMD else ""
+    shown = "/dev/kfd /dev/dri" if maker is AMD else "/dev/dri"
+    return Fix(
+        text=f"On the host, add `{DEVICES_OF[maker.id]}` and the groups of the nodes to your own "
+        f"`{program} run` (this command tests it with a plain image)",
+        commands=lines(
+            f"{program} run --rm {DEVICES_OF[maker.id]} {groups}{seccomp} ubuntu ls -l {shown}"
+        ),
+    )
+
+
+def rocm_in_wsl(context: RuleContext) -> Fix:
+    """What ROCm needs in WSL, where it reaches the GPU through a library and not through
+    /dev/kfd."""
+    name, target = board_of(context)
+    if target not in (None, *WSL_TARGETS):
+        on_windows = from_amds_index(context, target)
+        return Fix(
+            text=f"ROCm for WSL supports Radeon RX 7700 and newer, and Ryzen AI, but not {name} "
+            f"({target}). Neither another ROCm in WSL nor HSA_OVERRIDE_GFX_VERSION changes that. "
+            "Use the GPU on Windows itself, in Linux on the machine itself, or by a program that "
+            "uses DirectML or Vulkan",
+            alternatives=paste.other("on Windows itself", *on_windows.commands)
+            if target in WINDOWS_TARGETS
+            else (),
+        )
+    return Fix(
+        text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
+        "librocdxg inside WSL, as described on AMD's page for WSL "
+        "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/howto_wsl.html)."
+        " Do not install the driver amdgpu in WSL. If `rocminfo` lists the GPU and "
+        "torch does not, rename the wheel's own torch/lib/libhsa-runtime64.so*, which does not "
+        "know WSL",
+        looks=paste.look(
+            "check whether ROCm for WSL is installed",
+            *lines("ls /opt/rocm/lib/librocdxg.so* /dev/dxg", "rocminfo | grep -i gfx"),
+        ),
+    )
+
+
+# --- builds of torch ------------------------------------------------------------------------------
+
+SHOW_A_TORCH = (
+    *("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus", "no-nvidia-driver"),
+    "ipex",
+)
+"""Events that only an installed torch can cause."""
+
+
+def pip_from(
+    context: RuleContext, index: str, packages: Sequence[str] = ("torch", "torchvision")
+) -> Line:
+    """Install torch and the packages that go with it from an index, replacing the installed
+    ones."""
+    shows_a_torch = events(context, *SHOW_A_TORCH) or "build" in whys(context, "no-xpu")
+    # Without --force-reinstall, pip keeps another maker's build of the same version.
+    replacing = ("--force-reinstall",) if context.torch.version or shows_a_torch else ()
+    return paste.pip(context, "install", *replacing, *packages, "--index-url", index)
+
+
+def pytorchs_index(target: str | None) -> str:
+    """The index of PyTorch's ROCm wheels that run on a target: the newest, or the last one whose
+    rocBLAS has files for it."""
+    last = LAST_ROCM.get(target or "")
+    return index_url(f"rocm{last}") if last else str(AMD.index)
+
+
+FIRST_PYTHON_OF_AMDS_WHEELS = "3.11"
+
+
+def from_amds_index(context: RuleContext, target: str | None) -> Fix:
+    """Install AMD's own wheels for a target; without commands if AMD's index lacks its kernels."""
+    extras = device_extras([target])
+    # In WSL the way out is Windows too, so its list of targets counts there.
+    if not extras or (on(context, "windows") and target not in WINDOWS_TARGETS):
+        this_gpu = f"this GPU ({target})" if target else "this GPU"
+        return Fix(
+            text=f"AMD's list of PyTorch wheels has none for {this_gpu}. torch's CPU build "
+            "works, and there may be a build for WSL or Linux: "
+            "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
+        )
+    device = ",".join(extras)
+    packages = (f"torch[{device}]", f"torchvision[{device}]", "torchaudio")
+    text = (
+        f"Install AMD's own wheels, which include ROCm and the kernels for {target}. They need "
+        "Python 3.11 to 3.14, and on Windows AMD's current Adrenalin driver. (PyTorch's own index "
+        "has ROCm builds for Linux only.)"
+    )
+    python = context.snapshot.python.version
+    if python is None or parsed(python) >= parsed(FIRST_PYTHON_OF_AMDS_WHEELS):
+        return Fix(text=text, commands=(pip_from(context, INDEX_OF_AMD, packages),))
+    folder = ".venv-3.12"
+    into_folder = ("uv", "pip", "install", "--python", folder, *packages)
+    return Fix(
+        text=f"{text} Yours is {python}, so create an environment with a newer one",
+        commands=(
+            *lines(f"uv venv --python 3.12 {folder}"),
+            shell_line((*into_folder, "--index-url", INDEX_OF_AMD), context.os.family),
+        ),
+    )
+
+
+def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> Fix:
+    """Install torch's build for a maker's GPU."""
+    build = paste.chosen_build(context)
+    if build is not None and build.backend.startswith(maker.label or "-"):
+        return paste.install_torch(context)
+    if maker is INTEL:
+        return Fix(
+            text=f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {USE_XPU}',
+            commands=(pip_from(context, str(INTEL.index)),),
+        )
+    if on(context, "windows"):
+        return from_amds_index(context, target)
+    if target is None:
+        return Fix(
+            text=f"Install torch's ROCm build, if it has kernels for this GPU: {SERVED_CARDS} "
+            "(`rocminfo | grep gfx` prints the target). Otherwise the CPU build works",
+            alternatives=()
+            if context.os.wsl
+            else paste.other(
+                "if the GPU is one of these", pip_from(context, pytorchs_index(target))
+            ),
+        )
+    return Fix(
+        text=f"Install torch's ROCm build, which has kernels for {target}",
+        commands=(pip_from(context, pytorchs_index(target)),),
+    )
+
+
+USE_XPU = (
+    'In your own code, replace "cuda" with "xpu"; in a program, choose XPU (or Intel) in its '
+    "options or settings"
+)
+
+
+def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
+    """What to do where a ROCm build has no kernels for a target. `rocm`: the build's ROCm release;
+    "" if it is not known."""
+    if target in DROPPED:
+        return Fix(
+            text=f"{target} is {DROPPED[target]}: ROCm and torch's ROCm builds no longer support "
+            "it (ROCm 4.5 was the last), and no override helps, because no current build runs on "
+            "it. Use torch's CPU build, another GPU, or a community build for it"
+        )
+    if on(context, "windows"):
+        return from_amds_index(context, target)
+    last, first, first_torch = (
+        LAST_ROCM.get(target),
+        FIRST_ROCM.get(target),
+        FIRST_TORCH.get(target),
+    )
+    if last and (not rocm or parsed(rocm) > parsed(last)):
+        return Fix(
+            text=f"After ROCm {last}, rocBLAS comes without files for {target}, so that every "
+            f"matrix product fails there. Install torch's wheels for ROCm {last}, the last that "
+            "have them",
+            commands=(pip_from(context, pytorchs_index(target)),),
+        )
+    first, first_torch = FIRST_ROCM.get(target), FIRST_TORCH.get(target)
+    version = (context.torch.version or "").partition("+")[0]
+    is_older_torch = bool(first_torch and version and parsed(version) < parsed(first_torch))
+    if first and (is_older_torch or not rocm or parsed(rocm) < parsed(first)):
+        since = f"torch {first_torch}" if first_torch else f"ROCm {first}"
+        installed = f"is for ROCm {rocm}" if rocm else "has none"
+        return Fix(
+            text=f"torch's wheels have kernels for {target} since {since}, but the installed one "
+            f"{installed}. Install a wheel for ROCm {BUILT_FOR_ROCM}. You do not need to override "
+            "the target",
+            commands=(pip_from(context, str(AMD.index)),),
+        )
+    amds = from_amds_index(context, target)
+    relative, override = RELATIVES.get(target, ("", ""))
+    if relative and on(context, "linux") and not context.os.wsl:
+        # A build for CUDA or for the CPU ignores ROCm's variables.
+        is_rocm = (
+            maker_of(context.torch.backend) in (None, AMD.id) and context.torch.backend != "cpu"
+        )
+        return Fix(
+            text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
+            f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
+            "use this, but AMD does not support it, so test the results with `gpusetup verify`. If "
+            "the processor's integrated graphics come first in the list, set HIP_VISIBLE_DEVICES "
+            "to the card's number",
+            commands=(
+                *(() if is_rocm else (pip_from(context, str(AMD.index)),)),
+                paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override),
+            ),
+            alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands)
+            if amds.commands
+            else (),
+        )
+    if amds.commands:
+        why = f"PyTorch's ROCm wheels have no kernels for {target}"
+        return replace(amds, text=f"{why}. {amds.text}")
+    return Fix(
+        text=f"None of PyTorch's or AMD's wheels has kernels for {target}, and no other target's "
+        "kernels run on it. Use the CPU build, another GPU, or a build from your distribution or "
+        "the community",
+    )
+
+
+def one_release(context: RuleContext) -> Fix:
+    """Use a prebuilt torch with the libraries that it brings, and no others."""
+    is_intels = maker_of(context.torch.backend) == INTEL.id or any(
+        LIBRARY_OF_INTEL.search(event.text or "")
+        for event in events(context, "maker-libraries-mixed")
+    )
+    target = board_of(context)[1]
+    brought = "oneAPI (setvars.sh)" if is_intels else "another ROCm"
+    text = (
+        f"PyTorch's wheels bring their own libraries. Start the program in a shell in which "
+        f"LD_LIBRARY_PATH and LD_PRELOAD name no folder of {brought} or of another torch. If it "
+        "still fails, install the wheel in a new environment"
+    )
+    if not is_intels:
+        text += (
+            ". A distribution's torch uses the system's ROCm: update all of its packages together"
+        )
+    index = str(INTEL.index) if is_intels else pytorchs_index(target)
+    packages: tuple[str, ...] = ("torch", "torchvision")
+    if not is_intels and target not in (None, *BUILT_FOR) and device_extras([target]):
+        index, packages = INDEX_OF_AMD, (f"torch[{device_extras([target])[0]}]",)
+    new = (".venv-torch/bin/python", "-m", "pip", "install", *packages, "--index-url", index)
+    return Fix(
+        text=text,
+        commands=paste.without_folders(context, "oneapi" if is_intels else "rocm"),
+        alternatives=paste.other(
+            "a prebuilt torch in a new environment",
+            *lines("python3 -m venv .venv-torch"),
+            shell_line(new, context.os.family),
+        ),
+        looks=paste.look(
+            "see where the libraries come from",
+            *lines("echo $LD_LIBRARY_PATH $LD_PRELOAD", "ls -d /opt/rocm* /opt/intel/oneapi"),
+        ),
+    )
+
+
+LIBRARY_OF_INTEL = re.compile(r"xpu|libsycl|libur_|libpi_|libumf|oneapi")
+
+
+def update_rocm(context: RuleContext, wanted: str, installed: str) -> Fix:
+    """Install a torch that works with the machine's ROCm, or update that ROCm."""
+    return Fix(
+        text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own wheels, "
+        f"which include their own ROCm and do not use the installed {installed}",
+        commands=(pip_from(context, str(AMD.index)),),
+    )
+
+
+# --- a text that names the GPU --------------------------------------------------------------------
+
+
+def board_of(context: RuleContext) -> tuple[str, str | None]:
+    """The name and the target of the first AMD GPU whose target is known."""
+    shown = events(context, "hip-kernel-missing", "foreign-gpu")
+    names = [event.values.get("gfx") or event.values.get("name", "") for event in shown]
+    names += [gpu.target or gpu.name for gpu in context.snapshot.gpus or ()]
+    if context.snapshot.makers:
+        names += [gpu.target or gpu.name for gpu in context.snapshot.makers.gpus]
+    for name in names:
+        if target := gfx_of(name):
+            return name, target
+    for event in events(context, "rocm-lists-gpu"):
+        if device := amd_device(event.values.get("chip")):
+            return device.name, device.target
+    return "This GPU", None
+
+
+def names_gpu_with_xpu(context: RuleContext) -> bool:
+    """Whether a text names an Intel GPU that torch's XPU builds support, in contrast to the older
+    graphics of Intel's processors."""
+    names = [gpu.values.get("name", "") for gpu in events(context, "foreign-gpu")]
+    if any(maker_named(name) is INTEL and has_xpu(name) for name in names):
+        return True
+    return any(
+        device.vendor == INTEL.id and device_has_xpu(device.device_id, device.name)
+        for device in context.snapshot.pci_devices or ()
+    )
+
+
+# `Iris Xe`, `UHD Graphics 770`, `HD Graphics 630`.
+OLDER_GRAPHICS = re.compile(
+    r"(?i)\b(?:Iris(?:\(R\))?(?: Xe| Plus| Pro)?|U?HD Graphics(?: \d{3,4})?)\b"
+)
+
+
+def graphics_without_xpu(context: RuleContext) -> str:
+    """The name of older Intel graphics in a text that names no newer Intel GPU; "" if there is
+    none."""
+    if names_gpu_with_xpu(context) and not any(
+        OLDER_GRAPHICS.search(gpu.text or "") for gpu in events(context, "foreign-gpu")
+    ):
+        return ""
+    found = (OLDER_GRAPHICS.search(gpu.text or "") for gpu in events(context, "foreign-gpu"))
+    return next((match[0] for match in found if match), "")
+
+
+def first_install(context: RuleContext) -> Fix | None:
+    """Install torch for the only GPU in the text, if it is AMD's or Intel's; None for others."""
+    makers = vendors_of(context.snapshot) & {AMD.id, INTEL.id}
+    if len(makers) != 1 or has_nvidia(context) or on(context, "macos"):
+        return None
+    if AMD.id in makers and on(context, "windows"):
+        return _on_windows(context)
+    target = board_of(context)[1]
+    if AMD.id in makers and target in BUILT_FOR:
+        return build_for(context, AMD, target)
+    return build_for(context, INTEL) if names_gpu_with_xpu(context) else None
+
+
+def note_on_override(context: RuleContext) -> str:
+    """What to know first about the HSA_OVERRIDE_GFX_VERSION that a text sets: whether it fits the
+    GPU's target. "" if the text sets none, or shows no target."""
+    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    target, chosen = board_of(context)[1], target_of_override(value)
+    if target is None or chosen in (None, target):
+        return ""
+    if on(context, "windows"):
+        return "HIP for Windows does not read HSA_OVERRIDE_GFX_VERSION, so remove it"
+    fitting = RELATIVES.get(target, ("", ""))[1]
+    if value == fitting:
+        return (
+            f"HSA_OVERRIDE_GFX_VERSION={value} is the right value for this GPU ({target}). Make "
+            "sure that the program receives it, because services and containers have their own "
+            "variables"
+        )
+    if fitting:
+        return (
+            f"HSA_OVERRIDE_GFX_VERSION={value} does not fit this GPU ({target}): set it to "
+            f"{fitting}"
+        )
+    return (
+        f"First remove HSA_OVERRIDE_GFX_VERSION={value}: it makes ROCm load kernels for {chosen}, "
+        f"and on this GPU ({target}) those can crash the program or the machine"
+    )
+
+
+def target_of_override(value: str) -> str | None:
+    """The target that a value of HSA_OVERRIDE_GFX_VERSION selects; None for another form.
+
+    >>> target_of_override("10.3.0"), target_of_override("gfx1030")
+    ('gfx1030', None)
+    """
+    numbers = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value)
+    if numbers is None:
+        return None
+    return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
+
+
+def for_amd(context: RuleContext) -> Fix:
+    """The fix for an AMD GPU in a text, after a note if an override for another target is set."""
+    fix = _for_amd(context)
+    note = note_on_override(context)
+    return replace(fix, text=f"{note}. {fix.text}") if note else fix
+
+
+def _for_amd(context: RuleContext) -> Fix:
+    if translation := owners.translation_layer(context):
+        return Fix(text=translation.sentence)
+    target = lacks_target_on_windows(context) or board_of(context)[1]
+    backend, rocm = context.torch.backend, rocm_of_wheel(context)
+    finds_none = bool(events(context, "no-hip-gpus"))
+    # HIP's own words about memory show a ROCm build whose version the text does not have.
+    hip_ran = any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
+    is_rocm = maker_of(backend) == AMD.id or finds_none or hip_ran
+    finds_none = finds_none or (is_rocm and context.torch.cuda_available is False)
+    lacking = bool(
+        events(context, "hip-kernel-missing")
+        or crashes_without_kernels(context)
+        or lacks_target_on_windows(context)
+        or (rocm_lists_the_gpu(context) and target and not _may_fit(context, target))
+    )
+    is_for_wsl = target in (None, *WSL_TARGETS)
+    if context.os.wsl and (finds_none and not lacking if is_for_wsl else target not in DROPPED):
+        return rocm_in_wsl(context)
+    has_no_kernels = target is not None and (
+        target in DROPPED
+        or target not in BUILT_FOR
+        or not _may_fit(context, target)
+        or (lacking and not rocm)
+        or lacks_target_on_windows(context)
+    )
+    # torch counts a GPU without kernels, so a torch that finds none does not reach it.
+    if target and has_no_kernels and (lacking or target in DROPPED or not finds_none):
+        return kernels_for_target(context, target, rocm if is_rocm else "")
+    if lacking:
+        return Fix(
+            text="Install a build of torch with kernels for the GPU. PyTorch's ROCm wheels have "
+            f"them for {', '.join(BUILT_FOR)}; AMD's own wheels for more targets",
+            looks=paste.look("see the GPU's target", *lines("rocminfo | grep -i gfx")),
+        )
+    if is_rocm and (finds_none or hip_ran):
+        return _reach_the_gpu(context, target)
+    if is_rocm:
+        return Fix(
+            text="Keep the installed torch, which is a ROCm build, and do not install a CUDA "
+            "toolkit: the program, or a package that it loads, asks for CUDA's own libraries. "
+            "Install that package's build for ROCm if there is one, or turn off the option that "
+            "needs it (flash-attn: `FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, or "
+            'attn_implementation="sdpa")'
+        )
+    if in_container(context) and context.snapshot.container.kind == "kubernetes":
+        return into_container(context, AMD)
+    return build_for(context, AMD, target)
+
+
+def _may_fit(context: RuleContext, target: str) -> bool:
+    """Whether the installed build, as far as it is known, may have kernels for a target."""
+    rocm = rocm_of_wheel(context)
+    return not rocm or has_kernels(target, rocm, context.torch.version or "") is not False
+
+
+def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
+    """What keeps a ROCm build from the GPU: the rights, the driver, a variable."""
+    if on(context, "windows"):
+        if target not in (None, *WINDOWS_TARGETS):
+            return from_amds_index(context, target)
+        return Fix(
+            text="The build is right. Install AMD's newest Adrenalin driver, and make sure that "
+            "HIP_VISIBLE_DEVICES does not hide the GPU"
+        )
+    masks = [name for name in AMD.masks if name in context.snapshot.environment] or [*AMD.masks]
+    hidden = f"the variables that can hide the GPU ({', '.join(masks)})"
+    relative, override = RELATIVES.get(target or "", ("", ""))
+    then = ""
+    if relative:
+        then = (
+            f". Once torch finds the GPU, it also needs HSA_OVERRIDE_GFX_VERSION={override}: its "
+            f"wheels have kernels for the related {relative}, not for {target}"
+        )
+    elif target not in (None, *BUILT_FOR):
+        then = (
+            f". PyTorch's wheels have no kernels for {target}: it needs AMD's own ({INDEX_OF_AMD})"
+        )
+    looks = paste.look(
+        "see the GPU's nodes, your groups and what hides it",
+        *lines(
+            "ls -ln /dev/kfd /dev/dri/renderD*; id -nG",
+            "rocminfo | grep -i gfx",
+            "env | grep VISIBLE_DEVICES",
+        ),
+    )
+    if rocm_lists_the_gpu(context):
+        return Fix(
+            text="rocminfo lists the GPU, so the kernel driver, its device nodes and your "
+            f"permissions work. Remove {hidden}, and make sure that the program runs the Python "
+            f"and the torch that you expect{then}",
+            commands=tuple(line for name in masks for line in paste.unset(context, name)),
+            looks=looks,
+        )
+    fix = join_groups(context, AMD)
+    return replace(
+        fix,
+        text="The build is right, so first see whether you may open the GPU: `rocminfo` must list "
+        "it, and `ls -l /dev/kfd` must show the node. If you may not, join the groups render and "
+        "video. If /dev/kfd is missing, the kernel has no amdgpu driver for this GPU (in a "
+        f"container: start it with `{DEVICES_OF[AMD.id]}`). Remove {hidden}{then}",
+        looks=looks,
+    )
+
+
+def for_intel(context: RuleContext) -> Fix:
+    """The fix for an Intel GPU in a text: its driver if torch does not reach the GPU, the XPU build
+    if it is missing, otherwise how to select the device."""
+    why = whys(context, "no-xpu")
+    if intels_extension_fails(context):
+        return Fix(
+            text="Remove Intel's extension (intel-extension-for-pytorch, ipex-llm), which Intel "
+            "ended in March 2026, and install torch's own XPU build, which replaces it. In your "
+            'code delete "import intel_extension_for_pytorch" and keep the device "xpu"',
+            commands=(
+                paste.pip(context, "uninstall", "-y", "intel-extension-for-pytorch", "ipex-llm"),
+                pip_from(context, str(INTEL.index)),
+            ),
+        )
+    version = (context.torch.version or "").partition("+")[0]
+    if "float64" in why:
+        return Fix(
+            text='Use float32: `.float()` before `.to("xpu")`, `dtype=torch.float32` for new '
+            "tensors and for arrays from NumPy, which are float64 by default. Or move this "
+            'operation to the CPU (`.to("cpu")`). torch before 2.5 needs float64 even for ordinary '
+            "operations there: update it",
+            commands=(pip_from(context, str(INTEL.index)),)
+            if version and parsed(version) < parsed("2.5")
+            else (),
+            alternatives=paste.other(
+                "let Intel's driver emulate float64 (slow)",
+                paste.setting(context, "OverrideDefaultFP64Settings", "1"),
+                paste.setting(context, "IGC_EnableDPEmulation", "1"),
+            ),
+        )
+    if older := graphics_without_xpu(context):
+        return Fix(
+            text="torch's XPU builds are made for Arc cards, the Arc graphics of Core Ultra, and "
+            f"Data Center GPU Max. PyTorch's list does not have {older}: use the CPU build of "
+            "torch, or OpenVINO, which supports this GPU"
+        )
+    if "platforms" in why:
+        return Fix(
+            text="Two Intel GPUs of different generations (a card and the processor's graphics) "
+            "are in one process: let the program see the card only. If it is number 1 in "
+            "`sycl-ls`, use level_zero:1",
+            commands=(paste.setting(context, "ONEAPI_DEVICE_SELECTOR", "level_zero:0"),),
+        )
+    if why - {"build", None}:
+        return _intels_driver(context)
+    lacks_cuda = events(context, *SHOW_A_TORCH)
+    runs_on_xpu = events(context, "backend-runs") and not lacks_cuda
+    if maker_of(context.torch.backend) == INTEL.id or runs_on_xpu:
+        return Fix(text=f'torch\'s XPU build calls this GPU "xpu". {USE_XPU}')
+    return build_for(context, INTEL)
+
+
+def _intels_driver(context: RuleContext) -> Fix:
+    """Install what torch's XPU build needs of the system to reach the GPU."""
+    if in_container(context):
+        fix = into_container(context, INTEL)
+        return replace(
+            fix,
+            text=f"{fix.text}. The image needs Intel's compute runtime (libze1, libze-intel-gpu1) "
+            "in a release that knows this GPU",
+        )
+    if on(context, "windows"):
+        return Fix(
+            text="Install Intel's newest graphics driver and restart. Make sure that "
+            "ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR are not set. Arc cards also need "
+            "Resizable BAR, which is switched on in the firmware (BIOS)"
+        )
+    of_wsl = (
+        "Install Intel's newest graphics driver on Windows, and in WSL"
+        if context.os.wsl
+        else (
+            "`lspci -k` must name i915 or xe as the GPU's driver (if not, use a newer kernel and "
+            "linux-firmware). Then install"
+        )
+    )
+    return Fix(
+        text=f"{of_wsl} Intel's compute runtime with Level Zero (libze1, libze-intel-gpu1; "
+        "torch's wheels and oneAPI lack both), and join the group `render`. Then `sycl-ls` must "
+        "print level_zero:gpu. If it does and torch finds none, ZE_AFFINITY_MASK or "
+        "ONEAPI_DEVICE_SELECTOR hides the GPU, or oneAPI's setvars.sh put other libraries first",
+        commands=lines("sudo apt install -y libze1 libze-intel-gpu1")
+        if system_packages.linux_family(context) in ("ubuntu", "debian")
+        else (),
+        looks=paste.look(
+            "see what Level Zero shows",
+            *lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'"),
+            *LIST_NODES[INTEL.id],
+            *lines("id -nG"),
+        ),
+        needs_root=True,
+    )
+
+
+FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
+"""The variable that lets torch compute operators on the CPU that mps lacks. It catches an operator
+without any code for mps (torch's MPSFallback.mm), and not an error inside the operator's code."""
+
+
+def for_mac(context: RuleContext) -> Fix:
+    """The fix on a Mac in a text: for what mps lacks if the program already uses it, otherwise how
+    to select the device."""
+    if events(context, "built-for-another-processor"):
+        return native_python(context)
+    lacks = events(context, "mps-lacks")
+    why = whys(context, "mps-lacks")
+    update = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
+    if why & {"metal", "macos"}:
+        return reach_metal(context)
+    if "tensors" in why:
+        return Fix(
+            text="MPS works, but one tensor of this call is still on the CPU: move the model and "
+            'every input to "mps" and keep the result (`x = x.to("mps")`), because `.to()` returns '
+            "a copy. `print(x.device)` before the line of your traceback shows which one"
+        )
+    if "types" in why:
+        return Fix(
+            text='The model and its input differ in type or device: move both to "mps" '
+            '(`.to("mps")`), and convert the input with `.to(model.dtype)`. A program often has an '
+            "option for float32 (`--no-half`, `--fp32`)"
+        )
+    if "dtype" in why:
+        return Fix(
+            text='"mps" does not support this type: use float32 in place of float64, float16 in '
+            "place of float8, and bfloat16 only from macOS 14 with a current torch; or keep these "
+            'tensors on "cpu"'
+        )
+    if any("caught" in event.values for event in lacks) and not _fallback_is_set(context):
+        return Fix(
+            text='The program already uses "mps", which lacks this operator: let torch run it on '
+            "the CPU (slower), set before the program imports torch. Or update torch, whose newer "
+            "releases have more operators",
+            commands=(paste.setting(context, FALLBACK, "1"),),
+            alternatives=paste.other("a newer torch", update),
+        )
+    if lacks:
+        return Fix(
+            text='The program already uses "mps", which does not support this operation in the '
+            "installed torch: update torch, because newer releases support more, and macOS, whose "
+            "Metal also sets limits. If the error remains, run this part on the CPU "
+            f'(`.to("cpu")`; sparse tensors: `.to_dense()`). {FALLBACK} catches only operators '
+            "that mps lacks entirely",
+            # torch 2.2.2 is the last for Intel Macs, so that no update helps there.
+            commands=() if context.os.machine == "x86_64" else (update,),
+        )
+    # A text about torch usually comes from an installed torch.
+    missing = events(context, "torch-missing") or context.torch.installed is False
+    return Fix(
+        text='Since torch 1.12, the ordinary wheel uses an Apple GPU as the device "mps". '
+        'Replace "cuda" in your code with "mps" or "cpu"',
+        commands=(paste.pip(context, "install", "torch", "torchvision"),) if missing else (),
+    )
+
+
+def _fallback_is_set(context: RuleContext) -> bool:
+    """Whether a text sets PYTORCH_ENABLE_MPS_FALLBACK, in a shell or in the script."""
+    in_scripts = events(context, "variable-in-script")
+    return FALLBACK in context.snapshot.environment or any(
+        event.values.get("variable") == FALLBACK for event in in_scripts
+    )
+
+
+def native_python(context: RuleContext) -> Fix:
+    """Replace a translated Python with one for Apple's processors."""
+    version = ".".join((context.snapshot.python.version or "3.12").split(".")[:2])
+    folder = paste.new_environment_folder(context, version)
+    python = f"cpython-{version}-macos-aarch64"
+    conda = "CONDA_SUBDIR=osx-arm64 conda create -n torch-arm64 python={version}"
+    return Fix(
+        text="Create an environment with a Python for Apple silicon (arm64) and install torch "
+        "there. torch 2.2.2 is the last release for Intel Macs, and its wheel does not support "
+        "MPS on Apple chips",
+        commands=(
+            paste.command(context, "uv", "venv", "--python", python, folder),
+            paste.command(context, "gpusetup", "install", "--venv", folder),
+        ),
+        alternatives=paste.other("with conda", filled(conda, version=version)),
+        looks=paste.look(
+            "check the architecture of this Python (it should be arm64)",
+            *lines('python -c "import platform; print(platform.machine())"'),
+        ),
+    )
+
+
+def reach_metal(context: RuleContext) -> Fix:
+    """What to do if torch was built with MPS, but MPS is not available."""
+    if context.os.machine == "x86_64":
+        fix = native_python(context)
+        why = "On an Apple chip, this Python is the wrong one"
+        intel = "On an Intel Mac, MPS needs an AMD GPU; without one, use the CPU"
+        return replace(fix, text=f"{why}. {fix.text}. {intel}")
+    macos = macos_version(context)
+    oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
+    condition = "This macOS is new enough, so" if macos else f"If macOS is {oldest} or newer,"
+    return Fix(
+        text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
+        "the user who is logged in at the screen: a sandbox, an ssh session, a virtual machine and "
+        "a container have no Metal device. You do not need another torch",
+        looks=paste.look(
+            "see the macOS and whether Metal is there",
+            *lines("sw_vers -productVersion", "system_profiler SPDisplaysDataType | grep -i metal"),
+        ),
+    )
+
+
+def newer_macos(macos: str) -> Fix:
+    """Update macOS to a version on which torch has MPS."""
+    return Fix(
+        text=f"Update macOS to {macos} or newer, or install an older torch that supports MPS on "
+        'this macOS. As a workaround, use the device "cpu"',
+        looks=paste.look("see your macOS", *lines("sw_vers")),
+    )
+
+
+# --- programs without torch, or with one of their own ---------------------------------------------
+
+
+def without_torch(context: RuleContext, program: str) -> Fix:
+    """The fix for a program without torch on a GPU of AMD or Intel."""
+    note = note_on_override(context)
+    vulkan = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
+    if events(context, "hip-kernel-missing"):
+        target = board_of(context)[1]
+        relative, override = RELATIVES.get(target or "", ("", ""))
+        if not note and relative and on(context, "linux"):
+            note = (
+                f"Set HSA_OVERRIDE_GFX_VERSION={override} to use the kernels of the related "
+                f"{relative}"
+            )
+        way = (
+            f"Use the Vulkan build of {program}{vulkan}, which does not depend on ROCm's list of "
+            "GPUs, or its build for the CPU"
+        )
+        return Fix(text=f"{note}. If that does not help: {way}" if note else way)
+    if events(context, "no-hip-gpus"):
+        return Fix(
+            text=f"The ROCm build of {program} is installed, but ROCm shows it no GPU. The user "
+            "that runs it must be able to open /dev/kfd and /dev/dri/renderD* (groups render and "
+            "video), HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must not hide the GPU, and ROCm "
+            f"must support its target. The Vulkan build of {program}, if its project has one, "
+            "works without ROCm",
+            looks=paste.look(
+                "see the nodes and ROCm's list of GPUs",
+                *LIST_NODES[AMD.id],
+                *lines("rocminfo | grep -i gfx"),
+            ),
+        )
+    way = (
+        f"Use the build of {program} for this GPU (ROCm, Vulkan or SYCL, as its project offers), "
+        "or its build for the CPU"
+    )
+    return Fix(text=f"{note}. {way}" if note else way)
+
+
+def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
+    """The fix for a program that pins its torch (vLLM, SGLang) on a GPU of AMD or Intel: a build of
+    the program, because torch alone cannot be replaced."""
+    is_intels = maker_of(context.torch.backend) == INTEL.id or events(context, "no-xpu")
+    stack, target = "XPU" if is_intels else "ROCm", board_of(context)[1]
+    this_gpu = f"this GPU, a {target}" if target else "this GPU"
+    return Fix(
+        text=f"{engine} needs exactly the torch that it was built with, so do not reinstall torch "
+        f"alone. Use an image or a release of {engine} for {stack} whose torch has kernels for "
+        f"{this_gpu}: its newest {stack} image, or the GPU maker's own"
+    )
+
+
+# --- an index without the build -------------------------------------------------------------------
+
+
+def for_lookup(context: RuleContext, lookup: Lookup, cause: str) -> Fix:
+    """The fix for an installer that found no build of a maker: another system's wheels, another
+    index of the same maker, or another Python. It never leads to another maker's build."""
+    maker, builds = BY_ID[lookup.maker], NAME_OF_BUILDS[lookup.maker]
+    if on(context, "macos"):
+        return Fix(
+            text=f"torch has no {builds} builds for macOS. Install the ordinary wheel, without "
+            '--index-url: on Apple silicon it uses the GPU as the device "mps". On an Intel Mac, '
+            "torch 2.2.2 is the last release (Python 3.12 or older, numpy<2)",
+            commands=(paste.pip(context, "install", "torch", "torchvision"),),
+        )
+    if maker is AMD and on(context, "windows"):
+        return _on_windows(context, lookup.torch)
+    requested = f"{lookup.package} {lookup.version}" if lookup.version else lookup.package
+    text = f"PyTorch's index for {lookup.label} has no {requested} for this system and Python"
+    if lookup.offered:
+        # The last three are the newest ones.
+        offered = " and ".join(lookup.offered[-3:])
+        text = f"PyTorch's index for {lookup.label} has {offered}, but not {requested}"
+    if cause == "python-no-wheel":
+        return _with_another_python(context, lookup, text)
+    target = board_of(context)[1] if maker is AMD else None
+    relative, override = RELATIVES.get(target or "", (target or "", ""))
+    labels = labels_with(context, lookup.torch, lookup.maker) if lookup.torch else ()
+    fitting = next(
+        (
+            label
+            for label in sorted(labels, key=_rocm_of, reverse=True)
+            # None means a ROCm that is newer than the table, which drops few targets.
+            if not relative
+            or has_kernels(relative, label.removeprefix("rocm"), lookup.torch or "") is not False
+        ),
+        None,
+    )
+    # The catalog lists the release in the index that did not have it: another release is the way.
+    if not labels or lookup.label in labels or fitting is None:
+        if lookup.torch and not labels:
+            text += f", and no {builds} build of torch {lookup.torch} is known"
+        elif fitting is None:
+            text += f"; {' and '.join(labels)} have it without kernels for {target}"
+        index = pytorchs_index(target) if maker is AMD else str(maker.index)
+        return Fix(
+            text=f"{text}. Install the newest {builds} build that fits this GPU and Python, or a "
+            "release that the index lists",
+            commands=(paste.pip(context, "install", "torch", "torchvision", "--index-url", index),),
+        )
+    family, _, machine = platform_of(context).partition("-")
+    # The CPU build of the same torch has the same companions.
+    cpu_build = context.catalog.row_of(lookup.torch or "", "cpu", family, machine)
+    torchvision = "torchvision"
+    if cpu_build is not None and cpu_build.torchvision:
+        torchvision = f"torchvision=={cpu_build.torchvision}"
+    packages = (f"torch=={lookup.torch}", torchvision)
+    install = paste.pip(context, "install", *packages, "--index-url", index_url(fitting))
+    text += f". {' and '.join(labels)} have torch {lookup.torch}: install it from {fitting}"
+    if not override:
+        return Fix(text=text, commands=(install,))
+    return Fix(
+        text=f"{text}. Its wheels have no kernels for {target}, so set HSA_OVERRIDE_GFX_VERSION to "
+        f"use those of the related {relative}",
+        commands=(install, paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override)),
+    )
+
+
+def _rocm_of(label: str) -> Version:
+    """The ROCm version in a label, to sort by."""
+    return parsed(label.removeprefix("rocm").removeprefix("xpu") or "0")
+
+
+def _with_another_python(context: RuleContext, lookup: Lookup, text: str) -> Fix:
+    """Create an environment with a Python that the requested builds support, and install them from
+    the same index."""
+    pythons = pythons_of(context, lookup)
+    usual = context.catalog.milestone("usual python")
+    python = usual if not pythons or usual in pythons else max(pythons, key=parsed)
+    folder = paste.new_environment_folder(context, python)
+    torch = f"torch=={lookup.torch}" if lookup.torch else "torch"
+    into_folder = ("uv", "pip", "install", "--python", folder, torch, "torchvision")
+    return Fix(
+        text=f"{text}. Create an environment with a 64-bit CPython {python}, which these wheels "
+        "support",
+        commands=(
+            paste.command(context, "uv", "venv", "--python", python, folder),
+            paste.command(context, *into_folder, "--index-url", index_url(lookup.label)),
+        ),
+        python=python,
+    )
+
+
+def _on_windows(context: RuleContext, torch: str | None = None) -> Fix:
+    """AMD's own wheels for a GPU on Windows; the CPU build is only the alternative."""
+    target = board_of(context)[1]
+    fix = from_amds_index(context, target)
+    if target is None:
+        fix = Fix(
+            text="PyTorch's index has ROCm builds for Linux only. Install AMD's own wheels for "
+            f"Windows, if AMD has one for this GPU ({INDEX_OF_AMD} with the extra device-gfx…)"
+        )
+    release = ("--torch", torch) if torch else ()
+    cpu = paste.gpusetup(context, *release, "--backend", "cpu")
+    ways: tuple[Alternative, ...] = paste.other("to use only the CPU", cpu)
+    return replace(fix, alternatives=(*fix.alternatives, *ways))

@@ -1,0 +1,305 @@
+"""Reads what a person says in their own sentences: a dozen plain statements, matched by words.
+
+Names and numbers (cards, drivers, versions, systems) are read by other readers. A statement shows a
+symptom or a fact about the person's situation; it never proves a cause by itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from gpusetup.evidence.wording import is_program_output
+from gpusetup.messages.search import Text, line_source
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Event
+from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.report import fields
+from gpusetup.report.facts import GUESS, Claim, Facts
+
+CHARACTERS_READ = 12_000
+"""The most characters of prose that are read. What a person writes in a post is shorter."""
+SHOWN_CHARACTERS = 200
+
+# --- which lines a person wrote -------------------------------------------------------------------
+
+PRINTED = lazy(
+    r"^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
+    r"|^[^\n:]{0,60}\s{2,}:|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
+)
+"""The beginning of a line that a program printed, or that somebody typed into a shell."""
+LETTER = lazy(r"[^\W\d_]")
+# Japanese syllables, Chinese characters, Korean syllables.
+WIDE = lazy(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+LETTERS_OF_PROSE, WIDE_LETTERS_OF_PROSE = 0.55, 0.3
+"""The smallest share of letters in a line of prose, and in one with Chinese, Japanese or Korean
+letters. Measured on the labelled reports, a share of about 0.5 separates prose from logs."""
+WORDS_OF_PROSE, WIDE_OF_PROSE = 3, 4
+"""The fewest words in a line of prose, and the fewest letters of a wide script."""
+
+
+def is_prose(line: str) -> bool:
+    """Whether a line looks like a sentence that a person wrote.
+
+    >>> is_prose("My card stays at 0 % all day."), is_prose("2.6.0+cu124 True"), is_prose("显卡认不出来")
+    (True, False, True)
+    """
+    sentence = line.strip()
+    if not sentence or PRINTED.search(line):
+        return False
+    letter_share = len(LETTER.findall(sentence)) / len(sentence.replace(" ", ""))
+    if len(WIDE.findall(sentence)) >= WIDE_OF_PROSE:
+        return letter_share >= WIDE_LETTERS_OF_PROSE
+    return len(sentence.split()) >= WORDS_OF_PROSE and letter_share >= LETTERS_OF_PROSE
+
+
+class Prose(NamedTuple):
+    """The lines that a person wrote, joined with line breaks."""
+
+    words: str
+    starts: tuple[int, ...]
+    """Where each line begins in `words`."""
+    numbers: tuple[int, ...]
+    """The number of each line in the text (from 1)."""
+
+    def line_at(self, position: int) -> int:
+        """The number of the line that contains this position in `words`."""
+        return self.numbers[max(bisect_right(self.starts, position) - 1, 0)]
+
+
+FENCE = "```"
+KERNEL = lazy(r"\bNVRM: |\bNVRM\b.*\bXid\b")
+"""The prefix of the NVIDIA driver's lines in the kernel log."""
+ENDS_IN_COLON = lazy(r"\w(?:Error|Exception|Warning): *$")
+"""The end of a line with an exception whose message begins in the next, indented line."""
+
+
+def prose_of(text: Text) -> Prose:
+    """All prose in a text, up to `CHARACTERS_READ` characters."""
+    lines: list[str] = []
+    numbers: list[int] = []
+    characters = 0
+    is_in_block = is_in_message = False
+    for number, line in enumerate(text.lines, 1):
+        if line.strip().startswith(FENCE):
+            is_in_block = not is_in_block
+        is_in_message = ENDS_IN_COLON.search(line) is not None or (
+            is_in_message and line.startswith("    ")
+        )
+        # Some people put a whole letter in a code block, so only its printed lines are left out.
+        printed = (
+            number in text.logged or is_in_message or not is_prose(line) or KERNEL.search(line)
+        )
+        if printed or (is_in_block and is_program_output(line)):
+            continue
+        words = " ".join(line.split())
+        characters += len(words)
+        if characters > CHARACTERS_READ:
+            break
+        lines.append(words)
+        numbers.append(number)
+    ends = tuple(accumulate((len(line) + 1 for line in lines), initial=0))
+    return Prose("\n".join(lines), ends[: len(lines)], tuple(numbers))
+
+
+# --- the statements -------------------------------------------------------------------------------
+
+
+class Statement(Frozen):
+    """A plain statement of people, in the words of nine languages."""
+
+    kind: str
+    """The event's kind."""
+    words: str
+    """A pattern of words, ignoring case; its named groups become the event's values."""
+    what: str = ""
+    """The event's value `what`, if statements of one kind differ."""
+
+
+GPU = r"(?:gpus?|graphics? ?cards?|video ?cards?|[rg]tx ?\d{3,4}\w{0,6}|[2-5]0[5-9]0(?: ?ti)?|cuda|card)"
+CARD = (
+    r"(?:显卡|顯卡|GPU|CUDA|独显|グラボ|그래픽 ?카드|Grafikkarte|Karte|carte(?: graphique)?|tarjeta(?: gráfica)?"
+    r"|placa(?: de vídeo)?|видеокарт\w|карт[уа])"
+)
+STATEMENTS = (
+    # It does not use the GPU.
+    Statement(
+        kind="gpu-unused",
+        words=rf"\b(?:not|n't|never) (?:even )?(?:us(?:e|ing|ed)|utili[sz]\w+|detect\w*|find(?:ing)?|see(?:ing)?|recogni[sz]\w+) (?:(?:my|the|any|its|our|nvidia) ){{0,2}}{GPU}\b"
+        rf"|\b{GPU} (?:(?:is|was|are|usage|utili[sz]ation|stays|sits|does) (?:still |at )?)*(?:does nothing|not (?:being )?(?:used|detected|found|seen|recogni[sz]ed|picked up)|unused|idle|idling|0(?: ?- ?\d)? ?%)"
+        r"|\b(?:falls?|falling|fell) back to (?:the )?cpu\b|\b100 ?% (?:on )?cpu\b|\b(?:runs?|running|only|still|everything|computes|stays) (?:(?:only|entirely|just|uses?|runs) ){0,2}(?:on |in )?(?:the |my )?(?:cpu|processor)\b|\bon (?:the )?cpu instead\b|\b(?:will )?use the cpu\b|\bno gpu acceleration\b"
+        rf"|{CARD}[^,.\n]{{0,10}}(?:认不出|识别不|检测不到|没(?:有)?(?:被)?(?:使用|识别|用上)|不(?:识别|使用)|用不)|(?:不|没有?|无法)(?:使用|识别|检测到?|用上?)(?:到)?{CARD}|(?:只|还是|都)(?:用|在|走)(?:的)?CPU"
+        rf"|{CARD}(?:が|を|は)?[^。\n]{{0,6}}(?:使われ|使え|使用され|認識され|検出され|認識し)(?:ません|ない|てい)|CPU(?:だけ|のみ|しか|で動)"
+        rf"|{CARD}[를을가이는은]? ?(?:전혀 )?(?:사용|인식|감지)[^.\n]{{0,6}}(?:못|않|안)|CPU(?:로만|만)"
+        rf"|{CARD}[^.\n]{{0,24}}\bnicht (?:benutzt|genutzt|verwendet|erkannt|gefunden)|\b(?:nutzt|benutzt|erkennt|findet|sieht)\b[^.\n]{{0,16}}{CARD} nicht|\bnur (?:auf der |die )?CPU\b"
+        rf"|\b(?:n'utilise|ne (?:détecte|reconnaît|voit|trouve)) pas\b[^.\n]{{0,12}}{CARD}|tourne sur le (?:CPU|processeur)"
+        rf"|\b(?:no|não|nao) (?:usa|utiliza|detecta|reconoce|reconhece|ve|encuentra|encontra)\b[^.\n]{{0,12}}{CARD}|\b(?:solo|só|apenas) (?:usa|en|na) (?:la |a )?CPU\b"
+        rf"|не (?:использует|видит|находит|определяет|задействует)(?:ся)?[^.\n]{{0,12}}{CARD}|{CARD} не (?:используется|видна|определяется)|только на (?:CPU|процессоре)",
+    ),
+    # The GPU waits for its input.
+    Statement(
+        kind="gpu-starved",
+        words=r"\b(?:gpu|utili[sz]ation|usage)\b[^.\n]{0,40}\b(?:jumps?|fluctuat\w+|oscillat\w+|goes up and down|drops to 0|sawtooth)\b|\blow gpu (?:utili[sz]ation|usage)\b|\bgpu (?:waits|is waiting|starv\w+) for\b|\bbatches come too slow\w*"
+        r"|利用率(?:很|太|一直)?(?:低|上不去|忽高忽低|波动)|GPU-?Auslastung (?:springt|schwankt)|загрузка (?:GPU|видеокарты) (?:скачет|прыгает)|GPU使用率が(?:上下|低)|GPU ?사용률이 (?:낮|오르락)|uso de (?:la )?GPU (?:bajo|oscila|baixo)|utilisation du GPU (?:faible|oscille)",
+    ),
+    # A run does not go on.
+    Statement(
+        kind="run-hangs",
+        words=r"\b(?:hangs?|hung|stuck|deadlock\w*|freezes|froze|stalls)\b|\bnever (?:returns|finishes|ends)\b|卡住|卡死|固まる|止まった|멈(?:춰|췄|춤)|hängt|bleibt stehen|se bloque|se cuelga|se queda colgad\w|trava\b|завис\w*",
+    ),
+    # A program ends without a word.
+    Statement(
+        kind="silent-crash",
+        words=r"\b(?:crash\w*|dies|exits?|closes|quits)\b[^.\n]{0,24}\b(?:without|no) (?:any |an )?(?:error|message|output|log|traceback)|闪退|エラーなしで落ち|튕|stürzt ohne|se ferme sans|se cierra sin|fecha sem|вылетает без",
+    ),
+    # The machine switches off.
+    Statement(
+        kind="machine-powers-off",
+        words=r"\b(?:pc|computer|machine|system|workstation|server) (?:shuts (?:down|off)|turns off|powers off|switches off|reboots|restarts)\b|自动(?:关机|重启)|電源が落ち|(?:컴퓨터|PC)가 (?:꺼|재부팅)|(?:PC|Rechner) (?:geht aus|startet neu)|(?:PC|ordinateur) s'éteint|(?:PC|ordenador) se apaga|computador desliga|(?:компьютер|ПК) (?:выключается|перезагружается)",
+    ),
+    # There is no NVIDIA GPU.
+    Statement(
+        kind="no-nvidia-gpu",
+        words=r"\b(?:no|without (?:an?)?|not have an?|don't have an?) ?nvidia (?:gpu|card|graphics)|没有(?:英伟达|NVIDIA|N卡)|NVIDIA(?:の)?GPU(?:が|は)(?:ない|ありません)|엔비디아 (?:GPU|그래픽카드)가 없|keine NVIDIA|pas de (?:carte|GPU) NVIDIA|(?:no tengo|sin) (?:GPU|tarjeta) NVIDIA|sem (?:GPU|placa) NVIDIA|нет (?:видеокарты|карты) NVIDIA",
+    ),
+    # The package works in another place.
+    Statement(
+        kind="ran-alone",
+        words=r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell))\b[^.\n]{0,24}\b(?:works?|worked|runs?|ran|is fine)\b|\b(?:works?|worked|runs?|ran)(?: fine)? (?:alone|by itself|on its own|standalone|separately)\b|单独(?:跑|运行|执行)?(?:没事|正常)|単体では動|allein läuft|отдельно работает|seul fonctionne|solo funciona|sozinho funciona|단독으로는 (?:됩|작동)",
+    ),
+    # The driver or torch was installed again.
+    Statement(
+        kind="remedy-tried",
+        what="driver",
+        words=r"\breinstalled (?:the |my )?(?:nvidia |graphics )?drivers?\b|\bdrivers? (?:is |was |were )?reinstalled\b|installed the driver again|驱动(?:都|也)?重装|ドライバ\w*再インストール|드라이버(?:를)? 재설치|Treiber neu installiert|réinstallé le pilote|reinstal(?:é|ei) (?:el|o) driver|переустан\w+ драйвер",
+    ),
+    Statement(
+        kind="remedy-tried",
+        what="torch",
+        words=r"\breinstalled (?:py)?torch\b|(?:py)?torch ?(?:都|也)?重装|torchを再インストール|torch(?:를)? 재설치|torch neu installiert|réinstallé (?:py)?torch|reinstal(?:é|ei) (?:py)?torch|переустан\w+ (?:py)?torch",
+    ),
+    Statement(
+        kind="remedy-tried",
+        what="vc-runtime",
+        words=r"\b(?:VC(?:\+\+|_)? ?(?:Redist\w{0,14}|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)\b[^.\n]{0,16}\b(?:installed|newest|latest|up to date|there|present)\b|\binstalled (?:the )?(?:newest |latest )?(?:VC|Visual C\+\+|vcredist)|(?:已安装|装了)VC|VC\w* ?(?:运行库)?(?:装了|已装|是最新)",
+    ),
+    # Whose machine it is.
+    Statement(
+        kind="no-root-rights",
+        words=r"\b(?:no|without|not have) (?:root|sudo|admin)(?: rights| access| privileges| permissions)?\b|\bonly a (?:plain |normal )?user\b|没有 ?(?:root|sudo|管理员) ?权限|root ?権限がない|(?:root|관리자) 권한이 없|kein(?:e)? (?:root|sudo|Admin)\w*|pas (?:root|d'accès root)|sin (?:permisos de )?root|sem (?:root|permissão de root)|нет (?:прав )?(?:root|администратора)",
+    ),
+    Statement(
+        kind="cloud-machine",
+        words=r"\b(?:Azure|AWS|EC2|GCP|Google Cloud|Alibaba Cloud|OVH(?:cloud)?|Hetzner|Oracle Cloud|DigitalOcean|Vultr|Linode|Scaleway|Lambda Cloud)\b|\bStandard_N[CDV]\w+|\b[gp][2-6](?:dn|de|d|e|en)?\.\d*x?large\b",
+    ),
+    Statement(
+        kind="no-boot-screen",
+        words=r"\bonly (?:have )?ssh\b|\bheadless\b|\bserial console\b|\b(?:no|without a) (?:monitor|screen|console)\b",
+    ),
+    Statement(
+        kind="several-gpus",
+        words=r"\b(?:[2-9]|[1-9]\d) ?x (?:NVIDIA )?(?:[A-Z]{1,3}\d{2,3}|RTX|\d{4})|\b(?:two|three|four|eight|[2-9]) (?:gpus|cards)\b|\bmulti-?(?:gpu|node)\b|\btorchrun\b|\b(?:DDP|FSDP)\b|\btensor[- ]parallel|(?:两|多|双|四)(?:张|块)?卡|マルチGPU|다중 ?GPU|mehrere (?:GPUs|Karten)|plusieurs GPU|v[aá]rias GPU|нескольк\w+ (?:GPU|видеокарт)",
+    ),
+    # The machine has a card of AMD.
+    Statement(
+        kind="foreign-gpu",
+        what="amd",
+        words=r"\b(?:have|own|use|on|my|got|only)(?: an?| my| the)? (?:AMD|Radeon)(?: (?:card|gpu|graphics))?\b(?! (?:processor|cpu|ryzen))|(?:显卡|グラボ|видеокарта|Grafikkarte|carte|tarjeta|placa)[^.\n]{0,8}(?:AMD|Radeon)",
+    ),
+    # Which engine and which Python it must be.
+    Statement(
+        kind="container-engine",
+        words=r"\b(?P<engine>cri-?o|containerd|k3s|rke2|microk8s)\b",
+    ),
+    Statement(
+        kind="toolkit-installed",
+        words=r"\b(?:container[- ])?toolkit (?:is |version |v)?(?P<version>1\.\d{1,2}\.\d)\b|\bcontainer[- ]toolkit (?:is )?(?:already )?installed\b",
+    ),
+    Statement(
+        kind="python-bound",
+        words=r"\b(?:requires?|needs?|bound to|stuck (?:on|with)|only (?:works?|supports?|runs?)(?: with| on)?|limited to) python[ =]{1,3}(?P<python>3\.\d{1,2})\b(?! ?\+)|\bpython[ =]{1,3}(?P<python_>3\.\d{1,2})\b[^\n]{0,60}\b(?:cannot be (?:a )?newer|must stay|is required|only|no newer)\b",
+    ),
+    # Something fails, in no other words.
+    Statement(
+        kind="names-failure",
+        words=r"\b(?:does(?: not|n't)|did(?: not|n't)|won't|not|stopped|cannot|can not|can't)(?: get it to)? work\w*\b|\berrors?\b|\bfails?\b|\bfailed\b|\bcrash\w*|\bbroken\b|\bout of memory\b|\bBSOD\b|\bblack screen\b|报错|错误|失败|崩溃|无法|黑屏|エラー|動きません|動かない|失敗|오류|에러|실패|안 ?(?:됩|돼)|Fehler|funktioniert nicht|stürzt|erreur|ne (?:fonctionne|marche) pas|plante|\bfalla\b|no funciona|\berro\b|não funciona|ошибк|не работает|вылетает",
+    ),
+)  # fmt: skip
+"""One row for each statement; the first match of a kind counts."""
+DENIALS = lazy(
+    r"\b(?:no|without|any|zero) (?:\w+ )?(?:errors?|problems?|issues?|crash\w*)\b|\bnothing (?:is |was )?(?:broken|failed|wrong|fails)\b|\bif (?:it|something|the \w+) (?:fails|crashes)\b|没有?(?:报错|错误)|エラー(?:は|も)?(?:なく|ありません)|오류 ?없이|ohne Fehler|sans erreur|sin errores|sem erros|без ошибок",
+)
+"""Words that deny a failure; they are taken out first."""
+
+
+def statements(text: Text) -> Facts:
+    """What the person states, each thing once, and which lines are the person's own."""
+    prose = prose_of(text)
+    own = [n for n in prose.numbers if not is_program_output(text.lines[n - 1])]
+    if own:
+        yield Claim(fields.SENTENCES, " ".join(map(str, own)), "report")
+    # Denials become spaces of the same length, so that positions stay.
+    words = in_any_case(DENIALS.pattern).sub(lambda said: " " * len(said[0]), prose.words)
+    for row in STATEMENTS:
+        match = in_any_case(row.words).search(words)
+        if match is None:
+            continue
+        values = {name.rstrip("_"): value for name, value in match.groupdict().items() if value}
+        source = line_source(prose.line_at(match.start()))
+        if row.kind == "foreign-gpu":
+            values["vendor"] = row.what
+        elif row.what:
+            values["what"] = row.what
+        if "python" in values:
+            yield Claim(fields.PYTHON_VERSION, values["python"], source, GUESS)
+        yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN_CHARACTERS])
+
+
+# --- two releases, and another card ---------------------------------------------------------------
+
+RELEASE = r"(?:(?:py)?torch |nightly )?(?P<{0}>\d\.\d{{1,2}}\.\d{{1,2}}(?:\.dev\d+)?(?:\+[a-z]{{2,5}}[\d.]*)?)"
+WORKS = r"(?:works?|worked|fine|ok) (?:fine )?(?:with|on|in) "
+FAILS = r"(?:fails?|broken|crashes|not|(?:does not|doesn't) work) (?:with|on|in|since) "
+REGRESSED = (
+    lazy(rf"(?i)\b{WORKS}{RELEASE.format('good')}\b.{{0,60}}?\b{FAILS}{RELEASE.format('bad')}"),
+    lazy(rf"(?i)\b{FAILS}{RELEASE.format('bad')}\b.{{0,60}}?\b{WORKS}{RELEASE.format('good')}"),
+)
+"""That torch works in one release and not in another."""
+
+
+def regressions(text: Text) -> Iterator[Event]:
+    """The release of torch that works and the one that does not, if a sentence names both.
+
+    >>> from gpusetup.report.cleaning import text_of
+    >>> report = "Works with torch 2.6.0+xpu, fails with torch 2.7.0+xpu on the same laptop"
+    >>> next(regressions(text_of(report))).values
+    {'good': '2.6.0+xpu', 'bad': '2.7.0+xpu'}
+    """
+    if "torch" not in text.low:
+        return
+    for form in REGRESSED:
+        match = form.search(prose_of(text).words)
+        if match:
+            good, bad = match["good"], match["bad"]
+            said = f"torch {good} works here, torch {bad} does not"
+            values = {"good": good, "bad": bad}
+            yield Event(kind="release-regressed", values=values, source="report", text=said)
+            return
+
+
+CARD_AROUND = 40
+OTHER_CARD = lazy(
+    r"(?i)\b(?:old|older|previous|former|instead of|replaced|(?:upgraded|switched|moved|went) from|alte\w?|ancienne|vieja|antiga|стар\w{2}|from my)\b(?:(?! to\b)[^.\n]){0,24}$|(?:旧|以前|古い|이전)[^.\n]{0,8}$"
+)
+"""Words before the name of a card that is not the one in question."""
+
+
+def is_another_card(flat: str, start: int) -> bool:
+    """Whether the card that is named at `start` is the one that another sentence is about.
+
+    >>> is_another_card("on my old 3080 it worked", 10)
+    True
+    """
+    return OTHER_CARD.search(flat[max(start - CARD_AROUND, 0) : start]) is not None

@@ -1,0 +1,232 @@
+"""The two ends of a text's timeline: the last failure of a program, with its owner and place, and
+the last success.
+
+A failure is an exception, or a line that a program marks as its error. Ordinary Python errors (a
+KeyError, a wrong shape, a missing file) whose message does not name the GPU stack are the program's
+own. For all others the text does not tell the cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpusetup.messages.search import Text, line_source
+from gpusetup.model.machine import Event
+from gpusetup.model.patterns import lazy
+
+# `torch.cuda.OutOfMemoryError: ...`, `ERROR: ...`, `[Fatal] ...`, `Failed to start ...`; the group
+# `message` is what follows.
+FAILURE = lazy(
+    r"(?:^|[\s:(`])(?:(?:[A-Za-z_]\w{0,40}\.){0,8}(?P<name>[A-Z]\w{0,40}(?:Error|Exception|NotFound\w{0,5}|Failed))(?=:|$|[\]`')])"
+    r"|(?P<marked>\[?(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed)\b\]?(?=:|\]|\s-?\s?[A-Z]))"
+    r"|(?<!\w )(?:[Cc]annot|[Cc]ould not|[Ff]ailed to|unknown|[Ii]nvalid|[Pp]ermission denied|[Ii]llegal instruction|[Ss]egmentation fault)\b)"
+    r"(?P<message>.*)$"
+)
+"""An exception, a line that a program marks as an error, or the words that such lines begin with."""
+NOTICE = lazy(
+    r"(?i)^\W*(?:\S{0,60}[: ])?(?:\w*Warning|INFO|NOTICE|DEBUG)\b(?!.*\b(?:Error\b|Traceback|Xid\b)).*$"
+    r"|\b(?:defaulting to|skipping|will be (?:skipped|ignored)|registering factory|already registered)\b"
+    r"|Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|Warning:|\berrors?: (?:0|None)\b"
+)
+"""Lines of the kernel, notices after which the program goes on, and lines in which a program reports
+that another process failed."""
+# `error: metadata-generation-failed`, `ERROR: Failed building wheel for mamba_ssm`.
+REPORTS_A_BUILD = lazy(
+    r"(?i)metadata-generation-failed|subprocess-exited-with-error|generating package metadata"
+    r"|failed building wheel|failed to build (?:installable )?wheels?\b|failed to build [\w.-]+$"
+    r"|could not build wheels"
+)
+"""Lines in which an installer reports that a build failed. The build's own error is above them."""
+# `KeyError`, `FileNotFoundError`, `HTTPError`.
+ORDINARY_ERROR = lazy(
+    r"^(?:Key|Value|Type|Attribute|Index|Name|UnboundLocal|FileNotFound|NotADirectory|JSONDecode|Unicode\w+|Unpickling"
+    r"|ModuleNotFound|Import|Syntax|Indentation|ZeroDivision|Assertion|HTTP|HfHubHTTP|GatedRepo|\w*EntryNotFound"
+    r"|RepositoryNotFound|Validation|Safetensor)Error$"
+)
+"""Exception classes that come from ordinary Python code and not from the GPU stack itself."""
+# `libcudnn`, `nccl`, `no device`, `undefined symbol`, `kernel`.
+GPU_STACK_WORD = lazy(
+    r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|ninja|\.so\b|\bdll\b"
+    r"|compil|symbol|kernel|memory|\bshm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|vulkan"
+    r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'",
+    re.I,
+)
+"""Words of a failure that may come from the GPU stack."""
+# `torch.cuda.FloatTensor`, `wrapper_CUDA_addmm`, `found at least two devices, cuda:0 and cpu`.
+GPU_WORKS = lazy(
+    r"torch\.cuda\.\w+Tensor|wrapper_CUDA\w*|\bcuda:\d|same device|two devices|is_available\(|_cuda\w*\" not implemented",
+    re.I,
+)
+"""Words that mention the GPU stack but show that it works."""
+# `No module named 'x'`, `cannot find -lx`, `libx.so: cannot open shared object file`.
+SAYS_MISSING = lazy(
+    r"No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
+    r"|\bis not (?:installed|installable)\b|must be installed to|not properly installed|seems to be not installed|error: (?!torch/)[\w/]{2,40}\.h(?:pp)?: No such file"
+    r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
+)
+"""Messages that something is missing. It need not have to do with the GPU."""
+# `cannot import name 'x'`, `module 'x' has no attribute 'y'`. An object without an attribute (group
+# `object`) may be the program's own mistake.
+SAYS_MISMATCH = lazy(
+    r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
+)
+"""Messages that two packages come from releases that do not fit together."""
+# `requests.exceptions.HTTPError: ...`, `huggingface_hub.errors.GatedRepoError: ...`.
+ERROR_WITHOUT_GPU = lazy(
+    r"(?m)^\s*(?:requests|urllib3?|httpx|httpcore|aiohttp|http|huggingface_hub|datasets|yaml|json|ssl|socket|fsspec|botocore|s3fs|gcsfs|git|wandb|mlflow|pydantic(?:_core)?|jsonschema|jinja2|omegaconf|hydra|click|sqlalchemy|sqlite3|zipfile|tarfile|csv|pandas|PIL|soundfile|librosa|av|gradio|fastapi|starlette|uvicorn|safetensors_rust)\.[\w.]*(?:Error|Exception|Timeout|Warning)\b"
+)
+"""An exception of a package that reads files or talks to servers, where no GPU is involved."""
+ENDED_BADLY = lazy(r"\bexit(?:ed)?(?: with)? (?:code|status):? ?-?[1-9]")
+FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING, ENDED_BADLY)
+BUILD_WORD = lazy(
+    r"setup\.py|pyproject|cpp_extension|build_meta|[Ff]ailed to build|[Bb]uilding wheel|no-build-isolation"
+)
+"""Words that show that a package is being compiled, so its GPU part may be what failed."""
+VAGUE = lazy(
+    r"(?i)fail(?:ed|ure) to (?:start|load|import|init|launch|run)|initiali[sz]|\bdied\b|worker|process\b"
+    r"|unknown|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|unhandled|fault|failed$"
+)
+"""Words of an error that only passes on another error or does not tell its cause."""
+TELLING_LENGTH = 12
+"""A message with fewer characters says too little to tell whose failure it is."""
+LINES_READ = 400
+"""The last failure is looked for in this many lines at the end of the text."""
+LINES_BEFORE, LINES_AFTER = 16, 3
+"""The number of lines before a failure, and from its own line on, that are read for its context."""
+SHOWN_CHARACTERS = 200
+"""At most this many characters of the line are quoted as evidence."""
+FINISHED = lazy(
+    r"100%\|[^|]{0,80}\| ?(?P<count>\d+)/(?P=count) \["
+    r"|\bPrompt executed in \d|\b[Tt]raining (?:completed|finished|done)\b|\bTest PASSED\b|\bResult = PASS\b"
+    r"|'train_runtime': \d"
+)
+"""A progress bar at 100 %, or words that programs print when their work is done."""
+CRASHED = lazy(r"\b(?:Segmentation fault|core dumped|Aborted)\b|\*\*\* Error")
+USES_THE_GPU = lazy(
+    r"(?i)\b(?:using|selected|running on)?:? ?\bdevice(?: is)?: ?\[?['\"]?(?P<device>cuda|xpu|mps)\b"
+    r"|\bGPU available: True(?: \(\w+\))?, used: True|\boffloaded ([1-9]\d{0,3})/\2 layers to GPU"
+    r"|\blibrary=(?:cuda|rocm|metal|oneapi)\b|\bggml_(?:cuda|hip|sycl|vulkan|metal)_init: found [1-9]"
+    r"|^tensor\([^\n]*\bdevice='(?:cuda|xpu|mps):\d"
+)
+"""A line that a program prints only if it uses the GPU."""
+
+
+def timeline(text: Text) -> Iterator[Event]:
+    """The last failure of a program, and what succeeded after it.
+
+    >>> from gpusetup.report.cleaning import text_of
+    >>> [event.values for event in timeline(text_of("KeyError: 'qwen3'"))]
+    [{'exception': 'KeyError', 'own': 'yes'}]
+    >>> [event.kind for event in timeline(text_of("OSError: no\\nTraining completed"))]
+    ['program-failed', 'run-finished']
+    """
+    unread_lines = max(len(text.lines) - LINES_READ, 0)
+    lines = text.lines[unread_lines:]
+    failed = _last_failure(lines)
+    if failed is not None:
+        yield _failure_event(lines, failed, line_source(unread_lines + failed + 1))
+    after = failed if failed is not None else -1
+    for kind, form in (("run-finished", FINISHED), ("gpu-in-use", USES_THE_GPU)):
+        for index in reversed(range(after + 1, len(lines))):
+            line = lines[index].strip()
+            if kind == "run-finished" and CRASHED.search(line):
+                break
+            if form.search(line):
+                source = line_source(unread_lines + index + 1)
+                yield Event(kind=kind, source=source, text=line[:SHOWN_CHARACTERS])
+                break
+
+
+def _last_failure(lines: Sequence[str]) -> int | None:
+    """The index of the last line in which a program reports its failure. An installer's report that
+    a build failed counts only if the text does not show the build's own error."""
+    last_report: int | None = None
+    for index in reversed(range(len(lines))):
+        line = lines[index].strip()
+        if NOTICE.search(line) or not any(form.search(line) for form in FAILURE_FORMS):
+            continue
+        if not REPORTS_A_BUILD.search(line):
+            return index
+        last_report = index if last_report is None else last_report
+    return last_report
+
+
+def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
+    """The event for the failure in a line, with what the lines around it say about the cause.
+
+    The event's values: `exception` is the exception's class, or `error`. `needs` is set if
+    something is missing, `releases` if two packages do not fit together, and `own` if the program
+    itself and not the GPU stack failed. `plugin` names the plugin whose code failed.
+    """
+    line = lines[index].strip()
+    lines_before = lines[max(index - LINES_BEFORE, 0) : index]
+    lines_from_here = lines[index : index + LINES_AFTER]
+    failure = FAILURE.search(line)
+    mismatch = SAYS_MISMATCH.search(line)
+    missing_line = _nearest_missing(line, lines_before)
+
+    exception = failure["name"] if failure else None
+    values = {"exception": exception or "error"}
+    if missing_line:
+        values["needs"] = "yes"
+    if mismatch and not mismatch["object"]:
+        values["releases"] = "yes"
+    surroundings = "\n".join((*lines_before, *lines_from_here))
+    is_of_the_program = failure is not None and _is_of_the_program(failure, surroundings)
+    if missing_line or mismatch or is_of_the_program:
+        values["own"] = "yes"
+    plugin = _plugin_of_last_frame(lines_before)
+    if plugin:
+        values["plugin"] = plugin
+    quoted_line = (missing_line or line).strip()
+    return Event(
+        kind="program-failed",
+        values=values,
+        source=source,
+        text=quoted_line[:SHOWN_CHARACTERS],
+    )
+
+
+# `File "/x/ComfyUI/custom_nodes/NAME/nodes.py"`, `File "C:\\webui\\extensions\\NAME\\scripts\\a.py"`.
+FRAME = lazy(r"^\s*File \"(?P<path>[^\"]{1,300})\"")
+PLUGIN = lazy(r"[/\\](?:custom_nodes|extensions)[/\\](?P<name>[\w.-]{2,60})[/\\]")
+"""The folders in which ComfyUI and Stable Diffusion's web UI install plugins by other people."""
+
+
+def _plugin_of_last_frame(lines_before: Sequence[str]) -> str:
+    """The plugin whose folder contains the last frame of the traceback; "" if that frame is not in
+    a plugin."""
+    for line in reversed(lines_before):
+        frame = FRAME.search(line)
+        if frame:
+            plugin = PLUGIN.search(frame["path"])
+            return plugin["name"] if plugin else ""
+    return ""
+
+
+def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:
+    """The line that says that something is missing: the failure's line or the last such line before
+    it; None if there is none."""
+    for candidate in (line, *reversed(lines_before)):
+        if SAYS_MISSING.search(candidate):
+            return candidate
+    return None
+
+
+def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
+    """Whether a failure is the program's own: its class or its message has nothing to do with the
+    GPU stack."""
+    # The exception's class names the package that raised it.
+    if ERROR_WITHOUT_GPU.search(surroundings):
+        return True
+    # Words such as `cuda:0` show that the GPU works, so they do not count against the GPU stack.
+    if GPU_STACK_WORD.search(GPU_WORKS.sub("", failure.string)):
+        return False
+    if BUILD_WORD.search(surroundings) or REPORTS_A_BUILD.search(failure.string):
+        return False
+    if GPU_WORKS.search(failure.string) or ORDINARY_ERROR.search(failure["name"] or ""):
+        return True
+    is_marked = failure["name"] or failure["marked"]
+    tells = len(failure["message"]) >= TELLING_LENGTH and not VAGUE.search(failure.string)
+    return bool(is_marked) and tells
