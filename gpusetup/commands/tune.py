@@ -90,10 +90,6 @@ class TuneQuestion(CommandQuestion):
     max: int | None = option(
         "the largest batch size to try", metavar="N", parse=int, group=MEASURING
     )
-    grow_batch: bool = switch(
-        "write a larger effective batch size if a larger batch ran (this changes the experiment)",
-        group=MEASURING,
-    )
     gpu_mem: int | None = option(
         "use no more memory than this",
         metavar="8GiB",
@@ -134,11 +130,6 @@ def _check(question: TuneQuestion) -> None:
         ),
         (measuring and question.machine, "another machine cannot be measured: remove `--from`"),
         (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
-        (
-            question.grow_batch and not (config and measuring),
-            "`--grow-batch` writes a batch that ran: it needs a CONFIG, and `--batch-size` or"
-            " `--benchmark`",
-        ),
         (measuring and not code, "measuring needs your code: add `--code MODULE:FUNCTION`"),
         (code and not all(code.rpartition(":")), f"`--code {code}` is not MODULE:FUNCTION"),
         (question.max is not None and question.max < 1, "`--max` must be at least 1"),
@@ -248,7 +239,6 @@ def _measure(
         job=job,
         finds_fastest=question.objective == "speed",
         largest=question.max,
-        grows=question.grow_batch,
         workers=worker_count(facts)[0] if facts else 0,
     )
     baseline = baseline_of(config) if config else DEFAULT_BASELINE

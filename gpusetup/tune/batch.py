@@ -25,7 +25,6 @@ from gpusetup.tune.case import (
     label,
     not_a_number,
 )
-from gpusetup.tune.grow import grown_batch, larger_batch_in_words
 from gpusetup.tune.marks import BatchMark, batch_mark
 from gpusetup.tune.refusals import refusals
 from gpusetup.tune.verdict import BY_PLAN, CannotJudge, how_to_fit, plan_verdict
@@ -263,11 +262,11 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
             yield from _split_by_plan(case, split)
         return
     if measured > effective > 0:
-        # A larger effective batch is only written with `--grow-batch`.
-        if case.measured.grows:
-            yield from grown_batch(case, split, measured)
-            return
-        yield larger_batch_in_words(split, measured)
+        yield (
+            f"{split.name}: {measured} ran here. A batch {measured / effective:.3g} times as"
+            " large is another experiment: for SGD scale the learning rate with it, for Adam by"
+            " its square root, and warm up. gpusetup does not write it"
+        )
     if split.size == measured:
         return
     largest = min(measured, effective)

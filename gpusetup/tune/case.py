@@ -58,8 +58,6 @@ class Measured(Frozen):
 
     batch_size: int | None = None
     """The largest (or fastest) batch on one GPU that ran."""
-    grows: bool = False
-    """Whether to write a measured batch even if it makes the effective batch larger."""
     is_faster: Mapping[str, bool] = {}
     """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
     it was not measured."""
