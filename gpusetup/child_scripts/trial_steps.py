@@ -290,9 +290,7 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
         # A device reports a phase's peak in every step, or in none.
         if len(known_sizes) == len(rows):
             phases[name] = sum(known_sizes) // len(rows)
-    peaks = [trial_memory.highest(row) for row in rows]
-    highest_peak = max(peaks)
-    half_range = (highest_peak - min(peaks)) / 2
+    highest_peak = max(trial_memory.highest(row) for row in rows)
     ordered = sorted(seconds)
     middle = ordered[len(ordered) // 2]
     # If there are four times or more, leave out the fastest and the slowest quarter, because a
@@ -305,8 +303,6 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
         "status": "ok",
         "phases": phases,
         "peak_bytes": highest_peak if phases else None,
-        "noise": half_range / max(1, highest_peak),
-        "readings": len(rows),
         "samples_per_second": batch / middle,
         "spread_percent": spread if len(seconds) > 1 else None,
     }

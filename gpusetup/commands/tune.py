@@ -35,6 +35,7 @@ fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
+    'gpusetup tune train.yaml --gpu "RTX 4090"',
     "gpusetup tune --preset balanced -o train.yaml",
     "gpusetup tune train.yaml --batch-size --code train:build --max 64",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
@@ -57,6 +58,10 @@ class TuneQuestion(CommandQuestion):
 
     config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
+    gpu: str | None = option(
+        'judge the config for this GPU instead of the machine\'s, e.g. "RTX 4090"',
+        metavar="NAME",
+    )
     python: str | None = shared(PYTHON)
     preset: str | None = option(
         "print a ready-made config, or write it with -o; `list` shows all presets",
@@ -89,10 +94,6 @@ class TuneQuestion(CommandQuestion):
     )
     max: int | None = option(
         "the largest batch size to try", metavar="N", parse=int, group=MEASURING
-    )
-    grow_batch: bool = switch(
-        "write a larger effective batch size if a larger batch ran (this changes the experiment)",
-        group=MEASURING,
     )
     gpu_mem: int | None = option(
         "use no more memory than this",
@@ -133,12 +134,8 @@ def _check(question: TuneQuestion) -> None:
             "there is nothing to tune: name a CONFIG, or start from a preset with `--preset list`",
         ),
         (measuring and question.machine, "another machine cannot be measured: remove `--from`"),
+        (measuring and question.gpu, "only this machine's GPU can be measured: remove `--gpu`"),
         (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
-        (
-            question.grow_batch and not (config and measuring),
-            "`--grow-batch` writes a batch that ran: it needs a CONFIG, and `--batch-size` or"
-            " `--benchmark`",
-        ),
         (measuring and not code, "measuring needs your code: add `--code MODULE:FUNCTION`"),
         (code and not all(code.rpartition(":")), f"`--code {code}` is not MODULE:FUNCTION"),
         (question.max is not None and question.max < 1, "`--max` must be at least 1"),
@@ -156,10 +153,12 @@ def run(question: TuneQuestion, out: Console) -> Reply:
         return run_preset(question)
     _check(question)
     from gpusetup.render.tune import tune_screen
-    from gpusetup.tune.case import facts_of
+    from gpusetup.tune.case import facts_of, with_card
 
     config = _read(question.config) if question.config else None
     facts = facts_of(_machine(question, out)) if config or question.benchmark else None
+    if facts and question.gpu:
+        facts = with_card(facts, question.gpu)
     answer, measured = TuneAnswer(), None
     if question.measures:
         answer, measured = _measure(question, out, config, facts)
@@ -248,7 +247,6 @@ def _measure(
         job=job,
         finds_fastest=question.objective == "speed",
         largest=question.max,
-        grows=question.grow_batch,
         workers=worker_count(facts)[0] if facts else 0,
     )
     baseline = baseline_of(config) if config else DEFAULT_BASELINE

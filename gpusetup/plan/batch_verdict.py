@@ -30,9 +30,10 @@ class BatchVerdict(Frozen):
     capacity_gib: float
     reason: str
     """One sentence with the memory that the batch needs, and the GPU's memory."""
+    weights_gib: float
+    """The least memory that the weights alone take on a GPU; no way to train needs less."""
     may_fit_because: str = ""
-    """Why a batch that is `too much` may still fit, as the end of a sentence; "" if there is no
-    reason."""
+    """Why a batch that is `too much` may still fit, as a clause; "" if there is no reason."""
 
 
 def batch_verdict(
@@ -57,17 +58,22 @@ def batch_verdict(
     needed = memory(job, recipe).total / GIB
     capacity = hardware.capacity / GIB
     near = near_limit(job)
+    # If there are notes, assume sharding, because a note may name a way to shard weights that plan
+    # does not count.
+    divided = _may_be_sharded(from_config, job) or job.shards_parameters or bool(from_config.notes)
+    weights = _least_weights_gib(job, divided=divided)
     verdict: Literal["clear", "close", "too much"] = "close"
     may_fit_because = ""
     if needed > capacity * (1 + near):
         verdict = "too much"
-        may_fit_because = _why_it_may_fit(from_config, job, recipe, capacity)
+        may_fit_because = _why_it_may_fit(from_config, job, recipe, capacity, weights)
     elif needed <= capacity * (1 - near) and _is_counted(from_config, job, recipe):
         verdict = "clear"
     return BatchVerdict(
         verdict=verdict,
         total_gib=needed,
         capacity_gib=capacity,
+        weights_gib=weights,
         reason=f"by `gpusetup plan` a batch of {per_gpu} needs {needed:.1f} of {capacity:.1f} GiB",
         may_fit_because=may_fit_because,
     )
@@ -95,8 +101,18 @@ def _is_counted(from_config: FromConfig, job: TrainingJob, recipe: Recipe) -> bo
 MOST_KEYS_NAMED = 3
 
 
+def _may_be_sharded(from_config: FromConfig, job: TrainingJob) -> bool:
+    """Whether a launcher may shard the model over several GPUs, which the config does not say."""
+    names_strategy = "strategy" in from_config.question.job_fields
+    return job.gpus > 1 and not names_strategy and job.copies_model
+
+
 def _why_it_may_fit(
-    from_config: FromConfig, job: TrainingJob, recipe: Recipe, capacity_gib: float
+    from_config: FromConfig,
+    job: TrainingJob,
+    recipe: Recipe,
+    capacity_gib: float,
+    weights_gib: float,
 ) -> str:
     """Why a run that is too large according to plan may still fit; "" if nothing known could save
     enough memory.
@@ -105,29 +121,24 @@ def _why_it_may_fit(
     their own config files), keys that it does not understand (`use_badam`), and features that its
     notes name (expert parallelism).
     """
-    names_strategy = "strategy" in from_config.question.job_fields
-    may_be_sharded = job.gpus > 1 and not names_strategy and job.copies_model
-    if may_be_sharded:
-        job = replace(job, strategy="fsdp")
-        if memory(job, recipe).total / GIB <= capacity_gib:
+    if _may_be_sharded(from_config, job):
+        sharded = replace(job, strategy="fsdp")
+        if memory(sharded, recipe).total / GIB <= capacity_gib:
             return (
-                f"its launcher shards the model over the {job.gpus} GPUs (FSDP, ZeRO), which this "
-                "config does not say"
+                f"it fits only if its launcher shards the model over the {job.gpus} GPUs (FSDP, "
+                "ZeRO), which this config does not say"
             )
-    # If there are notes, assume sharding, because a note may name a way to shard weights that plan
-    # does not count.
-    divides_weights = may_be_sharded or job.shards_parameters or bool(from_config.notes)
-    if _least_weights_gib(job, divided=divides_weights) > capacity_gib:
+    if weights_gib > capacity_gib:
         return ""
     if from_config.question.rl is not None:
-        return "plan counts too much: it never compared such a run with a measurement"
+        return "plan was never compared with a measured run of this method"
     if from_config.notes:
         return from_config.notes[0]
     keys = [key.key for key in from_config.read.not_understood if _may_save_memory(key)]
     if not keys:
         return ""
     names = ", ".join(f"`{key}`" for key in keys[:MOST_KEYS_NAMED])
-    return f"a key that plan does not know saves memory ({names})"
+    return f"plan does not know how much memory {names} may save"
 
 
 def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:

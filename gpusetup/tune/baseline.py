@@ -27,8 +27,6 @@ class MeasureRequest(Frozen):
     """Whether to search for the fastest batch size instead of the largest."""
     largest: int | None = None
     """The largest batch size to try; None means no limit."""
-    grows: bool = False
-    """Whether tune may write a larger effective batch into the config (`--grow-batch`)."""
     workers: int = 0
     """The number of loader workers that the table tries: the number that the rules would write into
     the config for this machine."""

@@ -25,7 +25,6 @@ from gpusetup.tune.case import (
     label,
     not_a_number,
 )
-from gpusetup.tune.grow import grown_batch, larger_batch_in_words
 from gpusetup.tune.marks import BatchMark, batch_mark
 from gpusetup.tune.refusals import refusals
 from gpusetup.tune.verdict import BY_PLAN, CannotJudge, how_to_fit, plan_verdict
@@ -150,10 +149,11 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
         reason = case.fixed_by
     elif isinstance(verdict, CannotJudge):
         reason = f"{BY_PLAN} cannot judge this config: {verdict}"
+    elif verdict.may_fit_because:
+        # plan's figure is left out: it leaves something uncounted, so the figure is too high.
+        reason = f"{BY_PLAN} cannot judge this config: {verdict.may_fit_because}"
     else:
         reason = verdict.reason
-        if verdict.may_fit_because:
-            reason += f". It fits only if {verdict.may_fit_because}"
     if is_sure or case.fixed_by:
         yield f"{stays}: {reason}"
     elif mark is None:
@@ -263,11 +263,11 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
             yield from _split_by_plan(case, split)
         return
     if measured > effective > 0:
-        # A larger effective batch is only written with `--grow-batch`.
-        if case.measured.grows:
-            yield from grown_batch(case, split, measured)
-            return
-        yield larger_batch_in_words(split, measured)
+        yield (
+            f"{split.name}: {measured} ran here. A batch {measured / effective:.3g} times as"
+            " large is another experiment: for SGD scale the learning rate with it, for Adam by"
+            " its square root, and warm up. gpusetup does not write it"
+        )
     if split.size == measured:
         return
     largest = min(measured, effective)
@@ -310,10 +310,8 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         yield from _change_split(case, split, largest_clear, source)
         yield from _more_may_run(case, split, largest_clear)
         return
-    smallest = plan_verdict(case, 1, split.effective)
     # If plan knows a reason why the batch may still fit, do not call it impossible.
-    may_fit = isinstance(smallest, BatchVerdict) and smallest.may_fit_because
-    if not may_fit:
+    if not current.may_fit_because:
         yield DoesNotFit(
             f"{split.name}: {current.reason}, and no smaller batch is sure to fit. "
             f"{_way_to_fit(case, split)}"

@@ -7,6 +7,7 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping
 
+from gpusetup.catalog.file import load_catalog
 from gpusetup.configs.config import Config, Edit, added_line, replacement
 from gpusetup.configs.keys import Added, Key, Loop, belongs_to_loader, key_of, key_table
 from gpusetup.configs.settings import (
@@ -19,7 +20,7 @@ from gpusetup.configs.settings import (
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.plan.place import Place, System, place_of
+from gpusetup.plan.place import Place, System, count_in_name, named_gpu, place_of
 from gpusetup.tune.answer import TuneChange
 
 
@@ -58,8 +59,6 @@ class Measured(Frozen):
 
     batch_size: int | None = None
     """The largest (or fastest) batch on one GPU that ran."""
-    grows: bool = False
-    """Whether to write a measured batch even if it makes the effective batch larger."""
     is_faster: Mapping[str, bool] = {}
     """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
     it was not measured."""
@@ -119,6 +118,22 @@ def facts_of(snapshot: Snapshot) -> Facts:
         family=snapshot.os.family,
         wsl=bool(snapshot.os.wsl),
         jetson=snapshot.os.jetson is not None,
+    )
+
+
+def with_card(facts: Facts, text: str) -> Facts:
+    """The facts with the NVIDIA GPUs that the text names (`RTX 4090`, `8x H100`) instead of the
+    machine's own; UsageError if the catalog has no such card."""
+    count, name = count_in_name(text)
+    place = named_gpu(name, load_catalog().gpus)
+    capability = place.capability
+    return replace(
+        facts,
+        gpu=place.gpu,
+        gpus=count or 1,
+        memory_bytes=int(place.total_bytes),
+        capability=(capability.major, capability.minor) if capability else None,
+        jetson=place.system == "jetson",
     )
 
 

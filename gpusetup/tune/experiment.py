@@ -106,51 +106,22 @@ def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
             )
 
 
-# --- an exploding loss ----------------------------------------------------------------------------
+# --- gradient clipping ----------------------------------------------------------------------------
 
 CLIP_AT = "1.0"
 """The optimisation guide's limit for the norm of the gradients."""
 
 
-def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
-    """Advice on gradient clipping if it is switched off, and on a loss that explodes or becomes
-    NaN."""
-    unclipped = [setting for setting in plain_values(case, "clip") if _is_off(setting)]
-    for setting in unclipped:
-        value = setting.text.strip() or "empty"
+def unclipped_gradients(case: ConfigCase) -> Iterator[Suggestion]:
+    """Advise gradient clipping where a setting switches it off."""
+    for setting in plain_values(case, "clip"):
+        if not _is_off(setting):
+            continue
         yield (
-            f"{label(setting)} is {value}, so it does not clip gradients. The optimisation guide "
-            f"clips at {CLIP_AT}, which keeps one bad batch from making the loss explode or NaN. "
-            "Not written, because clipping changes the updates"
+            f"{label(setting)} is {setting.text.strip() or 'empty'}, so it does not clip gradients."
+            f" The optimisation guide clips at {CLIP_AT}, which keeps one bad batch from making "
+            "the loss explode or NaN. Not written, because clipping changes the updates"
         )
-    if unclipped:
-        yield f"If the loss explodes or becomes NaN, {_calmer_steps(case)}"
-
-
-def _calmer_steps(case: ConfigCase) -> str:
-    """Steps to try against an exploding loss, with the config's own keys and values."""
-    rate_step = "then try half of the learning rate, then a tenth"
-    warm_up_step = "then let the learning rate warm up"
-    return (
-        f"clip first, {rate_step}{_current_value(case, 'learning-rate')}, "
-        f"{warm_up_step}{_current_value(case, 'warm-up')}"
-    )
-
-
-def _current_value(case: ConfigCase, role: str) -> str:
-    """The first setting with a role, its line and its value in parentheses: ` (lr (line 7) is
-    0.0002)`; "" if there is none."""
-    for setting in plain_values(case, role):
-        text = unquoted(setting.text)
-        # Skip keys without a value.
-        if text not in EMPTY:
-            value = text[:LONGEST_RATE]
-            return f" ({label(setting)} is {value})"
-    return ""
-
-
-LONGEST_RATE = 20
-"""The maximum number of characters of a value that a sentence repeats."""
 
 
 def _is_off(setting: Setting) -> bool:
@@ -170,48 +141,29 @@ BYTES_PER_NUMBER = 4
 """Bytes per number of an embedding in float32."""
 CACHE_OFF_BELOW_GB = 4
 """On GPUs with less memory, the multi-GPU guide switches the cache off."""
-LARGE_SHARE = 0.05
-"""If the cache takes a larger share of the GPU's memory, switching it off is worthwhile although
-the embeddings must then be computed again."""
 
 
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
-    """Advice on the cache for a recommender's embeddings: the memory it needs, and whether to
-    switch it off."""
+    """Say how much memory a recommender's cache of embeddings takes, and whether the guide switches
+    it on for this card."""
     memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory_bytes or not caches or training_of(case) != "recommender":
         return
-    cache = caches[0]
-    is_on = switch_value(cache) is True
-    is_small = not has_memory(memory_bytes, CACHE_OFF_BELOW_GB)
-    modes = (
-        "The cached mode (on) keeps the users' embeddings on each GPU, the dynamic mode (off) "
-        "computes them for each batch"
-    )
-    size_bytes = _cache_bytes(case)
-    if size_bytes is None:
-        takes = "its users and numbers are not plain, so gpusetup does not know what it takes"
-        is_large = is_small
-    else:
-        count, width = _plain(case, "users"), _plain(case, "embedding-dim")
-        share = size_bytes / memory_bytes
+    count, width = _plain(case, "users"), _plain(case, "embedding-dim")
+    takes = "its users and numbers are not plain, so gpusetup does not know what it takes"
+    if count and width:
+        size_bytes = count * width * BYTES_PER_NUMBER
         takes = (
             f"{count:,} users of {width} numbers take {size_bytes / MIB:.1f} MiB, "
-            f"{100 * share:.1g} % of this GPU's memory"
+            f"{100 * size_bytes / memory_bytes:.1g} % of this GPU's memory"
         )
-        is_large = share > LARGE_SHARE
-    yield f"{label(cache)}: {takes}. {modes}. {_cache_advice(is_on, is_small, is_large)}"
-
-
-def _cache_bytes(case: ConfigCase) -> int | None:
-    """The bytes of all users' embeddings; None if the config does not give the number of users or
-    the width."""
-    count = _plain(case, "users")
-    width = _plain(case, "embedding-dim")
-    if not count or not width:
-        return None
-    numbers = count * width
-    return numbers * BYTES_PER_NUMBER
+    is_small = not has_memory(memory_bytes, CACHE_OFF_BELOW_GB)
+    switch, cards = ("off", "below 4 GB") if is_small else ("on", "with 4 GB or more")
+    yield (
+        f"{label(caches[0])}: {takes}. The cached mode (on) keeps the users' embeddings on each "
+        "GPU, the dynamic mode (off) computes them for each batch. The multi-GPU guide switches "
+        f"it {switch} for GPUs {cards}"
+    )
 
 
 def _plain(case: ConfigCase, role: str) -> int | None:
@@ -221,19 +173,3 @@ def _plain(case: ConfigCase, role: str) -> int | None:
         if value is not None and value > 0:
             return value
     return None
-
-
-def _cache_advice(is_on: bool, is_small: bool, is_large: bool) -> str:
-    """A sentence that advises whether to switch the cache on or off on this card."""
-    if is_small and is_on:
-        guide = f"The multi-GPU guide switches it off on GPUs below {CACHE_OFF_BELOW_GB} GB"
-        if is_large:
-            return f"{guide}: do so here"
-        return f"{guide}; here that frees next to nothing, so do it only if memory runs out"
-    if is_small:
-        return f"Off is the multi-GPU guide's advice for GPUs below {CACHE_OFF_BELOW_GB} GB"
-    if is_on and is_large:
-        return "That is much: switch it off if memory runs out"
-    if is_on:
-        return "On is the multi-GPU guide's advice for GPUs with 4 GB or more"
-    return "The multi-GPU guide switches it on for GPUs with 4 GB or more: it saves time"

@@ -5,10 +5,9 @@ If the user presses Ctrl-C, the answer contains what was measured so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
-from gpusetup.model.units import GIB
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.baseline import DEFAULT_BASELINE, Baseline, MeasureRequest, search_goal
 from gpusetup.tune.bench import Bench, Say, raise_if_code_fails
@@ -47,13 +46,10 @@ def fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Me
     rows = table.rows
     raise_if_code_fails(table.bench.job, rows[:1])
     batch_size = table.best().batch if rows else None
-    limit_bytes = table.device.room()
-    ran = [trial for trial in (*table.trials, *rows) if trial.batch == batch_size]
     answer = TuneAnswer(
-        recommendations=tuple(allocator_notes(ran, limit_bytes)),
         trials=tuple(table.trials),
         batch_size=batch_size,
-        limit_bytes=limit_bytes,
+        limit_bytes=table.device.room(),
         benchmark=tuple(rows),
         cause=None if is_interrupted else cause_of(rows),
         device=table.device.name,
@@ -61,7 +57,6 @@ def fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Me
     )
     return answer, Measured(
         batch_size=batch_size,
-        grows=table.request.grows,
         is_faster=gains_by_role(rows),
         interrupted=is_interrupted,
     )
@@ -85,10 +80,7 @@ def search_batch(
     # After Ctrl-C, this is the best size among those that have run.
     choose = fastest if request.finds_fastest else largest_that_ran
     batch_size = choose(trials, goal)
-    ran = [trial for trial in trials if trial.batch == batch_size]
-    notes = allocator_notes(ran, goal.limit_bytes)
     answer = TuneAnswer(
-        recommendations=tuple(notes),
         trials=tuple(trials),
         batch_size=batch_size,
         limit_bytes=goal.limit_bytes,
@@ -96,36 +88,4 @@ def search_batch(
         device=device.name,
         interrupted=is_interrupted,
     )
-    measured = Measured(batch_size=batch_size, grows=request.grows, interrupted=is_interrupted)
-    return answer, measured
-
-
-def reserved_bytes_of(trial: Trial) -> int:
-    """The bytes that torch's allocator had reserved in a trial; 0 on the CPU."""
-    reserved = trial.reserved_bytes
-    return reserved or 0
-
-
-def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
-    """A note if a batch ran but torch's allocator reserved more memory for it than the limit.
-
-    A trial counts the bytes of its tensors, and torch's allocator enforces the limit. So a
-    successful trial proves that a batch of exactly these shapes fits, including the gaps between
-    its tensors. Batches with other shapes leave other gaps and may not fit.
-    """
-    tight = [trial for trial in ran if reserved_bytes_of(trial) > limit_bytes]
-    if not tight:
-        return
-    tightest = max(tight, key=reserved_bytes_of)
-    reserved = reserved_bytes_of(tightest)
-    # If the tensors' bytes are unknown, there is nothing to compare.
-    if not tightest.peak_bytes:
-        return
-    gaps = 100 * (reserved / tightest.peak_bytes - 1)
-    reserved_gib = reserved / GIB
-    yield (
-        f"Batch {tightest.batch} ran, but torch's allocator reserved"
-        f" {reserved_gib:.1f} GiB for it, {gaps:.0f} % more than its"
-        f" tensors take, so less stays free than planned. If your samples differ in size, take"
-        f" a smaller batch or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-    )
+    return answer, Measured(batch_size=batch_size, interrupted=is_interrupted)

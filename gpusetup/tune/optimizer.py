@@ -324,69 +324,20 @@ class OptimizedConfig(TuneAnswer):
     settings: Mapping[str, Plain] = {}
     """Path of each setting in the new file -> its value."""
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The advice that was not written into the config."""
-        return self.recommendations
-
-    def document(self) -> dict[str, Any]:
-        """The result as plain values, as `gpusetup tune CONFIG --json` prints it."""
+    def __iter__(self) -> Iterator[str]:
         from gpusetup.model.codec import to_plain
 
-        plain: dict[str, Any] = to_plain(self)
-        del plain["settings"]
-        return plain
-
-    def keys(self) -> Iterator[str]:
-        """The keys of the JSON document."""
-        names = self.document()
-        return iter(names)
-
-    def __iter__(self) -> Iterator[str]:
-        return self.keys()
-
-    def __len__(self) -> int:
-        names = self.document()
-        # The file's settings do not count as keys; they are only found by name.
-        return len(names)
-
-    def __contains__(self, key: object) -> bool:
-        absent = object()
-        # A key may have the value None, so a separate object marks a missing key.
-        value = self.get(str(key), absent)
-        return value is not absent
-
-    def get(self, key: str, default: Any = None) -> Any:
-        try:
-            return self[key]
-        except KeyError:
-            return default
+        # Without this, `key in result` would count from 0 through `__getitem__`.
+        return iter(to_plain(self))
 
     def __getitem__(self, key: str) -> Any:
-        document = self.document()
-        setting = self.setting(key)
-        is_document_key = key in document
-        # `batch_size` may be a key of the document and a setting. Nothing was measured here, so the
-        # document's value is empty and the setting counts.
-        has_value = bool(document.get(key))
-        if has_value or (is_document_key and setting is None):
-            return document[key]
-        if setting is None:
-            names = ", ".join(document)
-            raise KeyError(f"{key}: neither one of {names} nor one setting")
-        return self.settings[setting]
+        from gpusetup.model.codec import to_plain
 
-    def setting(self, key: str) -> str | None:
-        """The full path of the setting that a key names, by its path or its last part; None if no
-        setting or several match."""
-        if key in self.settings:
-            return key
-        ending = f".{key}"
-        paths = [path for path in self.settings if path.endswith(ending)]
-        # If several settings have this name, it is not clear which one is meant.
-        if len(paths) != 1:
-            return None
-        return paths[0]
+        endings = [path for path in self.settings if f".{path}".endswith(f".{key}")]
+        # A name that several settings share names none of them.
+        if len(endings) == 1:
+            return self.settings[endings[0]]
+        return to_plain(self)[key]
 
 
 def auto_optimize_config(

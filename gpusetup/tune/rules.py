@@ -43,7 +43,7 @@ from gpusetup.tune.experiment import (
     embedding_cache,
     network_size,
     sequence_length,
-    unstable_loss,
+    unclipped_gradients,
 )
 from gpusetup.tune.refusals import batch_fixed_by
 from gpusetup.tune.verdict import cannot_fit
@@ -416,7 +416,7 @@ RULES: tuple[Callable[[ConfigCase], Iterator[Suggestion]], ...] = (
     rollout,
     network_size,
     sequence_length,
-    unstable_loss,
+    unclipped_gradients,
     embedding_cache,
 )
 """All rules except those for the batch, which run last because plan judges the batch with the other

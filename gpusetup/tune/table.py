@@ -229,12 +229,11 @@ class TrialTable:
         return replace(before, amp=self.device.half)
 
     def with_batch(self, before: Setup) -> Setup | str:
-        """The setting with the fastest batch (without `--grow-batch`, at the same effective batch),
-        or the reason why there is none."""
+        """The setting with the fastest batch at the same effective batch, or the reason why there
+        is none."""
         effective = self.baseline.effective
-        bound = None if self.request.grows else effective
         room = self.device.room()
-        goal = search_goal(self.request, before.batch, room, bound)
+        goal = search_goal(self.request, before.batch, room, effective)
         settings = {"amp": before.amp, "compile": before.compile}
         self.bench.find(goal, self.trials, self.say, speed=True, **settings)
         size = fastest(self.trials, goal) or before.batch
@@ -243,7 +242,7 @@ class TrialTable:
         if effective and size <= effective:
             size = next(divisors(effective, size))
         if size == before.batch:
-            return NO_OTHER_SIZE if self.request.grows else NO_OTHER_SPLIT
+            return NO_OTHER_SPLIT if effective else NO_OTHER_SIZE
         return replace(before, batch=size)
 
     def with_workers(self, before: Setup) -> Setup | str:

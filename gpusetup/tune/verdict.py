@@ -72,10 +72,13 @@ def cannot_fit(case: ConfigCase) -> str | None:
         verdict = batch_verdict(config, 1, card, any_length=True)
         if verdict.verdict != "too much" or verdict.may_fit_because:
             return None
+        need = f"a single sample needs {verdict.total_gib:.1f} GiB"
+        # No way to train needs less than the weights, whatever else a key saves.
+        if verdict.weights_gib > verdict.capacity_gib:
+            need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
         return (
-            "With these settings, the model does not fit on this card: a single sample needs "
-            f"{verdict.total_gib:.1f} GiB, and the card has {verdict.capacity_gib:.1f} GiB. "
-            f"{how_to_fit(config, card)}"
+            f"With these settings, the model does not fit on this card: {need}, and the card has "
+            f"{verdict.capacity_gib:.1f} GiB. {how_to_fit(config, card)}"
         )
     except GpuSetupError:
         return None

@@ -500,17 +500,6 @@ def test_a_loader_that_was_the_limit_asks_for_a_second_benchmark(play: Play, tun
     assert "run the same command once more with the tuned config" in screen
 
 
-def test_a_benchmark_grows_the_batch_only_if_asked(play: Play, tune: Tune, tmp_path: Path) -> None:
-    """001-9: with `--grow-batch` the row of the batch tries sizes up to `--max`."""
-    play(lambda setting: float(setting["batch"]))
-    words = ("--benchmark", "--code", "a:b", "-o", "new.yaml", "--max", "256")
-    tune(*words)
-    assert "batch_size: 64\n" in (tmp_path / "new.yaml").read_text()
-    screen = tune(*words, "--grow-batch")
-    assert "batch_size: 256\n" in (tmp_path / "new.yaml").read_text()
-    assert "lr (line 6) is 0.001" in screen and "0.004 for SGD" in screen
-
-
 def test_the_batch_is_found_by_trial(play: Play, tune: Tune) -> None:
     """001-16: several sizes run, and the answer is one of them."""
     play(lambda setting: 100.0)

@@ -142,16 +142,14 @@ def test_the_marks_of_the_card_are_named_and_the_experiment_stays(
         ("clip_grad:", True), ("grad_clip: 1.0", False), ("grad_clip: 5", False),
     ],
 )  # fmt: skip
-def test_clipping_that_is_off_is_named_with_what_else_calms_a_loss(
+def test_clipping_that_is_off_is_named(
     setting: str, is_named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """003-10: clipping at 1.0; then a lower learning rate and a warm-up, with the config's own."""
-    config = f"batch_size: 8\n{setting}\nlr: 0.001\nwarmup_steps: 0\n"
+    """003-10: the guide clips at 1.0."""
+    config = f"batch_size: 8\n{setting}\nlr: 0.001\n"
     tuned = Tuner(tmp_path, capsys).tune(config, "healthy")
     key = setting.partition(":")[0]
     assert bool(tuned.sentence_with(key, r"clips at 1\.0")) is is_named
-    steps = tuned.sentence_with("NaN", r"learning rate.*lr \(line 3\) is 0\.001", "warmup_steps")
-    assert bool(steps) is is_named
     assert key not in tuned.changes
 
 
@@ -436,44 +434,14 @@ def test_a_larger_batch_is_tried_up_to_max_and_only_named(tune: Tune) -> None:
     assert 64 in [trial["batch"] for trial in document["trials"] if trial["status"] == "ok"]
     assert "batch_size: 16        # small" in Path("new.yaml").read_text()
     words = next(word for word in document["recommendations"] if "64 ran here" in word)
-    assert "4 times as large is another experiment" in words and "`--grow-batch`" in words
+    assert (
+        "4 times as large is another experiment" in words and "gpusetup does not write it" in words
+    )
 
 
 def test_without_max_memory_is_the_limit(tune: Tune) -> None:
     """003-6: what the card holds, whatever the config says."""
     assert 380 <= tune()["batch_size"] <= 400
-
-
-def test_grow_batch_writes_the_larger_batch_with_a_word_on_the_learning_rate(tune: Tune) -> None:
-    """003-6: another experiment, so it is written only if it is asked for."""
-    document = tune("--max", "64", "--grow-batch")
-    written = Path("new.yaml").read_text()
-    assert "batch_size: 64        # small" in written and "lr: 0.0002" in written
-    words = " ".join(document["recommendations"])
-    assert "lr (line 5) is 0.0002" in words
-    assert "0.0008 for SGD (linear scaling), 0.0004 for Adam (square root)" in words
-    assert "max_steps (line 6)" in words
-
-
-def test_grow_batch_first_takes_the_accumulation_away(tune: Tune) -> None:
-    """003-6: 16 x 4 becomes 64 at once, which is the same experiment."""
-    config = TRAINED.replace("max_steps: 1000", "gradient_accumulation_steps: 4")
-    Path("light.yaml").write_text(config)
-    document = tune("--max", "64", "--grow-batch")
-    written = Path("new.yaml").read_text()
-    assert "batch_size: 64" in written and "gradient_accumulation_steps: 1" in written
-    assert not any("learning rate" in word for word in document["recommendations"])
-
-
-@pytest.mark.parametrize(
-    "words", [["light.yaml", "--grow-batch"], ["--batch-size", "--code", "a:b", "--grow-batch"]]
-)
-def test_grow_batch_needs_a_config_and_a_measurement(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """003-6: a larger batch is written only if it ran here."""
-    assert main(["tune", *words]) == 2
-    assert "`--grow-batch` writes a batch that ran" in capsys.readouterr().err
 
 
 def searched(config: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
@@ -543,8 +511,7 @@ def test_auto_optimize_config_returns_what_changed_as_a_dict_and_as_attributes(
     assert keys == {change["key"] for change in result["changes"]} >= {"num_workers"}
     assert result["written"] == result.written == str(target)
     assert result["use_mixed_precision"] is True and result["batch_size"] == 16
-    assert "num_workers" in str(result) and set(dict(result)) >= {"schema", "changes", "diff"}
-    assert result.get("no such key") is None and "no such key" not in result
+    assert "num_workers" in str(result) and "no such key" not in result
 
 
 def test_a_missing_file_or_folder_gets_a_hint(tmp_path: Path) -> None:

@@ -69,7 +69,6 @@ class Device(Frozen):
             for _ in range(STEPS)
         ]
         phases = {p: round(statistics.mean(row[p] for row in readings)) for p in PHASES}
-        values = [row[max(phases, key=phases.__getitem__)] for row in readings]
         static = self.static_bytes
         return Trial(
             batch=batch,
@@ -77,8 +76,6 @@ class Device(Frozen):
             peak_bytes=min(max(phases.values()), self.capacity_bytes),
             static_bytes=static if self.by_process else read(static, draw),
             phases=phases,
-            readings=STEPS,
-            noise=(max(values) - min(values)) / 2 / statistics.mean(values),
         )
 
 

@@ -133,7 +133,8 @@ WRONG = (
     (("--batch-size", "--code", "a:b", "--from", "healthy"), "cannot be measured"),
     (("--batch-size", "--code", "a:b", "--max", "0"), "`--max` must be at least 1"),
     (("c.yaml", "--gpu-mem", "much"), "'much' is not a size"),
-    (("c.yaml", "--gpu", "T4"), "has no option `--gpu`"),
+    (("train.yaml", "--gpu", "RTX 9999", "--from", "healthy"), "RTX 9999"),
+    (("--batch-size", "--code", "a:b", "--gpu", "T4"), "only this machine's GPU can be measured"),
     (("nowhere.yaml", "--from", "healthy"), "nowhere.yaml: No such file"),
     ((".", "--from", "healthy"), "Is a directory"),
 )
@@ -205,4 +206,17 @@ def test_a_model_that_cannot_fit_is_said_before_anything_else(
     assert out.lstrip().startswith("✗ With these settings, the model does not fit on this card")
     assert not {"-num_workers: 0", "+num_workers: 5"} & set(out.split("\n"))
     assert "workers" not in out and "nothing to change" not in out
-    assert "a single sample needs" in out.replace("\n", " ")
+    assert "its weights alone take 15.3 GiB" in out.replace("\n", " ")
+
+
+def test_a_named_card_takes_the_place_of_the_machines(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("train.yaml", "--from", "no-gpu", "--json", "--gpu")
+    code, out, _ = ran(capsys, *words, "2x RTX 4090")
+    answer = json.loads(out)
+    assert code == 0 and "4090" in answer["device"]
+    assert any("2 GPUs: start one process each" in word for word in answer["recommendations"])
+    assert "training.use_mixed_precision" in {one["key"] for one in answer["changes"]}
+    config.write_text("base_model: Qwen/Qwen3-8B\nsequence_len: 2048\nmicro_batch_size: 2\n")
+    assert ran(capsys, *words, "RTX 4070")[0] == 1

@@ -13,12 +13,9 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.model.units import GIB
 from gpusetup.system.processes import run
 from gpusetup.tune import BatchSizeOptimizer, bench
 from gpusetup.tune.bench import Bench, BenchJob, trial_of
-from gpusetup.tune.measure import allocator_notes
-from gpusetup.tune.search import Trial
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -149,7 +146,7 @@ def test_anything_else_is_an_error(said: dict[str, Any]) -> None:
 
 def test_a_trial_counts_steps_memory_and_speed(child: Bench) -> None:
     said = child.trial(16)
-    assert (said.status, said.batch, said.readings) == ("ok", 16, 2)
+    assert (said.status, said.batch) == ("ok", 16)
     assert (said.peak_bytes or 0) > 50 << 20
     assert set(said.phases) == {"forward", "backward", "optimizer"}
     assert (said.samples_per_second or 0) > 0
@@ -189,13 +186,6 @@ def test_the_losses_of_the_first_steps_can_be_compared(child: Bench) -> None:
     assert len(plain.losses) == len(mixed.losses) == 20
     assert plain.losses[-1] == pytest.approx(mixed.losses[-1], rel=0.05)
     assert (plain.losses[-1] or 0) < (plain.losses[0] or 0)
-
-
-def test_gaps_of_the_allocator_that_outgrow_the_margin_are_told() -> None:
-    ran = Trial(batch=64, status="ok", peak_bytes=76 * GIB, reserved_bytes=79 * GIB)
-    (note,) = allocator_notes([ran], 78 * GIB)
-    assert "reserved 79.0 GiB for it, 4 % more than its tensors take" in note
-    assert not [*allocator_notes([ran], 79 * GIB)]
 
 
 def test_losses_start_from_the_same_weights_and_see_the_same_samples(child: Bench) -> None:
