@@ -14,7 +14,6 @@ STRAY_USE = 10.0  # %: utilisation below this does not end a pause
 STRAY_PART = 20.0  # % of the usual utilisation: less than this does not end a pause either
 PAUSE_SECONDS = 5.0  # s: a quiet stretch of this length is a pause rather than a stutter
 PAUSE_SHARE = 20.0  # %: if pauses take more of the run than this, they are the problem
-SLOW_PHASES_SHARE = 10.0  # %: regular slow phases matter if they take this share of the time
 MEMORY_LOW = 70.0  # %: below this, a GPU's memory has room for a larger batch
 MEMORY_HIGH = 90.0  # %: above this, a GPU's memory has little room left
 MEMORY_TIGHT = 95.0  # %: above this, a longer sequence or a library's workspace may end the run

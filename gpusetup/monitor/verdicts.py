@@ -77,9 +77,6 @@ CASES: tuple[VerdictCase, ...] = (
     # The clocks are throttled.
     throttled_by("heat", e.throttled_by_heat, "cool"),
     throttled_by("supply", e.throttled, "check-the-supply"),
-    VerdictCase("throttled", "fallen limit",
-         k.power_limit_fell & ~s.mostly_waits,
-         k.fall_of_the_limit, ("restore-the-power",)),
     throttled_by("lowered limit", e.throttled_by_a_lowered_limit, "raise-the-power-limit"),
     throttled_by("rated limit", e.throttled, "draw-less"),
     throttled_by("withheld power", e.throttled_with_power_left, "plug-it-in", "look-outside"),
@@ -181,17 +178,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | main_waits)),
          e.small_kernels, small),
-    # Patterns without a known cause. The short cycles come first, because a smoothed curve makes
-    # them look like longer phases.
-    VerdictCase("bursty", "one after the other",
-         partly & s.gaps & k.takes_turns_with_others & ~c.no_loader,
-         k.one_after_the_other, ("compute-at-once",)),
-    VerdictCase("input-starved", "turns",
-         partly & s.gaps & k.works_in_turns & ~(c.watched | c.no_training),
-         k.in_turns, ("feed-the-gpu",)),
-    VerdictCase("bursty", "phases",
-         k.slows_down_regularly & ~(c.watched | c.no_loader),
-         k.slower_phases, ("faster-phases", *shorter)),
+    # Patterns without a known cause.
     VerdictCase("bursty", "phases",
          s.pauses_rule & s.busy_between_long_pauses & ~(c.watched | c.no_loader),
          e.in_phases, shorter),

@@ -230,10 +230,12 @@ TURNS = "name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
 def test_loader_workers_are_counted_for_each_process(
     gpus: int, place: str, tmp_path: Path, capsys: Said
 ) -> None:
-    uses = [97, 96, 98, 0, 0, 0] * 20
+    uses = [45, 41, 48, 52] * 30
     moments = [[f"NVIDIA H100 80GB HBM3, {use}, 60000, 81559"] * gpus for use in uses]
     summary = judge_in(tmp_path, capsys)(csv(TURNS, moments))
-    assert verdict_and_step(summary) == "input-starved/turns feed-the-gpu", summary["evidence"]
+    assert verdict_and_step(summary) == "input-starved/short-pieces help-the-host", summary[
+        "evidence"
+    ]
     # The log does not tell the machine's cores.
     assert "num_workers=4 " in summary["next"]["text"]
     assert place in summary["next"]["text"]
