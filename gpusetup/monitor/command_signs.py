@@ -203,14 +203,6 @@ def blocked(subject: Subject) -> bool:
 
 
 @Sign
-def receives(subject: Subject) -> bool:
-    """Whether the machine receives more over the network than logs and metrics would need."""
-    # The rate is for the whole machine, because no system reports it per process.
-    network_rate = subject.work.network_rate
-    return at_least(network_rate, marks.NETWORK_RATE)
-
-
-@Sign
 def swaps(subject: Subject) -> bool:
     """Whether the machine seems to swap: its memory is full, and its disks both read and write a
     lot."""
@@ -324,18 +316,27 @@ def enough_workers(subject: Subject) -> bool:
     return subject.work.workers >= useful_for_all_gpus
 
 
+def comes_over_the_network(work: Work) -> bool:
+    """Whether the command itself waits for data that come over the network: the machine receives a
+    lot, the disk reads less than half of it, and the command's processes are blocked by a network
+    file system or read about as much.
+
+    The receive rate is the whole machine's, so by itself it may be another program's download.
+    """
+    received = or_zero(work.network_rate)
+    if received < marks.NETWORK_RATE:
+        return False
+    # The machine's disk rate also includes what the page cache reads ahead for the command.
+    disk_rate = work.read_rate if work.disk_read_rate is None else work.disk_read_rate
+    comes_from_elsewhere = or_zero(disk_rate) < received / 2
+    is_its_own = at_least(work.blocked, SOME) or or_zero(work.input_rate) >= received / 2
+    return comes_from_elsewhere and is_its_own
+
+
 @Sign
 def over_the_network(subject: Subject) -> bool:
-    """Whether the command's data comes over the network: the receive rate is high, and the disk
-    rate is less than half of it."""
-    work = subject.work
-    # The machine's disk rate also includes what the page cache reads ahead for the command.
-    disk_rate = work.disk_read_rate
-    if disk_rate is None:
-        disk_rate = work.read_rate
-    half_of_network = or_zero(work.network_rate) / 2
-    comes_from_elsewhere = or_zero(disk_rate) < half_of_network
-    return receives(subject) and comes_from_elsewhere
+    """Whether the command's data come over the network."""
+    return comes_over_the_network(subject.work)
 
 
 # --- the kind of program --------------------------------------------------------------------------

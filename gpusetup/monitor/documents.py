@@ -265,6 +265,8 @@ class Summary(Frozen):
     host: HostSummary | None = None
     command: tuple[str, ...] | None = None
     exit: Count = None
+    error: str | None = None
+    """The last error line that the command printed, if it failed."""
 
 
 DOCUMENTS = (Sample, Summary)

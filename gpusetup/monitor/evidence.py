@@ -198,7 +198,17 @@ def well_used(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    return f"{well_used(subject)}: nothing slows it down"
+    """The sentence of a good run. It explains the throttle reasons that the figures show, because
+    they cost this run nothing."""
+    sentence = well_used(subject)
+    reasons = []
+    for reason, share in subject.work.reasons.items():
+        # An idle GPU always lowers its clocks, so this reason means nothing.
+        if reason != "gpu_idle" and share:
+            reasons.append(f"{reason} in {share:.0f} % of the work")
+    if not reasons:
+        return f"{sentence}: nothing slows it down"
+    return f"{sentence}; {' and '.join(reasons)} costs little: a busy card reaches its limits"
 
 
 def sm_clock(subject: Subject) -> str:

@@ -102,6 +102,11 @@ STEPS: dict[str, StepRule] = {
         always("sudo dmesg -T | grep -iE 'killed process|xid'")),
     "see-whose-they-are": StepRule(w.whose_they_are, always(
         "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")),
+    "find-the-holder": StepRule(always(
+        "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
+        "container, or one that has died without giving its memory back. End it; if nothing is "
+        "found, reset the GPU"),
+        always("sudo fuser -v /dev/nvidia*")),
     "record-longer": StepRule(always(
         "Record longer: a minute or more after the start shows how the work itself runs")),
     "cool": StepRule(f.cool, f.details("TEMPERATURE,PERFORMANCE")),

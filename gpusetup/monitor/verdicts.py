@@ -117,7 +117,7 @@ CASES: tuple[VerdictCase, ...] = (
          c.server & partly & ~c.core_full,
          e.in_bursts, ("send-more-requests",)),
     VerdictCase("bursty", "cells",
-         c.notebook & partly,
+         c.notebook & (partly | s.pauses_rule),
          e.in_bursts, ("release-between-cells",)),
     VerdictCase("bursty", "restarts",
          s.pauses_rule & k.restarted,
@@ -133,7 +133,7 @@ CASES: tuple[VerdictCase, ...] = (
          e.evaluated_on_the_cpu, shorter),
     VerdictCase("bursty", "sleeps",
          s.pauses_rule & main_waits
-         & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.receives),
+         & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.over_the_network),
          e.paused_and_computed, waits_where),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
     # first.
