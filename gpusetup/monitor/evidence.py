@@ -490,14 +490,3 @@ def waited_in_each_step(subject: Subject) -> str:
         f"{worked(subject)}, in short pieces, while the process waited ({cpu} % of a core), "
         "neither for a disk nor for the network"
     )
-
-
-def evaluated_on_the_cpu(subject: Subject) -> str:
-    quiet = subject.work.quiet_part
-    cpu = whole(quiet.cpu if quiet else None)
-    share = whole(subject.work.quiet_share)
-    return (
-        f"{worked(subject)}, at full load, and did nothing in {share} % of the "
-        f"samples, in which the command used {cpu} % CPU: it computes on the CPU in turn, as an "
-        "evaluation does"
-    )

@@ -52,9 +52,6 @@ class WatchedRun:
         memory_shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
         self.host_memory: float | None = highest(memory_shares)
         """The highest share of the machine's memory that was in use, in percent."""
-        network_limits = [host.network_limit_bytes_per_second for host in hosts]
-        self.network_limit: float | None = highest(network_limits)
-        """Bytes per second that the machine's network can carry in one direction."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of the command's program, judged by the command line only, and the number of
