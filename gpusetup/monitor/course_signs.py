@@ -4,7 +4,7 @@ functions."""
 from __future__ import annotations
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.evidence import memory_will_be_full, times, whole, worked
+from gpusetup.monitor.evidence import memory_will_be_full, times, whole
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import at_least, or_zero
 
@@ -69,17 +69,6 @@ def seconds_of_ends(subject: Subject) -> str:
     seconds = [whole(end.second) for end in subject.gpu.process_ends]
     more = ", …" if len(seconds) > MOST_ENDS_NAMED else ""
     return f"at second {', '.join(seconds[:MOST_ENDS_NAMED])}{more}"
-
-
-def host_is_behind(subject: Subject) -> str:
-    """A sentence for a GPU that is busy for a steady part of the time, in pieces shorter than a
-    sample."""
-    work = subject.work
-    return (
-        f"{worked(subject)}, evenly (p5 {whole(work.utilization_p5)} %, "
-        f"p95 {whole(work.utilization_p95)} %): the host does not keep up, with data or with "
-        "launching kernels"
-    )
 
 
 def leak_words(subject: Subject) -> str:
