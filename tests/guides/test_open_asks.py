@@ -117,7 +117,7 @@ def test_a_bare_true_is_no_proof_without_its_question(
     """ask-33: the good answer, if it is one."""
     answer, screen = doctor_reads(tmp_path, capsys, "True\n")
     assert answer["cause"] == "ok"
-    assert "no failure that gpusetup knows" in screen
+    assert "if torch printed `True`" in screen
 
 
 def test_a_sentence_that_begins_with_the_word_is_none(
