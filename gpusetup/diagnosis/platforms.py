@@ -80,7 +80,7 @@ def _for_rocm(fix: Fix) -> Fix:
         """The commands with the variable that HIP reads."""
         if not any(BLOCKING[0] in line for line in block.commands):
             return block
-        return replace(block, commands=lines(f"export {BLOCKING[1]}"))
+        return replace(block, commands=lines("export AMD_SERIALIZE_KERNEL=3"))
 
     return replace(map_blocks(fix, renamed), text=fix.text.replace(*BLOCKING))
 

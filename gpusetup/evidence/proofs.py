@@ -77,10 +77,9 @@ def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
 
 def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
     """Whether the text shows a torch build and a GPU, so that their vendors can be compared."""
-    from gpusetup.fixes import owners
-
     # ZLUDA runs CUDA builds on AMD's GPUs on purpose.
-    if owners.translation_layer(context):
+    owners = [event.values.get("owner") for event in events(context, "environment-owner")]
+    if "translation" in owners:
         return False
     backend = context.torch.backend or ""
     # A ROCm or XPU build has another problem than its maker.

@@ -310,7 +310,7 @@ def test_a_cause_is_certain_where_its_text_proves_it(
     cause: str, proven: str, suggested: str
 ) -> None:
     certain, likely = read_report(proven), read_report(suggested)
-    assert (certain.cause, certain.certainty) == (cause, "certain"), certain.doubts
+    assert (certain.cause, certain.certainty) == (cause, "certain")
     assert (likely.cause, likely.certainty) == (cause, "likely")
 
 
