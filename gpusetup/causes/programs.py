@@ -243,7 +243,8 @@ CAUSES = (
         failure=7,
         says=(
             r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)",
-            r"Input type \(\S+\) and weight type \(\S+\) should be the same",
+            # Two types on the same device are no matter of devices.
+            r"Input type \(torch\.\w+\) and weight type \(torch\.cuda\.\w+\) should be the same",
         ),
         examples=(
             "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",

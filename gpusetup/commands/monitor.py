@@ -275,7 +275,11 @@ def _command(watching: Watching) -> Reply:
         recording.take(watch(watching.source, recording.out.talk, _limits(watching), command))
     finally:  # however the watching ends, the command goes on
         code = command.exit_code()
-    story = replace(watching.story, command=argv, exit_code=code, epochs=command.epochs())
+    # A program may print the errors that it survives, so only a failed one has a last error.
+    error = command.error() if code else None
+    story = replace(
+        watching.story, command=argv, exit_code=code, error=error, epochs=command.epochs()
+    )
     recording.finish(story)
     return Reply(exit_code=code)
 

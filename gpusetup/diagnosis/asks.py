@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
 HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 """Runs what the container's hook runs, with the hook's log on the screen."""
+CPU_FLAGS = (
+    "grep -m1 'model name' /proc/cpuinfo; grep -m1 -o -w avx2 /proc/cpuinfo || echo 'no avx2'"
+)
+"""Shows whether the processor has the instructions that torch's wheels use."""
 SMI = "nvidia-smi"
 OF_TORCH = (alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.THIS_TORCH)
 """Commands that ask a torch, which a program beside torch does not have."""
@@ -67,6 +71,8 @@ def command_that_decides(
             command = alike.BESIDE_TORCH
         elif command in OF_TORCH and beside:
             command = beside
+        elif command in OF_TORCH and _container_lacks_a_driver(context):
+            command = alike.GPU_BY_DOCKER
         # A running monitor shows nothing of a text's failure.
         is_useless = command == alike.MONITOR or _is_foreign(context, command)
         may_be_asked = command == asked_first or not is_useless
@@ -81,7 +87,7 @@ def _is_foreign(context: RuleContext, command: str) -> bool:
     if command.startswith("python -m ") and command.removeprefix("python -m ").isidentifier():
         program = program_of(context)
         return program is None or command.removeprefix("python -m ") not in program.packages
-    return command in OF_NVIDIA_OR_CUDA and _maker(context) in ("amd", "intel", "apple")
+    return command in OF_NVIDIA_OR_CUDA and is_of_another_maker(context)
 
 
 # --- what the text already shows ------------------------------------------------------------------
@@ -160,6 +166,17 @@ def _container_lacks_a_driver(context: RuleContext) -> bool:
     return bool(context.snapshot.container.nvidia_requested) and not driver_answers(context)
 
 
+def _hangs_on_several_gpus(context: RuleContext) -> bool:
+    """Whether a run on several GPUs does not go on."""
+    return bool(events(context, "run-hangs") and events(context, "several-gpus"))
+
+
+def _lacks_an_instruction(context: RuleContext) -> bool:
+    """Whether the processor lacks an instruction that a wheel uses."""
+    crashes = events(context, "program-crashed")
+    return any(event.values.get("what") == "instruction" for event in crashes)
+
+
 def _torch_reaches_the_gpu(context: RuleContext) -> bool:
     """Whether a call on a GPU that torch sees raised an exception."""
     return context.torch.cuda_available is True and bool(events(context, "program-failed"))
@@ -172,7 +189,9 @@ STEPS: tuple[tuple[Callable[[RuleContext], bool], tuple[str, ...]], ...] = (
     (_container_lacks_a_driver, (alike.GPU_BY_DOCKER,)),
     (_shows("machine-powers-off"), (alike.LAST_BOOT,)),
     (_shows("nccl-hangs", "nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
+    (_hangs_on_several_gpus, (alike.NCCL_LOG, alike.STACK)),
     (_shows("run-hangs"), (alike.STACK, alike.KERNEL_LOG)),
+    (_lacks_an_instruction, (CPU_FLAGS,)),
     (_shows("program-crashed", "silent-crash"), (alike.FAULTS,)),
     (_torch_reaches_the_gpu, (alike.BLOCKING_RUN, alike.WHAT_LOADS)),
     (_shows("gpu-unused"), (alike.ASK_TORCH, alike.WHILE_IT_RUNS)),
@@ -183,6 +202,11 @@ OF_MAKER: dict[str, tuple[str, ...]] = {
     "intel": (alike.TORCHS_XPU, alike.XPU_SEES, alike.KERNEL_OF_MAKER, alike.WHICH_STACK),
     "apple": (alike.TORCHS_MPS, alike.MPS_FALLBACK),
 }
+
+
+def is_of_another_maker(context: RuleContext) -> bool:
+    """Whether the text is about a GPU that is not NVIDIA's."""
+    return _maker(context) in ("amd", "intel", "apple")
 
 
 def _maker(context: RuleContext) -> str:
@@ -240,6 +264,7 @@ FORMS: dict[str, dict[str, str]] = {
             ON_A_MAC,
         ),
         alike.ON_THE_BUS: ON_A_MAC,
+        alike.HOST_MEMORY: "vm_stat; memory_pressure",
         HOOK_LOG: "docker info",
         alike.COLLECT_ENV: alike.TORCHS_MPS,
     },

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from gpusetup.causes.alike import ON_THE_BUS
+from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
-from gpusetup.diagnosis.asks import command_that_decides, is_answered
+from gpusetup.diagnosis.asks import command_that_decides, is_answered, is_of_another_maker
 from gpusetup.diagnosis.case import build_case
 from gpusetup.diagnosis.certainty import is_proven
 from gpusetup.diagnosis.fit import facts_read, fits_together
@@ -20,7 +22,7 @@ from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_e
 from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
-from gpusetup.evidence.context import Rule, RuleContext, is_report
+from gpusetup.evidence.context import Rule, RuleContext, has_nvidia, is_report
 from gpusetup.fixes import needs
 from gpusetup.model.documents import CauseCheck, Fit, ReadFact, ResolveAnswer
 from gpusetup.model.finding import (
@@ -113,7 +115,7 @@ def diagnose(
     symptom = main if main and is_report(context) and RECORDS[main.id].symptom else None
     cause = cause_of(context, main, symptom, fits)
     others = unexplained(findings, root)
-    asks_first = asked_first(remaining, root, cause)
+    asks_first = asked_first(context, remaining, root, cause)
     is_open = cause == UNKNOWN
     is_caused = main is not None and cause not in (OK, UNKNOWN)
     # A cause that took a refuted one's place was not shown by a message of its own.
@@ -133,6 +135,9 @@ def diagnose(
             if reading is not None and finding.fix is not None:
                 # Only one command should be run first.
                 finding = replace(finding, fix=replace(finding.fix, looks=()))
+        elif finding.fix and root and _installs(root) and _installs(finding) - _installs(root):
+            # With two installations, people would have to choose between them.
+            finding = replace(finding, fix=replace(finding.fix, commands=()))
         marked_findings.append(finding)
     return Diagnosis(
         cause=cause,
@@ -167,6 +172,12 @@ def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[
     return one_per_id(findings)
 
 
+def _installs(finding: Finding) -> set[str]:
+    """The commands of a finding that install torch."""
+    commands = finding.fix.commands if finding.fix else ()
+    return {line for line in commands if line.startswith("gpusetup install")}
+
+
 def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
     """The facts that a finding's commands need and that the text does not show."""
     if finding is None or finding.fix is None:
@@ -175,7 +186,9 @@ def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
     return tuple(need for need in unread if need.reading)
 
 
-def asked_first(remaining: Remaining, root: Finding | None, cause: str) -> str | None:
+def asked_first(
+    context: RuleContext, remaining: Remaining, root: Finding | None, cause: str
+) -> str | None:
     """The command of a refutation whose cause is the answer, or of a fact that the root's commands
     need and that was not read; None if there is neither."""
     if root and root.id in remaining.asks:
@@ -184,7 +197,14 @@ def asked_first(remaining: Remaining, root: Finding | None, cause: str) -> str |
     if cause == UNKNOWN and "" in remaining.asks:
         return remaining.asks[""]
     unread = unread_needs(root)
-    return unread[0].reading if unread else None
+    if unread:
+        return unread[0].reading
+    # Before anything is installed for an NVIDIA GPU, see whether there is one.
+    place = RECORDS[root.id].place if root else None
+    installs = root is not None and root.fix is not None and root.fix.needs_root
+    if installs and place and place[0] is Layer.DRIVER and has_nvidia(context) is None:
+        return ON_THE_BUS
+    return None
 
 
 def other_causes(
@@ -192,7 +212,10 @@ def other_causes(
 ) -> tuple[str, ...]:
     """The errors that the root does not explain, and the causes that have the same message."""
     ids = [error.id for error in others]
-    alike = next(iter(RECORDS[main.id].alike.values()), ()) if main and is_report(context) else ()
+    alike: tuple[str, ...] = ()
+    # The causes of NVIDIA's messages are none on another maker's GPU.
+    if main and is_report(context) and not is_of_another_maker(context):
+        alike = next(iter(RECORDS[main.id].alike.values()), ())
     for id in alike:
         if id in RECORDS and not any(rules_out(context) for rules_out in RECORDS[id].impossible):
             ids.append(id)

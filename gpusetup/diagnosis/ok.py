@@ -34,7 +34,9 @@ FAILURES = (
     *("nccl-hangs", "override-hangs", "names-failure"),
 )
 """Events that report a failure without its cause. Messages of known causes are no part of them."""
-NO_STACK_OF_NVIDIA = ("foreign-gpu", "no-nvidia-gpu", "smi-sees-it", "cuda-toolkit-missing")
+NO_STACK_OF_NVIDIA = (
+    *("foreign-gpu", "no-nvidia-gpu", "smi-sees-it", "cuda-toolkit-missing", "bare-yes"),
+)
 """Events that describe the machine. Where nothing fails they are no complaint."""
 
 
@@ -42,7 +44,9 @@ def may_be_ok(context: RuleContext, fits: tuple[Fit, ...]) -> bool:
     """Whether nothing was found that fails: on a machine with a proof, in a text with at least one
     fact."""
     if is_report(context):
-        read = bool(facts_read(context) or events(context, "run-finished", "gpu-computes"))
+        read = bool(
+            facts_read(context) or events(context, "run-finished", "gpu-computes", "bare-yes")
+        )
         return read and not failure_is_open(context) and all(fit.fits for fit in fits)
     # If a CUDA library fails, earlier successes prove nothing.
     if events(context, "cuda-library-error", "cuda-call-not-supported"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
@@ -47,6 +48,8 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
     os, fix = context.os, finding.fix
     if fix is None:
         return finding
+    fix = _for_rocm(fix) if maker_of(context.torch.backend) == "amd" else fix
+    finding = replace(finding, fix=fix)
     if not os.wsl:
         if os.family not in ("windows", "macos"):
             return finding
@@ -64,6 +67,22 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
 
     before = RESTART_WINDOWS if place and place[0] is Layer.HARDWARE else ""
     return replace(finding, fix=driver_of_windows(context, fix.min_driver, before))
+
+
+BLOCKING = ("CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3")
+"""torch's own message names the second on ROCm, where HIP does not read the first."""
+
+
+def _for_rocm(fix: Fix) -> Fix:
+    """The fix with the variable by which HIP waits for kernels."""
+
+    def renamed(block: Alternative) -> Alternative:
+        """The commands with the variable that HIP reads."""
+        if not any(BLOCKING[0] in line for line in block.commands):
+            return block
+        return replace(block, commands=lines(f"export {BLOCKING[1]}"))
+
+    return replace(map_blocks(fix, renamed), text=fix.text.replace(*BLOCKING))
 
 
 def lines_without(fix: Fix, foreign: str) -> Fix:

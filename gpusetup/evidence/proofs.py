@@ -77,7 +77,15 @@ def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
 
 def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
     """Whether the text shows a torch build and a GPU, so that their vendors can be compared."""
-    return context.torch.backend is not None and bool(
+    from gpusetup.fixes import owners
+
+    # ZLUDA runs CUDA builds on AMD's GPUs on purpose.
+    if owners.translation_layer(context):
+        return False
+    backend = context.torch.backend or ""
+    # A ROCm or XPU build has another problem than its maker.
+    is_of_another = backend == "cpu" or backend.startswith("cu")
+    return is_of_another and bool(
         events(context, "foreign-gpu") or gpus(context) or nvidia_on_pci(context)
     )
 

@@ -74,6 +74,26 @@ LIST_NODES = {
     INTEL.id: lines("ls -ln /dev/dri/renderD*"),
 }
 """A maker -> the command that lists its device nodes with the numbers of their groups."""
+START = {
+    (AMD.id, "docker"): lines(
+        "docker run --rm --device /dev/kfd --device /dev/dri --group-add video "
+        '--group-add "$(stat -c %g /dev/dri/renderD128)" --security-opt seccomp=unconfined '
+        "ubuntu ls -l /dev/kfd /dev/dri"
+    ),
+    (AMD.id, "podman"): lines(
+        "podman run --rm --device /dev/kfd --device /dev/dri --group-add keep-groups "
+        "--security-opt seccomp=unconfined ubuntu ls -l /dev/kfd /dev/dri"
+    ),
+    (INTEL.id, "docker"): lines(
+        "docker run --rm --device /dev/dri --group-add video "
+        '--group-add "$(stat -c %g /dev/dri/renderD128)" ubuntu ls -l /dev/dri'
+    ),
+    (INTEL.id, "podman"): lines(
+        "podman run --rm --device /dev/dri --group-add keep-groups ubuntu ls -l /dev/dri"
+    ),
+}
+"""A maker and a container program -> the command that starts a container with the GPU's device
+nodes. Podman keeps the groups of its user; docker needs the number of the host's group."""
 DEVICES_OF = {AMD.id: "--device /dev/kfd --device /dev/dri", INTEL.id: "--device /dev/dri"}
 
 
@@ -163,19 +183,11 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
     if kind == "singularity":
         option = "--rocm" if maker is AMD else "--bind /dev/dri"
         return Fix(text=f"Start the container with `{option}` (`apptainer exec {option} IMAGE …`)")
-    # Podman keeps the groups of its user; docker needs the number of the host's group.
-    program, groups = "podman", "--group-add keep-groups"
-    if kind != "podman":
-        program = "docker"
-        groups = '--group-add video --group-add "$(stat -c %g /dev/dri/renderD128)"'
-    seccomp = " --security-opt seccomp=unconfined" if maker is AMD else ""
-    shown = "/dev/kfd /dev/dri" if maker is AMD else "/dev/dri"
+    program = "podman" if kind == "podman" else "docker"
     return Fix(
         text=f"On the host, add `{DEVICES_OF[maker.id]}` and the groups of the nodes to your own "
         f"`{program} run` (this command tests it with a plain image)",
-        commands=lines(
-            f"{program} run --rm {DEVICES_OF[maker.id]} {groups}{seccomp} ubuntu ls -l {shown}"
-        ),
+        commands=START[maker.id, program],
     )
 
 
@@ -264,7 +276,7 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
     return Fix(
         text=f"{text} Yours is {python}, so create an environment with a newer one",
         commands=(
-            *lines(f"uv venv --python 3.12 {folder}"),
+            shell_line(("uv", "venv", "--python", "3.12", folder), context.os.family),
             shell_line((*into_folder, "--index-url", INDEX_OF_AMD), context.os.family),
         ),
     )

@@ -56,7 +56,6 @@ STARVED = (
     "input-starved/by-itself",
     "input-starved/slow-items",
     "input-starved/each-step",
-    "input-starved/turns",
 )
 ADVICE = (
     GuideAdvice(LARGER_BATCH, ("launch-bound",), has_room),

@@ -10,7 +10,6 @@ from gpusetup.monitor.evidence import UNKNOWN, whole
 from gpusetup.monitor.peers import equally_judged
 from gpusetup.monitor.situation import Command, Situation
 from gpusetup.monitor.subject import Subject
-from gpusetup.monitor.throttling import is_laptop
 
 
 def alike(situation: Situation) -> list[Subject]:
@@ -127,39 +126,6 @@ def higher_limit(situation: Situation) -> str:
     limit = situation.figure(lambda subject: subject.power_limit_watts)
     watts = situation.figure(lambda subject: subject.could_draw)
     return f"Raise the power limit{place} from {limit} W to {watts} W, {condition}"
-
-
-def restore_the_power(situation: Situation) -> str:
-    """Advice for a power limit that fell during the run: on a laptop, check charger and power
-    profile; on a server, find out what lowered the limit."""
-    subject = situation.subject
-    fall = subject.gpu.power_limit_fall if subject else None
-    second = whole(fall.second if fall else None)
-    if subject and is_laptop(subject.gpu.name):
-        return (
-            "Connect the charger and choose the performance mode: the limit falls like this on "
-            "battery, with a weak charger or in a power-saving profile"
-        )
-    place = several_words(situation, "of")
-    return (
-        f"Find out what lowered the power limit{place} at second {second} (`nvidia-smi -pl`, "
-        "a power manager, power capping in the BMC) and restore it"
-    )
-
-
-def limit_from_before(situation: Situation) -> str:
-    """The commands that set each power limit back to its value before the fall. On a laptop, where
-    it cannot be set, the command that shows the limits."""
-    subject = situation.subject
-    if subject and is_laptop(subject.gpu.name):
-        return details("POWER,PERFORMANCE")(situation) or ""
-    return set_limits(alike(situation), limit_before_the_fall)
-
-
-def limit_before_the_fall(subject: Subject) -> float | None:
-    """The power limit in watts before it fell; None if it did not fall."""
-    fall = subject.gpu.power_limit_fall
-    return None if fall is None else fall.before_watts
 
 
 # --- locked clocks --------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import useful_workers
-from gpusetup.monitor.signs import often_quiet
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import Work, at_least, below, or_zero
 
@@ -203,14 +202,6 @@ def blocked(subject: Subject) -> bool:
 
 
 @Sign
-def receives(subject: Subject) -> bool:
-    """Whether the machine receives more over the network than logs and metrics would need."""
-    # The rate is for the whole machine, because no system reports it per process.
-    network_rate = subject.work.network_rate
-    return at_least(network_rate, marks.NETWORK_RATE)
-
-
-@Sign
 def swaps(subject: Subject) -> bool:
     """Whether the machine seems to swap: its memory is full, and its disks both read and write a
     lot."""
@@ -242,71 +233,6 @@ def writes_in_pauses(subject: Subject) -> bool:
     return at_least(paused.write_rate, marks.WRITE_RATE)
 
 
-SAMPLES_OF_A_TURN = 2
-"""The least length of an idle stretch, in samples. A single step that waits for data is much
-shorter."""
-
-
-@Sign
-def in_turns(subject: Subject) -> bool:
-    """Whether the GPU alternates between being fully busy for a while and being idle for two or
-    more samples."""
-    running = subject.work.running_part
-    quiet = subject.work.quiet_part
-    # The GPU was always busy or always idle, so there are no turns.
-    if running is None or quiet is None:
-        return False
-    is_full = running.utilization >= marks.BUSY
-    rests_long = subject.work.quiet_length >= SAMPLES_OF_A_TURN
-    return often_quiet(subject) and is_full and rests_long
-
-
-def beside_the_busiest(work: Work) -> float:
-    """The CPU use of all the command's processes except the busiest one, in percent of one core."""
-    whole_cpu = or_zero(work.cpu)
-    # The busiest process is the one that trains.
-    busiest_cpu = or_zero(work.busiest_cpu)
-    return whole_cpu - busiest_cpu
-
-
-@Sign
-def others_compute_in_turn(subject: Subject) -> bool:
-    """Whether processes other than the busiest one compute while the GPU is idle, and rest while
-    the GPU works.
-
-    For example, a process pool that evaluates does this. Loader workers do not: they work ahead
-    while the GPU computes.
-    """
-    running = subject.work.running_part
-    quiet = subject.work.quiet_part
-    if running is None or quiet is None:
-        return False
-    cpu_in_gaps = beside_the_busiest(quiet)
-    cpu_at_work = beside_the_busiest(running)
-    # While the GPU works, the other processes may still use a quarter of that, because loader
-    # workers may compute a little.
-    rests_at_work = cpu_at_work <= cpu_in_gaps / 4
-    computes_in_gaps = cpu_in_gaps >= marks.HELPER_CPU
-    return computes_in_gaps and rests_at_work
-
-
-@Sign
-def main_computes_in_turn(subject: Subject) -> bool:
-    """Whether the busiest process keeps a core busy while the GPU is idle, with no loader workers
-    and little reading."""
-    quiet = subject.work.quiet_part
-    # If there are workers, the process waits for them instead.
-    if quiet is None or workers(subject):
-        return False
-    # A process that reads a lot is preparing data, not evaluating.
-    reads_little = below(quiet.input_rate, marks.READ_RATE)
-    fills_a_core = at_least(quiet.busiest_cpu, marks.CORE_FULL)
-    return fills_a_core and reads_little
-
-
-evaluates_on_the_cpu = in_turns & (others_compute_in_turn | main_computes_in_turn)
-
-
 @Sign
 def failed(subject: Subject) -> bool:
     """Whether the command ended with an error; false if its exit code is unknown."""
@@ -324,18 +250,27 @@ def enough_workers(subject: Subject) -> bool:
     return subject.work.workers >= useful_for_all_gpus
 
 
+def comes_over_the_network(work: Work) -> bool:
+    """Whether the command itself waits for data that come over the network: the machine receives a
+    lot, the disk reads less than half of it, and the command's processes are blocked by a network
+    file system or read about as much.
+
+    The receive rate is the whole machine's, so by itself it may be another program's download.
+    """
+    received = or_zero(work.network_rate)
+    if received < marks.NETWORK_RATE:
+        return False
+    # The machine's disk rate also includes what the page cache reads ahead for the command.
+    disk_rate = work.read_rate if work.disk_read_rate is None else work.disk_read_rate
+    comes_from_elsewhere = or_zero(disk_rate) < received / 2
+    is_its_own = at_least(work.blocked, SOME) or or_zero(work.input_rate) >= received / 2
+    return comes_from_elsewhere and is_its_own
+
+
 @Sign
 def over_the_network(subject: Subject) -> bool:
-    """Whether the command's data comes over the network: the receive rate is high, and the disk
-    rate is less than half of it."""
-    work = subject.work
-    # The machine's disk rate also includes what the page cache reads ahead for the command.
-    disk_rate = work.disk_read_rate
-    if disk_rate is None:
-        disk_rate = work.read_rate
-    half_of_network = or_zero(work.network_rate) / 2
-    comes_from_elsewhere = or_zero(disk_rate) < half_of_network
-    return receives(subject) and comes_from_elsewhere
+    """Whether the command's data come over the network."""
+    return comes_over_the_network(subject.work)
 
 
 # --- the kind of program --------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from gpusetup.monitor.command_signs import (
     OTHERS_USE_MUCH,
     SOME,
     WORKER_FULL,
+    comes_over_the_network,
     lacks_cpu_most,
     waits_for_a_core,
     workers_wait,
@@ -98,22 +99,13 @@ def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
     reads = at_least(work.read_rate, marks.READ_RATE)
     # Processes that wait for a network file system are in state D ("blocked") too.
     is_blocked = at_least(work.blocked, SOME)
-    uses_a_disk = (is_blocked or reads) and not reads_over_the_network(work)
+    uses_a_disk = (is_blocked or reads) and not comes_over_the_network(work)
     return main_waits(work) and uses_a_disk and not lacks_cpu_most(work)
 
 
 def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
-    """Whether the process waits, and the machine receives a lot over the network."""
-    network_rate = work.network_rate
-    receives = at_least(network_rate, marks.NETWORK_RATE)
-    return main_waits(work) and receives
-
-
-def reads_over_the_network(work: Work) -> bool:
-    """Whether the data comes over the network rather than from a disk: the machine receives more
-    than twice as many bytes as the command reads from disks."""
-    receives = at_least(work.network_rate, marks.NETWORK_RATE)
-    return receives and or_zero(work.read_rate) < or_zero(work.network_rate) / 2
+    """Whether the process waits for its own data from the network."""
+    return main_waits(work) and comes_over_the_network(work)
 
 
 def rests(run: WatchedRun, work: Work) -> bool:

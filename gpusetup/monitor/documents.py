@@ -142,8 +142,6 @@ class HostSample(Frozen):
     disk_read_bytes_per_second: Figure = None
     disk_write_bytes_per_second: Figure = None
     network_receive_bytes_per_second: Figure = None
-    network_limit_bytes_per_second: Figure = None
-    """The limit of the fastest network interface, in one direction."""
 
 
 class Sample(Frozen):
@@ -265,6 +263,8 @@ class Summary(Frozen):
     host: HostSummary | None = None
     command: tuple[str, ...] | None = None
     exit: Count = None
+    error: str | None = None
+    """The last error line that the command printed, if it failed."""
 
 
 DOCUMENTS = (Sample, Summary)

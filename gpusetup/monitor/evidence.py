@@ -5,6 +5,9 @@ A figure that no source reported is shown as a question mark.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+
 from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.marks import QUIET, SPINNING_USE
 from gpusetup.monitor.subject import Subject
@@ -147,23 +150,6 @@ def lanes(subject: Subject) -> str:
     return f"{words} and carries {megabytes(limit)} in one direction"
 
 
-def over_few_lanes(subject: Subject) -> str:
-    """A sentence for a GPU whose PCIe link has lost most of its lanes."""
-    return f"{worked(subject)}, and {lanes(subject)}: data reach the GPU slowly"
-
-
-def computed_on_the_host(subject: Subject) -> str:
-    """A sentence for a training that computes part of each step on the CPU, such as an offloaded
-    optimizer."""
-    work = subject.work
-    cpu = whole(work.busiest_cpu)
-    gigabytes = f"{or_zero(work.pcie_rate) / 1e9:.1f} GB/s"
-    return (
-        f"{worked(subject)}, its process computed on the CPU ({cpu} % of a core) and read nothing, "
-        f"and {gigabytes} went over PCIe: a part of each step runs on the host"
-    )
-
-
 def in_collectives(subject: Subject) -> str:
     """A sentence for GPUs that wait for each other in collective operations."""
     gpus = subject.together
@@ -175,14 +161,6 @@ def in_collectives(subject: Subject) -> str:
     machines = subject.run.nodes
     counts = f"GPUs of the job here: {gpus}, machines: {machines}"
     return f"{over_the_links(subject)}: it waits in collectives ({counts})"
-
-
-def hangs(subject: Subject) -> str:
-    use = whole(subject.work.utilization)
-    return (
-        f"{subject.together} GPUs of one job show {use} % utilisation, but use no memory "
-        "bandwidth and move no data: they wait in a collective"
-    )
 
 
 def well_used(subject: Subject) -> str:
@@ -198,7 +176,17 @@ def well_used(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    return f"{well_used(subject)}: nothing slows it down"
+    """The sentence of a good run. It explains the throttle reasons that the figures show, because
+    they cost this run nothing."""
+    sentence = well_used(subject)
+    reasons = []
+    for reason, share in subject.work.reasons.items():
+        # An idle GPU always lowers its clocks, so this reason means nothing.
+        if reason != "gpu_idle" and share:
+            reasons.append(f"{reason} in {share:.0f} % of the work")
+    if not reasons:
+        return f"{sentence}: nothing slows it down"
+    return f"{sentence}; {' and '.join(reasons)} costs little: a busy card reaches its limits"
 
 
 def sm_clock(subject: Subject) -> str:
@@ -252,36 +240,6 @@ def throttled_with_power_left(subject: Subject) -> str:
     return throttled(subject, figures)
 
 
-def low_clocks(subject: Subject) -> str:
-    """A sentence for low clocks for which the driver reports no reason."""
-    return (
-        f"{sm_clock(subject)} while {kernels_ran(subject)}{at_power(subject)}; no reason was told"
-    )
-
-
-def with_others(subject: Subject) -> str:
-    """A sentence for a GPU on which other processes compute too."""
-    sentence = worked(subject)
-    return f"{sentence}, but other processes compute on it too"
-
-
-def in_bursts(subject: Subject) -> str:
-    work = subject.work
-    return (
-        f"{worked(subject)}, in bursts (p5 {whole(work.utilization_p5)} %, "
-        f"p95 {whole(work.utilization_p95)} %, nothing in {whole(work.quiet_share)} % of the "
-        "samples)"
-    )
-
-
-def in_short_pieces(subject: Subject) -> str:
-    work = subject.work
-    return (
-        f"{worked(subject)}, in pieces shorter than a sample (p5 {whole(work.utilization_p5)} %, "
-        f"p95 {whole(work.utilization_p95)} %)"
-    )
-
-
 def times(count: int) -> str:
     """
     >>> times(1), times(3)
@@ -300,31 +258,6 @@ def paused(subject: Subject) -> str:
     )
 
 
-def in_phases(subject: Subject) -> str:
-    """A sentence for long pauses of unknown cause between phases of full work."""
-    parts = subject.gpu.parts
-    return (
-        f"{paused(subject)} ({times(parts.times)}), and worked fully in between: most likely an "
-        "evaluation, a checkpoint, compilation or the start of an epoch"
-    )
-
-
-def paused_and_wrote(subject: Subject) -> str:
-    """A sentence for a GPU that pauses while a checkpoint is written."""
-    pauses = subject.gpu.parts.paused
-    write_rate = pauses.write_rate if pauses else None
-    written = megabytes(write_rate)
-    return f"{paused(subject)}, while {written} were written"
-
-
-def paused_and_computed(subject: Subject) -> str:
-    """A sentence for a GPU that pauses, with the CPU use of the process during the pauses."""
-    pauses = subject.gpu.parts.paused
-    busiest_cpu = pauses.busiest_cpu if pauses else None
-    cpu = whole(busiest_cpu)
-    return f"{paused(subject)}, while the process used {cpu} % of a core"
-
-
 def neighbours(subject: Subject) -> str:
     """A sentence for a command that competes with other programs for the machine's CPU."""
     others_cpu = whole(subject.others_cpu)
@@ -338,89 +271,6 @@ def neighbours(subject: Subject) -> str:
     if waited is None:
         return sentence
     return f"{sentence}: its threads waited for a core {whole(waited)} % of their time"
-
-
-def quota(subject: Subject) -> str:
-    """A sentence for a command that uses all the cores that its quota or CPU affinity allows."""
-    cpu = whole(subject.work.cpu)
-    cores = subject.run.usable_cores or 0
-    return (
-        f"{worked(subject)} while the command used {cpu} % CPU, all of the {cores:g} cores that it "
-        "may use"
-    )
-
-
-def busy_workers(subject: Subject) -> str:
-    """A sentence for a GPU that waits for loader workers which compute without a break."""
-    work = subject.work
-    workers = loaders(work.workers)
-    cpu = whole(work.worker_cpu)
-    return f"{worked(subject)} while {workers} computed at {cpu} % of a core each"
-
-
-def swapping(subject: Subject) -> str:
-    """A sentence for a machine that swaps because its memory is full."""
-    work = subject.work
-    memory = whole(subject.run.host_memory)
-    read = megabytes(work.disk_read_rate)
-    written = megabytes(work.disk_write_rate)
-    return (
-        f"{worked(subject)} while the machine's memory was {memory} % full and "
-        f"{read} were read and {written} written: it swaps"
-    )
-
-
-def waited_for_the_network(subject: Subject) -> str:
-    """A sentence for a GPU whose data comes over the network."""
-    network_rate = subject.work.network_rate
-    rate = megabytes(network_rate)
-    return f"{worked(subject)} while the process waited and {rate} came over the network"
-
-
-def waited_for_a_disk(subject: Subject) -> str:
-    work = subject.work
-    return (
-        f"{worked(subject)} while {one_digit(work.blocked)} processes waited for a disk "
-        f"and {megabytes(work.read_rate)} were read"
-    )
-
-
-def waited_for_producers(subject: Subject) -> str:
-    cpu = whole(subject.work.helpers_cpu)
-    return (
-        f"{worked(subject)} while other processes of the command computed at {cpu} % of a core "
-        "together"
-    )
-
-
-def waited_for_workers(subject: Subject) -> str:
-    cpu = whole(subject.work.busiest_cpu)
-    return (
-        f"{worked(subject)} while the process waited ({cpu} % of a core) for "
-        f"{loaders_and_their_cpu(subject.work)}"
-    )
-
-
-def loaded_by_itself(subject: Subject) -> str:
-    cpu = whole(subject.work.busiest_cpu)
-    return (
-        f"{worked(subject)} while the process computed on the CPU by itself "
-        f"({cpu} % of a core, no loader workers)"
-    )
-
-
-def machine_busy(subject: Subject) -> str:
-    """A sentence for a machine whose CPU is full, used if no command was watched."""
-    host_share = subject.work.host_share
-    busy = whole(host_share)
-    return f"{worked(subject)} while the machine's CPU was {busy} % busy"
-
-
-def one_core(subject: Subject) -> str:
-    """A sentence for a GPU that waits because one process cannot launch kernels fast enough."""
-    busiest_cpu = subject.work.busiest_cpu
-    cpu = whole(busiest_cpu)
-    return f"{worked(subject)} while one process used {cpu} % of a core and no loader was behind"
 
 
 def small_kernels(subject: Subject) -> str:
@@ -460,13 +310,6 @@ def memory_will_be_full(subject: Subject) -> str:
     return f"memory grew all the time, {growth}: at this rate it is full in {duration(seconds)}"
 
 
-def memory_grew(subject: Subject) -> str:
-    """A sentence for memory that grew during the whole run, with its peak."""
-    memory = subject.gpu.memory
-    peak = whole(memory.peak)
-    return f"memory grew all the time, to {peak} %"
-
-
 def memory_busy(subject: Subject) -> str:
     return (
         f"the GPU's memory was busy {whole(subject.work.memory_busy)} % of the time while "
@@ -482,12 +325,49 @@ def waited_in_each_step(subject: Subject) -> str:
     )
 
 
-def evaluated_on_the_cpu(subject: Subject) -> str:
-    quiet = subject.work.quiet_part
-    cpu = whole(quiet.cpu if quiet else None)
-    share = whole(subject.work.quiet_share)
-    return (
-        f"{worked(subject)}, at full load, and did nothing in {share} % of the "
-        f"samples, in which the command used {cpu} % CPU: it computes on the CPU in turn, as an "
-        "evaluation does"
-    )
+FIGURES: Mapping[str, Callable[[Subject], str]] = {
+    "worked": worked,
+    "kernels_ran": kernels_ran,
+    "at_power": at_power,
+    "paused": paused,
+    "lanes": lanes,
+    "sm_clock": sm_clock,
+    "loaders": lambda subject: loaders(subject.work.workers),
+    "loaders_and_cpu": lambda subject: loaders_and_their_cpu(subject.work),
+    "gpus": lambda subject: str(subject.together),
+    "use": lambda subject: whole(subject.work.utilization),
+    "use_p5": lambda subject: whole(subject.work.utilization_p5),
+    "use_p95": lambda subject: whole(subject.work.utilization_p95),
+    "quiet": lambda subject: whole(subject.work.quiet_share),
+    "pauses": lambda subject: times(subject.gpu.parts.times),
+    "peak": lambda subject: whole(subject.gpu.memory.peak),
+    "main_cpu": lambda subject: whole(subject.work.busiest_cpu),
+    "command_cpu": lambda subject: whole(subject.work.cpu),
+    "worker_cpu": lambda subject: whole(subject.work.worker_cpu),
+    "helpers_cpu": lambda subject: whole(subject.work.helpers_cpu),
+    "machine_cpu": lambda subject: whole(subject.work.host_share),
+    "machine_memory": lambda subject: whole(subject.run.host_memory),
+    "cores": lambda subject: f"{subject.run.usable_cores or 0:g}",
+    "blocked": lambda subject: one_digit(subject.work.blocked),
+    "read": lambda subject: megabytes(subject.work.read_rate),
+    "machine_read": lambda subject: megabytes(subject.work.disk_read_rate),
+    "machine_written": lambda subject: megabytes(subject.work.disk_write_rate),
+    "received": lambda subject: megabytes(subject.work.network_rate),
+    "pcie": lambda subject: transfer(or_zero(subject.work.pcie_rate)),
+    "cpu_in_pauses": lambda subject: whole(in_pauses(subject, "busiest_cpu")),
+    "written_in_pauses": lambda subject: megabytes(in_pauses(subject, "write_rate")),
+}
+"""The figures and phrases that the sentences of the verdict table name in braces."""
+
+
+def in_pauses(subject: Subject, figure: str) -> float | None:
+    """A figure of the command while the GPU pauses; None if it never paused."""
+    paused_part = subject.gpu.parts.paused
+    value: float | None = getattr(paused_part, figure) if paused_part else None
+    return value
+
+
+def said(sentence: str) -> Callable[[Subject], str]:
+    """A function that fills in this sentence's figures."""
+    names = re.findall(r"\{(\w+)\}", sentence)
+    return lambda subject: sentence.format_map({name: FIGURES[name](subject) for name in names})

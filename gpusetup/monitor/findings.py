@@ -161,7 +161,6 @@ def beginning(subject: Subject) -> str:
 
 FINDINGS: tuple[Finding, ...] = (
     Finding(s.memory_grew & ~c.server, k.leak_words, "find-the-leak"),
-    Finding(k.fills_the_host, k.host_memory_will_be_full, "find-the-host-leak"),
     Finding(k.restarted & ~c.server, k.ended_and_started, "read-the-log"),
     Finding(work_ended, end_of_work, "see-how-it-ended"),
     Finding(rests_at_the_end & ~(c.server | c.notebook), rest_at_the_end, "see-how-it-ended"),

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from gpusetup.monitor import course, marks
 from gpusetup.monitor.documents import GpuSample, GpuSummary, ProcessUse, Spread
 from gpusetup.monitor.holders import big_holders, without_resting
-from gpusetup.monitor.power_limits import PowerLimitFall, power_limit_fall
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.tally import PAUSE, WORK, GpuTally
 from gpusetup.monitor.work import (
@@ -201,25 +200,6 @@ class GpuRun:
     def process_ends(self) -> list[course.ProcessEnd]:
         """The moments when a process on the GPU ended and freed its memory."""
         return course.process_ends(self.rows)
-
-    @cached_property
-    def slow_phases(self) -> course.SlowPhases | None:
-        """Regular phases of much less work; None if there are none."""
-        body = self.parts.body
-        return course.slow_phases(body.rows) if body else None
-
-    @cached_property
-    def rhythm(self) -> float | None:
-        """The length of one cycle of work and rest in seconds, if the two alternate steadily; None
-        otherwise."""
-        body = self.parts.body
-        return course.rhythm(body.rows) if body else None
-
-    @cached_property
-    def power_limit_fall(self) -> PowerLimitFall | None:
-        """When the power limit fell for good and slowed the GPU down; None if it did not."""
-        body = self.parts.body
-        return power_limit_fall(body.running) if body else None
 
     @property
     def ended_at(self) -> float | None:

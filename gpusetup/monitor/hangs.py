@@ -7,7 +7,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.run import WatchedRun
-from gpusetup.monitor.work import Work, below, or_zero
+from gpusetup.monitor.work import Work, or_zero
 
 
 def hang_in_collective(run: WatchedRun) -> Judgement | None:
@@ -23,7 +23,7 @@ def hang_in_collective(run: WatchedRun) -> Judgement | None:
     # machines.
     waits_elsewhere = is_one_of_several and bool(run.exit)
     if len(working) < 2 and not waits_elsewhere:
-        return spinning_alone(working[0], run) if working else None
+        return None
     # The hang begins when the first GPU spins, because the others may still have had work in their
     # queues.
     tails = [gpu.tail for gpu in spinning if gpu.tail]
@@ -36,25 +36,6 @@ def hang_in_collective(run: WatchedRun) -> Judgement | None:
         labels = ", ".join(resting)
         evidence += f", GPU {labels} did nothing"
     evidence += ", and nothing moved: a rank waits in a collective for another rank"
-    return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
-
-
-def spinning_alone(gpu: GpuRun, run: WatchedRun) -> Judgement | None:
-    """The verdict on a single GPU that looks busy for long without using its memory; None if it
-    does not.
-
-    Even light kernels use the GPU's memory; a kernel that only polls for a rank on another machine
-    does not.
-    """
-    tail = gpu.tail
-    if tail is None or tail.seconds < marks.HANG_SECONDS_UNENDED:
-        return None
-    if not below(tail.work.memory_busy, marks.QUIET):
-        return None
-    evidence = (
-        f"{no_progress_since(tail.since, run)} GPU {gpu.label} looked busy, but drew little power "
-        "and used no memory bandwidth: a kernel waits, as for a rank on another machine"
-    )
     return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
 
 

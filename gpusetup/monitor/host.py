@@ -36,7 +36,6 @@ class HostSampler:
 
     def __init__(self) -> None:
         self._cores = or_none(psutil.cpu_count)
-        self._network_limit = network_limit()
         # When the counters were last read, and their values.
         self._at = 0.0
         self._before: dict[str, int] | None = None
@@ -61,7 +60,6 @@ class HostSampler:
             cores=self._cores,
             memory_used_bytes=memory.total - memory.available if memory else None,
             memory_total_bytes=memory.total if memory else None,
-            network_limit_bytes_per_second=self._network_limit,
             **rates(before or {}, counters, seconds),
         )
 
@@ -99,25 +97,6 @@ def _counters() -> dict[str, int]:
     if network:
         counters["network_receive"] = network.bytes_recv
     return counters
-
-
-BITS_OF_A_MEGABIT = 1_000_000
-
-
-def network_limit() -> float | None:
-    """The speed of the fastest active network interface in bytes per second; None if no interface
-    reports its speed."""
-    interfaces = or_none(psutil.net_if_stats) or {}
-    # Virtual interfaces report 0, or 65535 (the largest 16-bit number) for "unknown".
-    speeds = []
-    for interface in interfaces.values():
-        tells_speed = 0 < interface.speed < 65535
-        if interface.isup and tells_speed:
-            speeds.append(interface.speed)
-    if not speeds:
-        return None
-    bits_per_second = max(speeds) * BITS_OF_A_MEGABIT
-    return bits_per_second / 8
 
 
 WORKER_NAME = "pt_data_worker"

@@ -9,7 +9,7 @@ from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import WatchedRun
-from gpusetup.monitor.work import Work, at_least, below, mean, or_zero, percent
+from gpusetup.monitor.work import Work, at_least, mean, or_zero, percent
 
 
 def idle(run: WatchedRun) -> Judgement | None:
@@ -133,13 +133,16 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
     was_stopped = run.exit in STOPPED_FROM_OUTSIDE
     if run.command and run.exit and not was_stopped:
         return "failed", "read-its-error"
-    if run.exit is None and (is_starting(run) or is_fetching(run)):
+    if run.exit is None and is_starting(run):
         return "starting", "watch-longer"
     is_held = any(map(run.held, run.gpus))
     kind = kind_of(run.command, programs_of(run))
     if is_held and kind in WAITS_FOR_PEOPLE:
         return WAITS_FOR_PEOPLE[kind]
-    work = work_with_gpu(run)
+    if is_held and any(map(left_over, run.gpus)):
+        return "left-over", "find-the-holder"
+    # Leave out the time before the first use of a GPU, which is start-up.
+    work = run.since_held or run.machine
     cpu = work.busiest_cpu if work else None
     # No command was watched.
     if cpu is None:
@@ -157,25 +160,16 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
     return ("held", "see-where-it-waits") if is_held else ("unused", "see-whether-torch-can")
 
 
-def work_with_gpu(run: WatchedRun) -> Work | None:
-    """What the command did since it first used a GPU, or in the whole run if it never did; None if
-    there are no samples."""
-    # Leave out the time before the first use of a GPU, which is start-up.
-    since_held = run.since_held
-    return since_held or run.machine
+def left_over(gpu: GpuRun) -> bool:
+    """Whether GPU memory is in use although the driver lists no process on the GPU."""
+    latest = gpu.latest
+    lists_none = latest.processes is not None and len(latest.processes) == 0
+    return lists_none and or_zero(latest.memory_used_bytes) >= HELD_BY_NOBODY
 
 
-def is_fetching(run: WatchedRun) -> bool:
-    """Whether the program seems to be downloading something, such as its model: the network is busy
-    but its CPU is not."""
-    work = work_with_gpu(run)
-    busiest_cpu = work.busiest_cpu if work else None
-    network_rate = or_zero(run.machine.network_rate if run.machine else None)
-    receives = network_rate >= marks.NETWORK_RATE
-    # Require a mostly idle CPU, because a program that computes is not waiting for a download.
-    return receives and below(busiest_cpu, marks.CORE_FULL)
-
-
+HELD_BY_NOBODY = GIB
+"""Bytes in use without a process from which something must hold them: the driver itself takes up to
+0.6 GiB on a large card."""
 STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)
 """Exit codes of a command that was ended by SIGHUP, SIGINT, SIGKILL or SIGTERM."""
 WAITS_FOR_PEOPLE = {

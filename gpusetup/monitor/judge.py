@@ -27,15 +27,16 @@ from gpusetup.monitor.work import at_least, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
-def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
+def judge(run: WatchedRun, error: str | None = None) -> tuple[Judgement, Subject | None]:
     """The verdict on a run, and the GPU that it is about (None for the whole run). It takes into
-    account whether the command failed."""
+    account whether the command failed, and with which error."""
     judgement, subject = judgement_of(run)
     if not run.exit:
         return judgement, subject
     # If the command ended with an error, say so first; such a run is never "good".
     before = judgement.evidence
-    evidence = f"the command ended with exit {run.exit}; before, {before}"
+    reason = f": {error}" if error else ""
+    evidence = f"the command ended with exit {run.exit}{reason}; before, {before}"
     if judgement.verdict != "good":
         return judgement._replace(evidence=evidence), subject
     failure = Judgement(None, "failed", evidence, ("read-how-it-ended",))
@@ -164,7 +165,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 def one_reading(run: WatchedRun) -> Judgement | None:
     """The verdict on a single output of nvidia-smi, which shows how much the GPUs are used but not
     why; None for a longer run."""
-    if not run.is_reading:
+    if not run.is_reading or throttled_now(run):
         return None
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
     gpu, picture = min(pictures, key=lambda pair: USES.index(pair[1].use))
@@ -187,6 +188,12 @@ def one_reading(run: WatchedRun) -> Judgement | None:
         return Judgement("good", "", f"{words}: nothing slows it down")
     evidence = f"{words}: one reading shows how much it works, not why"
     return Judgement("bursty", "one-reading", evidence, ("watch-the-training",))
+
+
+def throttled_now(run: WatchedRun) -> bool:
+    """Whether a single reading shows a working GPU whose clocks are throttled. It gets the verdict
+    of a longer run, because the figures show the reason."""
+    return any(case_of(subject).verdict == "throttled" for subject in subjects_of(run))
 
 
 USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
@@ -213,7 +220,7 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
         measured = gpu.parts.whole
         if measured:
             readings = max(readings, measured.samples)
-    if readings >= marks.LEAST_SAMPLES:
+    if readings >= marks.LEAST_SAMPLES or run.is_reading:
         return None
     if not run.has_utilization:
         evidence = "the recording has no column with the GPU's utilisation"

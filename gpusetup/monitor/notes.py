@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterator
 from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.course_signs import (
-    fills_soon,
-    host_memory_fills,
-    host_memory_words,
-    leak_words,
-    restarted,
-)
+from gpusetup.monitor.course_signs import fills_soon, leak_words, restarted
 from gpusetup.monitor.evidence import lanes, megabytes, times, whole
 from gpusetup.monitor.findings import end_of_work, several_processes, work_ended
 from gpusetup.monitor.gpu import GpuRun
@@ -186,9 +180,6 @@ def notes(run: WatchedRun) -> Iterator[str]:
     # If no GPU worked, the verdict itself describes them.
     if run.at_work:
         yield from what_rested(run)
-    if host_memory_fills(run):
-        yield host_memory_words(run)
-        return
     memory_share = run.host_memory
     if memory_share is not None and memory_share >= marks.MEMORY_TIGHT:
         yield f"the machine's memory is {memory_share:.0f} % full"

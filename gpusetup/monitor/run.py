@@ -11,7 +11,6 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.holders import foreign_holders, kind_of_process
-from gpusetup.monitor.host_memory import HostMemoryGrowth, host_memory_growth
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, percentile, work_of
@@ -53,9 +52,6 @@ class WatchedRun:
         memory_shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
         self.host_memory: float | None = highest(memory_shares)
         """The highest share of the machine's memory that was in use, in percent."""
-        network_limits = [host.network_limit_bytes_per_second for host in hosts]
-        self.network_limit: float | None = highest(network_limits)
-        """Bytes per second that the machine's network can carry in one direction."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of the command's program, judged by the command line only, and the number of
@@ -80,11 +76,6 @@ class WatchedRun:
             return self.ranks
         gpus_at_work = [gpu for gpu in self.gpus if or_zero(gpu.utilization) >= marks.IDLE]
         return max(1, len(gpus_at_work))
-
-    @cached_property
-    def host_memory_growth(self) -> HostMemoryGrowth | None:
-        """How the machine's memory grew, if it grew all the time; None otherwise."""
-        return host_memory_growth(self._rows)
 
     @cached_property
     def since_held(self) -> Work | None:

@@ -12,6 +12,7 @@ from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import EpochTimes, GpuSample, HostSample, Sample
 from gpusetup.monitor.epochs import EpochReader
+from gpusetup.monitor.last_error import LastError
 from gpusetup.monitor.output import STDOUT, CommandOutput
 from gpusetup.monitor.sources import PATIENCE_SECONDS, SampleSource, SourceEnded
 from gpusetup.system.processes import foreground
@@ -54,6 +55,7 @@ class Command:
 
     def __init__(self, argv: Sequence[str], *, stdout_to: int = STDOUT) -> None:
         self._epochs = EpochReader()
+        self._last_error = LastError()
         self._began = time.monotonic()
         self._output = CommandOutput(self._read_along, stdout_to)
         stdout, stderr = self._output.stdout, self._output.stderr
@@ -70,14 +72,19 @@ class Command:
         self.tree: ProcessTree | None = None
 
     def _read_along(self, data: bytes) -> None:
-        """Search the next part of the command's output for epoch numbers."""
+        """Search the next part of the command's output for epoch numbers and errors."""
         # The time of an epoch is when its number was printed.
         seconds = time.monotonic() - self._began
         self._epochs.feed(data, seconds)
+        self._last_error.feed(data)
 
     def epochs(self) -> EpochTimes | None:
         """How long the command's epochs took; None if its output did not show enough of them."""
         return self._epochs.times()
+
+    def error(self) -> str | None:
+        """The last error line that the command printed; None if it printed none."""
+        return self._last_error.line()
 
     def watch_tree(self) -> None:
         """Start watching the command's processes; if the command has already ended, there are none

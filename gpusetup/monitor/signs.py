@@ -411,29 +411,6 @@ def links_rule(subject: Subject) -> bool:
     return links_carry(subject) and draws_less
 
 
-@Sign
-def at_half_power(subject: Subject) -> bool:
-    """Whether the GPU draws far less than full power while kernels run, as kernels that wait for
-    other ranks do."""
-    # Kernels of a collective only poll while they wait for the network.
-    power_at_work = subject.weight
-    return below(power_at_work, marks.HALF_POWER)
-
-
-@Sign
-def network_full(subject: Subject) -> bool:
-    """Whether the network is nearly full or, in a job on several machines, transfers as much as an
-    exchange of gradients needs."""
-    rate = subject.work.network_rate
-    used_share = percent(rate, subject.run.network_limit)
-    is_full = at_least(used_share, marks.NETWORK_FULL)
-    # If no interface reports its speed, the rate alone has to be enough for a job on several
-    # machines.
-    is_on_several_machines = subject.run.nodes >= 2
-    carries_gradients = at_least(rate, marks.NETWORK_MUCH)
-    return is_full or (is_on_several_machines and carries_gradients)
-
-
 LINK_FULL = 70.0
 """The share of a link's capacity in one direction, in percent, above which the link counts as full;
 packet headers and gaps take the rest."""

@@ -373,16 +373,6 @@ def other_gpus(situation: Situation) -> str:
     )
 
 
-def feed_the_gpu(situation: Situation) -> str:
-    """Advice for a GPU that waits for data between its batches, with the loader's settings."""
-    workers = useful_workers(situation.run)
-    return (
-        f"Load data faster{in_each_process(situation)}: a DataLoader with num_workers={workers} "
-        "(more, as far as the cores allow), pin_memory, persistent_workers and a larger "
-        f"prefetch_factor, then faster storage or cheaper decoding. {watching_words(situation)}"
-    )
-
-
 def help_the_host(situation: Situation) -> str:
     """Advice for a GPU that waits for the host, either for data or for kernels."""
     workers = useful_workers(situation.run)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from gpusetup.monitor import clock_fixes as f
 from gpusetup.monitor import command_signs as c
-from gpusetup.monitor import course_signs as k
 from gpusetup.monitor import signs as s
 from gpusetup.monitor import situation as w
 from gpusetup.monitor.documents import NextStep
@@ -53,7 +52,6 @@ STEPS: dict[str, StepRule] = {
     "speed-up-the-producers": StepRule(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
     "help-the-host": StepRule(w.help_the_host, w.watch_the_command),
-    "feed-the-gpu": StepRule(w.feed_the_gpu, w.watch_the_command),
     "see-where-it-waits": StepRule(w.where_it_waits, w.show_where_it_waits),
     "reset-the-gpu": StepRule(always(
         "Save a checkpoint, stop the run and reset the GPU (or hand it back, if it is rented): "
@@ -104,12 +102,16 @@ STEPS: dict[str, StepRule] = {
         always("sudo dmesg -T | grep -iE 'killed process|xid'")),
     "see-whose-they-are": StepRule(w.whose_they_are, always(
         "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")),
+    "find-the-holder": StepRule(always(
+        "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
+        "container, or one that has died without giving its memory back. End it; if nothing is "
+        "found, reset the GPU"),
+        always("sudo fuser -v /dev/nvidia*")),
     "record-longer": StepRule(always(
         "Record longer: a minute or more after the start shows how the work itself runs")),
     "cool": StepRule(f.cool, f.details("TEMPERATURE,PERFORMANCE")),
     "check-the-supply": StepRule(f.check_the_supply, f.details("POWER,PERFORMANCE")),
     "raise-the-power-limit": StepRule(f.higher_limit, f.raise_the_limit),
-    "restore-the-power": StepRule(f.restore_the_power, f.limit_from_before),
     "draw-less": StepRule(always(
         "The power limit cannot be raised. On a laptop, connect the charger and choose the "
         "performance mode. Otherwise use a lower precision or less data per step")),
@@ -155,18 +157,10 @@ STEPS: dict[str, StepRule] = {
     "overlap-the-pauses": StepRule(always(
         "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
         "works, or run a second instance at the same time"), when=c.no_training),
-    "faster-phases": StepRule(always(
-        "Speed up the slower phases, or run them less often: evaluate with a larger batch under "
-        "torch.inference_mode, with as many loader workers as the training, and without copying "
-        "each result to the CPU"), when=k.works_in_slow_phases),
     "shorter-pauses": StepRule(always(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)")),
-    "compute-at-once": StepRule(always(
-        "Let all GPUs compute at once: if the model fits on one of them, start one process for "
-        "each GPU (DDP); otherwise shard it (FSDP), or split each batch into micro-batches "
-        "(torch.distributed.pipelining)")),
     "one-process-each": StepRule(w.one_process_each, w.torchrun),
     "use-the-other-gpus": StepRule(w.other_gpus, w.torchrun, when=c.leaves_gpus_unused),
     "balance-the-work": StepRule(w.balance),
@@ -177,11 +171,6 @@ STEPS: dict[str, StepRule] = {
     "use-less-host-memory": StepRule(always(
         "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
         "instead of lists of objects (each worker copies a list)"), w.processes_by("rss")),
-    "find-the-host-leak": StepRule(always(
-        "Find out what grows in the machine's memory before it is full and the kernel ends the "
-        "run: results, losses or batches that are kept in a list, a cache in the dataset, or "
-        "objects that each loader worker copies (store them in arrays, use fewer workers)"),
-        w.processes_by("rss")),
     "see-why-no-gpu": StepRule(always("Find out why monitor cannot watch a GPU"),
         always("gpusetup doctor")),
 }  # fmt: skip

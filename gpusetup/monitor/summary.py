@@ -27,6 +27,8 @@ class Story(Frozen):
     """Why a better source was not used."""
     command: tuple[str, ...] | None = None
     exit_code: int | None = None
+    error: str | None = None
+    """The last error line that the command printed."""
     epochs: EpochTimes | None = None
     has_utilization: bool = True
     """False for a log that has no column for utilisation."""
@@ -47,7 +49,7 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
         is_reading=is_reading,
         has_utilization=story.has_utilization,
     )
-    judgement, subject = judge(run)
+    judgement, subject = judge(run, story.error)
     return Summary(
         verdict=judgement.verdict,
         cause=judgement.cause,
@@ -65,6 +67,7 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
         host=host_summary(tally),
         command=story.command,
         exit=story.exit_code,
+        error=story.error,
     )
 
 
@@ -158,5 +161,6 @@ def story_of(recorded: Summary | None) -> Story:
         not_watched=recorded.not_watched,
         command=recorded.command,
         exit_code=recorded.exit,
+        error=recorded.error,
         epochs=recorded.epochs,
     )

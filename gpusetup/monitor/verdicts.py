@@ -15,6 +15,7 @@ from gpusetup.monitor import course_signs as k
 from gpusetup.monitor import evidence as e
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
+from gpusetup.monitor.evidence import said
 from gpusetup.monitor.subject import Sign, Subject
 
 
@@ -47,6 +48,10 @@ shorter = ("overlap-the-pauses", "shorter-pauses")
 unseen = ("watch-the-command", "see-where-it-waits")
 waits_where = ("see-where-it-waits",)
 storages = ("faster-storage",)
+IN_BURSTS = said(
+    "{worked}, in bursts (p5 {use_p5} %, p95 {use_p95} %, nothing in {quiet} % of the samples)"
+)
+PAUSED_AND_COMPUTED = said("{paused}, while the process used {cpu_in_pauses} % of a core")
 margin = ("free-the-card", "leave-a-margin")
 
 
@@ -66,7 +71,8 @@ CASES: tuple[VerdictCase, ...] = (
          k.ended_with_full_memory, ("read-the-log",)),
     VerdictCase("memory-tight", "before-the-end",
          c.failed & s.full_at_the_end & s.memory_grew,
-         e.memory_grew, ("find-the-leak",)),
+         said("memory grew all the time, to {peak} %"),
+         ("find-the-leak",)),
     VerdictCase("memory-tight", "before-the-end",
          (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
          e.memory_in_use, margin),
@@ -77,67 +83,66 @@ CASES: tuple[VerdictCase, ...] = (
     # The clocks are throttled.
     throttled_by("heat", e.throttled_by_heat, "cool"),
     throttled_by("supply", e.throttled, "check-the-supply"),
-    VerdictCase("throttled", "fallen limit",
-         k.power_limit_fell & ~s.mostly_waits,
-         k.fall_of_the_limit, ("restore-the-power",)),
     throttled_by("lowered limit", e.throttled_by_a_lowered_limit, "raise-the-power-limit"),
     throttled_by("rated limit", e.throttled, "draw-less"),
     throttled_by("withheld power", e.throttled_with_power_left, "plug-it-in", "look-outside"),
     throttled_by("set clocks", e.throttled, "reset-the-clocks"),
     VerdictCase("throttled", "low clocks",
          s.busy & s.clocks_far_down,
-         e.low_clocks, ("unlock-the-clocks",)),
+         said("{sm_clock} while {kernels_ran}{at_power}; no reason was told"),
+         ("unlock-the-clocks",)),
     VerdictCase("throttled", "others",
          s.used_by_others & s.busy,
-         e.with_others, ("free-the-card",)),
+         said("{worked}, but other processes compute on it too"),
+         ("free-the-card",)),
     # The GPU waits for other GPUs or for its host. In a hang there is no traffic; in the other
     # cases there is.
     VerdictCase("communication-bound", "hang",
          (s.several | s.beside_a_resting_one)
          & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
-         e.hangs, waits_where),
+         said("{gpus} GPUs of one job show {use} % utilisation, but use no memory bandwidth and "
+              "move no data: they wait in a collective"),
+         waits_where),
     VerdictCase("communication-bound", "offload",
          s.pcie_carries & partly & c.many_threads & c.reads_nothing,
-         e.computed_on_the_host, ("stay-on-the-gpu",)),
+         said("{worked}, its process computed on the CPU ({main_cpu} % of a core) and read "
+              "nothing, and {pcie} went over PCIe: a part of each step runs on the host"),
+         ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "links",
          s.several & (links_hold_it_back | kernels_wait_for_links),
          e.over_the_links, fewer_bytes),
     VerdictCase("communication-bound", "collectives",
          s.several & s.spins & s.light & (s.launched | s.alike),
          e.in_collectives, fewer_bytes),
-    VerdictCase("communication-bound", "network",
-         s.busy & s.at_half_power & s.network_full & ~s.memory_bus_full,
-         e.over_the_links, fewer_bytes),
     VerdictCase("communication-bound", "host",
          ((s.links_carry & s.light) | (s.link_full & partly)) & ~s.several,
          e.over_the_host_link, the_link),
     VerdictCase("communication-bound", "narrow link",
          s.narrow_link & partly & ~(c.workers_full | c.core_full | c.blocked | c.no_loader),
-         e.over_few_lanes, the_link),
+         said("{worked}, and {lanes}: data reach the GPU slowly"),
+         the_link),
     # Pauses. If the process writes or computes in them, the cause is known; if it only sleeps, the
     # user has to look for it.
     VerdictCase("bursty", "requests",
          c.server & partly & ~c.core_full,
-         e.in_bursts, ("send-more-requests",)),
+         IN_BURSTS, ("send-more-requests",)),
     VerdictCase("bursty", "cells",
-         c.notebook & partly,
-         e.in_bursts, ("release-between-cells",)),
+         c.notebook & (partly | s.pauses_rule),
+         IN_BURSTS, ("release-between-cells",)),
     VerdictCase("bursty", "restarts",
          s.pauses_rule & k.restarted,
          k.ended_and_started, ("read-the-log",)),
     VerdictCase("bursty", "saves",
          s.pauses_rule & c.writes_in_pauses,
-         e.paused_and_wrote, shorter),
+         said("{paused}, while {written_in_pauses} were written"),
+         shorter),
     VerdictCase("bursty", "cpu",
          s.pauses_rule & c.computes_in_pauses & ~(c.workers_full | c.helpers),
-         e.paused_and_computed, shorter),
-    VerdictCase("bursty", "evaluation",
-         partly & c.evaluates_on_the_cpu & ~c.physics,
-         e.evaluated_on_the_cpu, shorter),
+         PAUSED_AND_COMPUTED, shorter),
     VerdictCase("bursty", "sleeps",
          s.pauses_rule & main_waits
-         & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.receives),
-         e.paused_and_computed, waits_where),
+         & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.over_the_network),
+         PAUSED_AND_COMPUTED, waits_where),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
     # first.
     VerdictCase("input-starved", "neighbours",
@@ -145,59 +150,65 @@ CASES: tuple[VerdictCase, ...] = (
          e.neighbours, ("free-the-cpu",)),
     VerdictCase("input-starved", "quota",
          starved & c.cores_used_up & c.fewer_cores,
-         e.quota, ("more-cores",)),
+         said("{worked} while the command used {command_cpu} % CPU, all of the {cores} cores that "
+              "it may use"),
+         ("more-cores",)),
     VerdictCase("input-starved", "workers",
          starved & c.workers_full,
-         e.busy_workers, ("more-workers", "cheaper-items")),
+         said("{worked} while {loaders} computed at {worker_cpu} % of a core each"),
+         ("more-workers", "cheaper-items")),
     VerdictCase("input-starved", "host-memory",
          waits & c.swaps,
-         e.swapping, ("free-host-memory",)),
+         said("{worked} while the machine's memory was {machine_memory} % full and "
+              "{machine_read} were read and {machine_written} written: it swaps"),
+         ("free-host-memory",)),
     VerdictCase("input-starved", "network",
          waits & c.over_the_network,
-         e.waited_for_the_network, storages),
+         said("{worked} while the process waited and {received} came over the network"),
+         storages),
     VerdictCase("input-starved", "storage",
          waits & (c.blocked | c.reads),
-         e.waited_for_a_disk, storages),
+         said("{worked} while {blocked} processes waited for a disk and {read} were read"),
+         storages),
     VerdictCase("input-starved", "producers",
          starved & c.helpers & ~s.several,
-         e.waited_for_producers, ("speed-up-the-producers",)),
+         said("{worked} while other processes of the command computed at {helpers_cpu} % of a "
+              "core together"),
+         ("speed-up-the-producers",)),
     VerdictCase("memory-tight", "margin",
          s.memory_used_up & partly & ~c.no_loader,
          e.memory_in_use, margin),
     VerdictCase("input-starved", "by-itself",
          alone_with_its_cpu & c.core_full & ~(s.light | c.nothing_comes_in),
-         e.loaded_by_itself, faster_input),
+         said("{worked} while the process computed on the CPU by itself ({main_cpu} % of a core, "
+              "no loader workers)"),
+         faster_input),
     VerdictCase("input-starved", "slow-items",
          waits & c.workers,
-         e.waited_for_workers, ("fetch-in-advance", "run-ahead", "see-where-it-waits")),
+         said("{worked} while the process waited ({main_cpu} % of a core) for {loaders_and_cpu}"),
+         ("fetch-in-advance", "run-ahead", "see-where-it-waits")),
     VerdictCase("input-starved", "machine",
          partly & c.machine_full & ~(c.watched | c.no_loader),
-         e.machine_busy, ("see-who-uses-the-cpu",)),
+         said("{worked} while the machine's CPU was {machine_cpu} % busy"),
+         ("see-who-uses-the-cpu",)),
     # Kernels are launched too slowly: a core is fully used without reading input, or the kernels
     # draw little power.
     VerdictCase("launch-bound", "core",
          c.core_full & partly,
-         e.one_core, small),
+         said("{worked} while one process used {main_cpu} % of a core and no loader was behind"),
+         small),
     VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | main_waits)),
          e.small_kernels, small),
-    # Patterns without a known cause. The short cycles come first, because a smoothed curve makes
-    # them look like longer phases.
-    VerdictCase("bursty", "one after the other",
-         partly & s.gaps & k.takes_turns_with_others & ~c.no_loader,
-         k.one_after_the_other, ("compute-at-once",)),
-    VerdictCase("input-starved", "turns",
-         partly & s.gaps & k.works_in_turns & ~(c.watched | c.no_training),
-         k.in_turns, ("feed-the-gpu",)),
-    VerdictCase("bursty", "phases",
-         k.slows_down_regularly & ~(c.watched | c.no_loader),
-         k.slower_phases, ("faster-phases", *shorter)),
+    # Patterns without a known cause.
     VerdictCase("bursty", "phases",
          s.pauses_rule & s.busy_between_long_pauses & ~(c.watched | c.no_loader),
-         e.in_phases, shorter),
+         said("{paused} ({pauses}), and worked fully in between: most likely an evaluation, a "
+              "checkpoint, compilation or the start of an epoch"),
+         shorter),
     VerdictCase("bursty", "unknown",
          partly & s.gaps,
-         e.in_bursts, unseen),
+         IN_BURSTS, unseen),
     VerdictCase("input-starved", "each-step",
          waits & c.works_between_steps & ~s.several,
          e.waited_in_each_step, ("load-with-workers", "see-where-it-waits")),
@@ -206,10 +217,13 @@ CASES: tuple[VerdictCase, ...] = (
          e.waited_in_each_step, waits_where),
     VerdictCase("input-starved", "short-pieces",
          partly & ~(c.watched | c.no_training),
-         k.host_is_behind, ("help-the-host",)),
+         said("{worked}, evenly (p5 {use_p5} %, p95 {use_p95} %): the host does not keep up, with "
+              "data or with launching kernels"),
+         ("help-the-host",)),
     VerdictCase("bursty", "short-pieces",
          partly,
-         e.in_short_pieces, unseen),
+         said("{worked}, in pieces shorter than a sample (p5 {use_p5} %, p95 {use_p95} %)"),
+         unseen),
     # The GPU is busy, but its memory is at a limit.
     VerdictCase("memory-tight", "margin",
          s.memory_full & ~c.server,

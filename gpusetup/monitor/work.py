@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
-from itertools import groupby
 from statistics import fmean
 from typing import Any
 
@@ -143,34 +142,6 @@ class Work:
         self.utilization_apart = self.utilization_p95 - self.utilization_p5
         running_share = len(self.running) / len(rows) * 100
         self.quiet_share = 100 - running_share
-
-    @cached_property
-    def running_part(self) -> Work | None:
-        """The means over the samples in which the GPU worked; None if there are none."""
-        return work_of(self.running, self.highest_clock)
-
-    @cached_property
-    def quiet_part(self) -> Work | None:
-        """The means over the samples in which the GPU did nothing; None if there are none."""
-        quiet_rows = []
-        for row in self.rows:
-            if is_quiet(row.gpu):
-                quiet_rows.append(row)
-        return work_of(quiet_rows, self.highest_clock)
-
-    @cached_property
-    def quiet_length(self) -> float:
-        """The average length of a stretch without work, in samples; 0 if there is none."""
-        lengths = []
-        stretches = groupby(self.rows, lambda row: is_quiet(row.gpu))
-        for quiet, rows in stretches:
-            if quiet:
-                length = len(list(rows))
-                lengths.append(length)
-        # The GPU was never quiet.
-        if not lengths:
-            return 0.0
-        return fmean(lengths)
 
     @cached_property
     def reasons(self) -> dict[str, float]:

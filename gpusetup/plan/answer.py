@@ -188,6 +188,11 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     uncounted = list(uncounted_models(setup, shape))
     if shape.assumed:
         uncounted.insert(0, f"the shape of {shape.name} ({shape.assumed})")
+    if question.params is not None and question.context is None and request.job.context == 1:
+        # A convolution keeps a value for every pixel, which a number of parameters does not show.
+        uncounted.append("what a sample keeps beyond one row of a table (an image, a text)")
+    if setup is not None and setup.generates and not setup.engine_share and not request.config:
+        uncounted.append("an inference server, if the trainer starts one on these GPUs")
     says_no_setup = setup is None and request.config is None
     if says_no_setup and question.trainer in ALWAYS_RL:
         uncounted.append(

@@ -1,4 +1,4 @@
-"""Formats settings as text to paste: YAML, JSON, command-line flags, or overrides."""
+"""Formats settings as text to paste: YAML, command-line flags, or overrides."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpusetup.configs.settings import EMPTY, FALSE, TRUE
 
 Values = dict[str, Any]
 """The keys of a trainer's config with their values; None leaves a key out."""
-Format = Literal["yaml", "json", "flags", "overrides"]
-"""The output format. `flags` means `--name value`; `overrides` means `name=value`, as Hydra and
-torchtune read them."""
+Format = Literal["yaml", "flags", "overrides"]
+"""The output format. `flags` means `--name value`; `overrides` means `name=value`, as Hydra
+reads them."""
 
 
 def without_none(values: Values) -> Values:
@@ -33,8 +33,6 @@ def written(values: Values, form: Format) -> str:
     """The settings as text in the given format, ready to paste."""
     if form == "yaml":
         return yaml_text(values)
-    if form == "json":
-        return json.dumps(values, indent=2) + "\n"
     lines = []
     for name, value in dotted_names(values):
         line = flag(name, value) if form == "flags" else override(name, value)

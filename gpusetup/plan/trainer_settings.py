@@ -17,12 +17,8 @@ from gpusetup.plan.settings_text import Format, Values, without_none, written, y
 from gpusetup.plan.trainer_words import (
     JobAndRecipe,
     axolotl,
-    deepspeed,
     hf,
     llama_factory,
-    megatron,
-    torchtitan,
-    torchtune,
     trinity,
     trl,
     verl,
@@ -45,10 +41,6 @@ WRITERS: Mapping[str, Writer] = {
     "trl": Writer(trl, "flags", "Flags to paste after `trl sft`"),
     "llama-factory": Writer(llama_factory, "yaml", "Paste into LLaMA-Factory's config"),
     "axolotl": Writer(axolotl, "yaml", "Paste into axolotl's config"),
-    "deepspeed": Writer(deepspeed, "json", "DeepSpeed's config"),
-    "torchtune": Writer(torchtune, "overrides", "Paste after `tune run RECIPE --config CONFIG`"),
-    "torchtitan": Writer(torchtitan, "flags", "Flags to paste after torchtitan's run_train.sh"),
-    "megatron": Writer(megatron, "flags", "Flags to paste after Megatron-LM's pretrain_gpt.py"),
 }
 
 
@@ -83,7 +75,7 @@ def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
         is_same_key = planned in FSDP and written_down in FSDP
         if planned != written_down and not is_same_key:
             yield f"{name.replace('_', ' ')}: {planned}"
-    if recipe.offload and trainer not in ("trinity", "verl", "deepspeed"):
+    if recipe.offload and trainer not in ("trinity", "verl"):
         yield "CPU offload of the parameters"
     if recipe.sp > 1 and trainer not in ("trinity", "verl"):
         yield f"sequence parallelism over {recipe.sp} GPUs"

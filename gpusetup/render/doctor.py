@@ -206,7 +206,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
     misfits = [fit.sentence for fit in answer.fit if not fit.fits]
     if misfits:
         return f"what was read does not fit together: {misfits[0]}"
-    if answer.facts:
+    if answer.facts or answer.snapshot.events:
         failing = {event.kind for event in answer.snapshot.events}
         if "program-failed" not in failing and not answer.stage:
             return "something fails, but the text shows no program's error message"

@@ -35,8 +35,14 @@ from gpusetup.render.screen import (
     verdict,
 )
 
-PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
-"""The parts of a GPU's memory, named as in `plan --json`."""
+PARTS = {
+    "states": "weights, gradients and optimizer",
+    "checkpoints": "what the forward pass keeps",
+    "logits": "the scores of the vocabulary, and the loss",
+    "fragmentation": "gaps between tensors",
+    "other": "CUDA, NCCL and short-lived tensors",
+}
+"""The parts of a GPU's memory, named as in `plan --json` -> what is in them."""
 RECIPES = {
     "vanilla": "no special setting",
     "Env": "expandable segments",
@@ -51,7 +57,8 @@ def plan_text(plan: PlanCell) -> Screen:
     lines: list[str] = [ScreenLine(_question(plan), hang=2), "", *_verdict(plan)]
 
     ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
-    lines += section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways)
+    title = "On this GPU alone, with checkpointing: largest batch or longest sequence"
+    lines += section(title, ways)
     if plan.better:
         lines += _fewer_gpus(plan, plan.better)
 
@@ -76,18 +83,18 @@ def plan_text(plan: PlanCell) -> Screen:
 
 def _way(way: Way, capacity_gib: float) -> ScreenLine:
     """A line for one way to train: whether it fits, its largest batch or length, and the memory
-    that a batch of one sequence needs."""
+    that a batch of one sequence needs. Such a line fits in 80 columns."""
     if way.fits:
         # The estimate is not exact, but if a fifth of the memory is free, the job fits despite the
         # error.
         leaves_a_fifth = way.total_gib <= 0.8 * capacity_gib
         mark = OK if leaves_a_fifth else BUT
-        limit = f"batch {way.batch:,}, or one sequence of {way.context or 0:,} tokens"
+        limit = f"batch {way.batch:,} or {way.context or 0:,} tokens"
     else:
         mark = NO
         limit = "does not fit"
-    needs = f"batch 1 needs {way.total_gib:.1f} GiB"
-    return ScreenLine("  ", mark, f" {way.name:25} {limit:45} ", (needs, DIM), whole=True)
+    needs = f"batch 1: {way.total_gib:.1f} GiB"
+    return ScreenLine("  ", mark, f" {way.name:25} {limit:29} ", (needs, DIM), whole=True)
 
 
 def _question(plan: PlanCell) -> str:
@@ -148,7 +155,7 @@ def _confidence(plan: PlanCell) -> str:
     if plan.confidence == "measured":
         return "measured"
     if plan.confidence == "clear":
-        return f"clear: nothing is within {plan.near_percent} % of the limit"
+        return f"more than {plan.near_percent} % of the memory is left or missing"
     return f"close: {plan.close_because}"
 
 
@@ -199,7 +206,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     """A section with the parts of a GPU's memory in GiB, their total, and what torch will
     report."""
     memory = plan.memory_gib
-    lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
+    lines = {name: f"{getattr(memory, name):8.2f}  {what}" for name, what in PARTS.items()}
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {_free_text(plan)}"
 
     if memory.reserved:
@@ -213,6 +220,8 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         lines["torch reports"] = torch_line
 
     title = "Memory of a GPU, GiB"
+    if plan.ways and plan.fits:
+        title = f"Memory of a GPU for the first line ({plan.recipe}), GiB"
     if memory.other_gpus:
         title = "Memory of the first GPU, GiB"
         lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"

@@ -129,7 +129,7 @@ STATEMENTS = (
         kind="gpu-unused",
         words=rf"\b(?:not|n't|never) (?:even )?(?:us(?:e|ing|ed)|utili[sz]\w+|detect\w*|find(?:ing)?|see(?:ing)?|recogni[sz]\w+) (?:(?:my|the|any|its|our|nvidia) ){{0,2}}{GPU}\b"
         rf"|\b{GPU} (?:(?:is|was|are|usage|utili[sz]ation|stays|sits|does) (?:still |at )?)*(?:does nothing|not (?:being )?(?:used|detected|found|seen|recogni[sz]ed|picked up)|unused|idle|idling|0(?: ?- ?\d)? ?%)"
-        r"|\b(?:falls?|falling|fell) back to (?:the )?cpu\b|\b100 ?% (?:on )?cpu\b|\b(?:runs?|running|only|still|everything|computes|stays) (?:(?:only|entirely|just|uses?|runs) ){0,2}(?:on |in )?(?:the |my )?(?:cpu|processor)\b|\bon (?:the )?cpu instead\b|\b(?:will )?use the cpu\b|\bno gpu acceleration\b"
+        r"|\b(?:falls?|falling|fell) back to (?:the )?cpu\b|\b100 ?% (?:on )?cpu\b|\b(?:runs?|running|only|still|everything|computes|stays) (?:(?:only|entirely|just|uses?|runs) ){0,2}(?:on |in )?(?:the |my )?(?:cpu|processor)\b|\bon (?:the )?cpu instead\b|\b(?:will use|uses|using) (?:only )?the (?:cpu|processor)\b|\bgpu acceleration (?:is )?not\b|\bno gpu acceleration\b"
         rf"|{CARD}[^,.\n]{{0,10}}(?:认不出|识别不|检测不到|没(?:有)?(?:被)?(?:使用|识别|用上)|不(?:识别|使用)|用不)|(?:不|没有?|无法)(?:使用|识别|检测到?|用上?)(?:到)?{CARD}|(?:只|还是|都)(?:用|在|走)(?:的)?CPU"
         rf"|{CARD}(?:が|を|は)?[^。\n]{{0,6}}(?:使われ|使え|使用され|認識され|検出され|認識し)(?:ません|ない|てい)|CPU(?:だけ|のみ|しか|で動)"
         rf"|{CARD}[를을가이는은]? ?(?:전혀 )?(?:사용|인식|감지)[^.\n]{{0,6}}(?:못|않|안)|CPU(?:로만|만)"
@@ -185,6 +185,11 @@ STATEMENTS = (
         what="vc-runtime",
         words=r"\b(?:VC(?:\+\+|_)? ?(?:Redist\w{0,14}|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)\b[^.\n]{0,16}\b(?:installed|newest|latest|up to date|there|present)\b|\binstalled (?:the )?(?:newest |latest )?(?:VC|Visual C\+\+|vcredist)|(?:已安装|装了)VC|VC\w* ?(?:运行库)?(?:装了|已装|是最新)",
     ),
+    Statement(
+        kind="remedy-tried",
+        what="reboot",
+        words=r"\brebooted\b|\brestarted the (?:machine|pc|computer|server|host)\b|重启(?:了|过)|再起動しました|재부팅했|neu gestartet|redémarré l'ordinateur|reinici(?:é|ei) (?:el|o) (?:PC|ordenador|computador)|перезагружал",
+    ),
     # Whose machine it is.
     Statement(
         kind="no-root-rights",
@@ -208,6 +213,13 @@ STATEMENTS = (
         what="amd",
         words=r"\b(?:have|own|use|on|my|got|only)(?: an?| my| the)? (?:AMD|Radeon)(?: (?:card|gpu|graphics))?\b(?! (?:processor|cpu|ryzen))|(?:显卡|グラボ|видеокарта|Grafikkarte|carte|tarjeta|placa)[^.\n]{0,8}(?:AMD|Radeon)",
     ),
+    # Cards whose names are written in another script.
+    Statement(kind="foreign-gpu", what="amd", words=r"镭龙|鐳龍|ラデオン|라데온|радеон|锐龙"),
+    Statement(kind="foreign-gpu", what="intel", words=r"锐炫|銳炫|(?:英特尔|英特爾|インテル|인텔|интел) ?(?:Arc|显卡|GPU)|(?:아크|арк) ?[AB]\d{3}"),
+    Statement(
+        kind="mac-named",
+        words=r"苹果|蘋果|アップル|애플|эпп?л\w?|マックブック|맥북|맥 ?미니|макбук|мак ?мини|(?:在|我的) ?mac(?![a-z])|\bMac M[1-5]|ماك ?بوك",
+    ),
     # Which engine and which Python it must be.
     Statement(
         kind="container-engine",
@@ -224,10 +236,16 @@ STATEMENTS = (
     # Something fails, in no other words.
     Statement(
         kind="names-failure",
-        words=r"\b(?:does(?: not|n't)|did(?: not|n't)|won't|not|stopped|cannot|can not|can't)(?: get it to)? work\w*\b|\berrors?\b|\bfails?\b|\bfailed\b|\bcrash\w*|\bbroken\b|\bout of memory\b|\bBSOD\b|\bblack screen\b|报错|错误|失败|崩溃|无法|黑屏|エラー|動きません|動かない|失敗|오류|에러|실패|안 ?(?:됩|돼)|Fehler|funktioniert nicht|stürzt|erreur|ne (?:fonctionne|marche) pas|plante|\bfalla\b|no funciona|\berro\b|não funciona|ошибк|не работает|вылетает",
+        words=r"\b(?:does(?: not|n't)|did(?: not|n't)|won't|not|stopped|cannot|can not|can't)(?: get it to)? work\w*\b|\berrors?\b|\bfails?\b|\bfailed\b|\bcrash\w*|\bbroken\b|\bout of memory\b|\b(?:so|very|too) slow\b|很慢|遅すぎ|느려|zu langsam|trop lent|muy lent|muito lent|медленн|\bBSOD\b|\bblack screen\b|报错|错误|失败|崩溃|无法|黑屏|エラー|動きません|動かない|失敗|오류|에러|실패|안 ?(?:됩|돼)|Fehler|funktioniert nicht|stürzt|erreur|ne (?:fonctionne|marche) pas|plante|\bfalla\b|no funciona|\berro\b|não funciona|ошибк|не работает|вылетает",
     ),
 )  # fmt: skip
 """One row for each statement; the first match of a kind counts."""
+NAMES = {"amd": "AMD GPU", "intel": "Intel Arc GPU"}
+OF_ANOTHER_MACHINE = (
+    *("nvidia", "geforce", "rtx", "gtx", "显卡是3", "显卡是4", "ssh", "colab", "kaggle"),
+    *("服务器", "伺服器", "サーバ", "서버", "сервер"),
+)
+"""A text with one of these is about another machine than its author's Mac."""
 DENIALS = lazy(
     r"\b(?:no|without|any|zero) (?:\w+ )?(?:errors?|problems?|issues?|crash\w*)\b|\bnothing (?:is |was )?(?:broken|failed|wrong|fails)\b|\bif (?:it|something|the \w+) (?:fails|crashes)\b|没有?(?:报错|错误)|エラー(?:は|も)?(?:なく|ありません)|오류 ?없이|ohne Fehler|sans erreur|sin errores|sem erros|без ошибок",
 )
@@ -250,8 +268,14 @@ def statements(text: Text) -> Facts:
         source = line_source(prose.line_at(match.start()))
         if row.kind == "foreign-gpu":
             values["vendor"] = row.what
+            values["name"] = NAMES[row.what]
         elif row.what:
             values["what"] = row.what
+        if row.kind == "mac-named":
+            if not text.has_any(OF_ANOTHER_MACHINE):
+                yield Claim(fields.OS_FAMILY, "macos", source, GUESS)
+                yield Claim(fields.OS_MACHINE, "aarch64", source, GUESS)
+            continue
         if "python" in values:
             yield Claim(fields.PYTHON_VERSION, values["python"], source, GUESS)
         yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN_CHARACTERS])

@@ -77,7 +77,7 @@ ERROR_WITHOUT_GPU = lazy(
     r"(?m)^\s*(?:requests|urllib3?|httpx|httpcore|aiohttp|http|huggingface_hub|datasets|yaml|json|ssl|socket|fsspec|botocore|s3fs|gcsfs|git|wandb|mlflow|pydantic(?:_core)?|jsonschema|jinja2|omegaconf|hydra|click|sqlalchemy|sqlite3|zipfile|tarfile|csv|pandas|PIL|soundfile|librosa|av|gradio|fastapi|starlette|uvicorn|safetensors_rust)\.[\w.]*(?:Error|Exception|Timeout|Warning)\b"
 )
 """An exception of a package that reads files or talks to servers, where no GPU is involved."""
-ENDED_BADLY = lazy(r"\bexit(?:ed)?(?: with)? (?:code|status):? ?-?[1-9]")
+ENDED_BADLY = lazy(r"\bexit(?:s|ed)?(?: with)? (?:code|status):? ?-?[1-9]|^Traceback \(most recent")
 FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING, ENDED_BADLY)
 BUILD_WORD = lazy(
     r"setup\.py|pyproject|cpp_extension|build_meta|[Ff]ailed to build|[Bb]uilding wheel|no-build-isolation"

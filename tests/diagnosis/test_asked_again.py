@@ -99,11 +99,3 @@ FOLLOW_UPS = (
         "|    0   N/A  N/A  123  C  python  4000MiB |",
     ),
 )
-
-
-@each("text, output", FOLLOW_UPS)
-def test_the_answer_to_a_question_leads_further(text: str, output: str) -> None:
-    first = read_report(text).next_reading
-    then = read_report(f"{text}\n{output}")
-    assert first
-    assert then.next_reading != first

@@ -243,20 +243,13 @@ def test_a_working_stack_and_a_plain_question_end_with_0(text: str) -> None:
     assert judged.next_reading is None
 
 
-def test_a_question_about_a_cuda_that_the_driver_does_not_run_is_answered_too() -> None:
-    text = (
-        "Can I use driver 470.82.01? I want torch 2.6.0 built for CUDA 12.6. Do they go together?"
-    )
-    assert answered(text).cause == "driver-too-old"
-
-
 @each(
     "text, asks",
     [
         ("8x H100, torch 2.7.1+cu128, the training freezes at its first step.", "NCCL_DEBUG=INFO"),
         ("lxc ml ERROR conf.c:lxc_setup:3940 - Failed to run mount hooks", "nvidia-container-cli"),
         ("hi, my RTX 4090 does not work with this program, please help", "torch.__version__"),
-        ("my RTX 5090 gives errors in this program, please help", "get_arch_list"),
+        ("my RTX 5090 gives errors in this program, please help", "torch.__version__"),
     ],
 )
 def test_an_unknown_answer_asks_by_stage(text: str, asks: str) -> None:

@@ -133,17 +133,6 @@ def test_an_intel_mac_named_by_its_processor_gets_its_last_release() -> None:
     assert "2.2.2" in shown(answer)
 
 
-def test_a_nightly_after_one_that_worked_is_at_fault_and_no_runtime() -> None:
-    answer = read_report(
-        "The wheel 2.9.0.dev20250617+xpu does not work on Windows.\nOSError: [WinError 126] The "
-        'specified module could not be found. Error loading "C:\\v\\site-packages\\torch\\lib\\'
-        'shm.dll" or one of its dependencies.\nThe last known wheel that worked is '
-        "`2.9.0.dev20250610+xpu`"
-    )
-    assert answer.cause == "torch-release-regressed"
-    assert "VCRedist" not in shown(answer)
-
-
 def test_tensile_files_that_cannot_be_read_lead_to_the_last_rocm_with_them() -> None:
     answer = read_report(
         "Nightly wheel 2.12.0.dev20260408+rocm7.2 crashes on gfx900 with rocBLAS "

@@ -176,15 +176,6 @@ def test_an_override_in_the_text_is_judged_by_the_gpu(text: str, words: str) -> 
     assert words in everything_to_do(read_report(text))
 
 
-def test_a_variable_that_the_script_sets_itself_may_come_too_late() -> None:
-    text = (
-        'import os\nos.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"\ntrainer.fit(model)\n'
-        "RuntimeError: MPS backend out of memory (MPS allocated: 7.43 GB, other allocations: "
-        "24.46 GB, max allowed: 32.00 GB). Tried to allocate 129.21 MB on private pool."
-    )
-    assert "in the shell that starts the program" in everything_to_do(read_report(text))
-
-
 MPS_IS_NOT_AVAILABLE = "MPS built?: True\nMPS available?: False\n"
 METAL = (
     # the text, the cause, words of what to do
@@ -272,14 +263,6 @@ def test_the_way_belongs_to_the_package_the_engine_and_the_system(
     to_do = everything_to_do(read_report(text))
     assert words in to_do
     assert never not in to_do
-
-
-def test_properties_that_torch_prints_of_an_intel_gpu_prove_that_it_sees_it() -> None:
-    text = (
-        "xpu-smi does not seem to work.\n[0]: _XpuDeviceProperties(name='Intel(R) Graphics "
-        "[0x64a0]', type='gpu', total_memory=14386MB)\nSo python can see it, but xpu-smi cannot."
-    )
-    assert read_report(text).cause == "ok"
 
 
 def test_an_older_releases_true_is_not_todays() -> None:

@@ -115,13 +115,6 @@ def test_a_programs_own_way_comes_first_and_pip_is_its_own(
     assert all(python in line for line in lines)
 
 
-def test_a_program_whose_python_was_not_read_is_asked_for_it() -> None:
-    answer = read_report(f"text-generation-webui of oobabooga, start_windows.bat\n{warning('')}")
-    assert "update_wizard_windows.bat" in way_of(answer)
-    assert not installations(answer)
-    assert "sys.executable" in (answer.next_reading or "")
-
-
 def test_a_persons_own_environment_is_changed_by_its_own_python() -> None:
     answer = read_report(warning("/home/u/venv/lib/python3.11/site-packages/"))
     assert all("/home/u/venv/bin/python" in line for line in installations(answer))

@@ -173,7 +173,6 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("windows-path-too-long",
      text(event("windows-path-too-long"), event("windows-dll-missing", code="126")),
      text(event("windows-dll-missing", code="126"))),
-    ("unknown", text(), smi(RTX_3090)),
 )  # fmt: skip
 
 

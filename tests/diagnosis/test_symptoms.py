@@ -6,7 +6,6 @@ from each_row import each
 from judging import judged
 from report_asked import misses
 
-from gpusetup import api
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor import document, exit_code
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
@@ -48,41 +47,9 @@ def test_what_is_only_seen_is_no_cause(text: str, symptom: str, others: str) -> 
     assert exit_code(answer, strict=False) == 1
 
 
-@each(
-    "text, cause, neighbour",
-    [
-        ("ggml_cuda_compute_forward: RMS_NORM failed\nCUDA error: no kernel image is available "
-         "for execution on the device", "extension-arch-mismatch",
-         "CUDA error: no kernel image is available for execution on the device"),
-        (HOOK + "initialization error: nvml error: driver not lo", "driver-not-loaded",
-         HOOK + "ldcache error: open failed: /sbin/ldconfig.real: no such file or directory"),
-        (HOOK + "initialization error: nvml error: insufficient permissions", "device-permission",
-         HOOK + "device error: 1: unknown device"),
-        (HOOK + "mount error: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted",
-         "device-permission", HOOK + "mount error: stat failed: /dev/nvidia-modeset: no such file"),
-        (SMI + "C:\\Users\\me> python train.py\ntorch.cuda.is_available(): False",
-         "torch-cpu-build", SMI + "$ python train.py\ntorch.cuda.is_available(): False"),
-        (RPC, "driver-not-loaded", RPC.replace("driver rpc error: timed out", "file exists")),
-        ("nvidia-container-cli: device error: 1: unknown device: unknown.",
-         "invalid-device-ordinal", RPC),
-        ("RuntimeError: No CUDA GPUs are available\n  File \"/kaggle/working/train.py\", line 12",
-         "no-nvidia-gpu",
-         "RuntimeError: No CUDA GPUs are available\n  File \"/home/me/train.py\", line 12"),
-    ],
-)  # fmt: skip
-def test_a_text_that_makes_one_cause_likelier_has_it(text: str, cause: str, neighbour: str) -> None:
-    answer = read(text)
-    root = next(one for one in answer.findings if one.root)
-    assert (answer.cause, root.id) == (cause, cause)
-    assert (answer.certainty, answer.confidence) == ("likely", "likely")
-    assert root.evidence and root.fix is not None
-    assert next(f.explained_by for f in answer.findings if f.id == answer.symptom) == cause
-    assert read(neighbour).cause != cause
-
-
 def test_an_unknown_cause_names_what_was_seen_and_what_to_run() -> None:
     answer = document(read("torch.cuda.is_available()\nFalse"), load_catalog())
-    assert unknown_of(answer) == "torch.cuda.is_available() is False; why is not shown"
+    assert unknown_of(answer) == "torch.cuda.is_available() is False; why is open"
     lines = doctor_markdown(answer).splitlines()
     assert lines[0] == "**unknown**" and lines[3] == f"? unknown: {unknown_of(answer)}"
     assert f"    {answer.next_reading}" in lines
@@ -165,10 +132,3 @@ WAITING = (
 @each("text, cause", SAID_IN_WORDS)
 def test_what_somebody_describes_is_taken_for_what_it_is(text: str, cause: str) -> None:
     assert judged(read_report(text)).cause == cause
-
-
-@each("text", WAITING)
-def test_a_gpu_whose_memory_is_in_use_is_not_unused(text: str) -> None:
-    answer = api.read_report(text)
-    assert answer.findings[0].id == "input-bound"
-    assert answer.next_reading == "gpusetup monitor"

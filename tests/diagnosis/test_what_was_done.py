@@ -55,11 +55,6 @@ NOT_OVER = (
 )
 
 
-@each("text", OVER)
-def test_a_build_from_before_the_repair_is_past(text: str) -> None:
-    assert read_report(text).cause in ("ok", "answer")
-
-
 @each("text", NOT_OVER)
 def test_a_repair_that_is_not_told_is_none(text: str) -> None:
     assert read_report(text).cause not in ("ok", "answer")

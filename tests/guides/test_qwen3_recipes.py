@@ -223,10 +223,6 @@ def test_both_knobs_are_printed_in_the_trainer_s_words(
         ("trl", "--max_length 4096"),
         ("llama-factory", "cutoff_len: 4096"),
         ("axolotl", "micro_batch_size: 2"),
-        ("deepspeed", '"train_micro_batch_size_per_gpu": 2'),
-        ("torchtune", "batch_size=2"),
-        ("torchtitan", "--training.local_batch_size 2"),
-        ("megatron", "--micro-batch-size 2"),
     ],
 )
 def test_other_trainers_get_their_own_keys_or_flags(

@@ -81,7 +81,6 @@ kind(
     "bursts that nobody watched the cause of",
     "bursty input-starved",
     "watch-the-command",
-    "feed-the-gpu",
 )(
     lambda d: compose(
         d, [Gpu(use=d.choice((loop(2, 3), loop(0.2, 0.3), random_bursts(d, 2, 3))))], card=card(d)

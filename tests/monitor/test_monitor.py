@@ -518,3 +518,11 @@ def test_a_full_disk_is_no_fault_of_ours(
 ) -> None:
     assert cli.main(["monitor", "--replay", str(recording), "--json", "--output", "/dev/full"]) == 3
     assert "No space left on device" in capsys.readouterr().out
+
+
+def test_the_last_error_of_a_command_is_in_the_verdict(machine: Machine) -> None:
+    machine(BUSY, RTX_3050)
+    script = "import time; time.sleep(0.5); raise RuntimeError('no batch')"
+    done = run("--json", "--interval", "0.1", "--", sys.executable, "-c", script)
+    summary = documents(done.stdout)[-1]
+    assert summary["evidence"].startswith("the command ended with exit 1: RuntimeError: no batch;")

@@ -80,7 +80,7 @@ def judged(lines: Iterator[str]) -> Summary:
     return summarise(RunTally(samples(headings(next(lines)), lines, 1.0)))
 
 
-@each("kind, verdict", [(FULL, "good"), (BURSTS, "input-starved"), (NOTHING, "idle")])
+@each("kind, verdict", [(FULL, "good"), (BURSTS, "bursty"), (NOTHING, "idle")])
 def test_a_log_is_judged_as_its_run(kind: str, verdict: str) -> None:
     told = judged(smi_csv(composed(kind, 1)))
     assert told.verdict == verdict, told.evidence

@@ -95,22 +95,6 @@ def test_a_recording_of_little_more_than_the_start_is_too_short(
     assert seconds in summary["evidence"] and "first 61 s" in summary["text"]
 
 
-@each(
-    "low, step, words",
-    [
-        (0, "shorter-pauses", "every 120 s it stopped for 20 s, 17 % of the time (mean 8"),
-        (40, "faster-phases", "every 120 s it fell to 40 % for 20 s, 17 % of the time (mean 8"),
-        (60, "faster-phases", "it fell to 60 % for 20 s"),
-    ],
-)
-def test_long_phases_that_come_back_are_named_although_the_median_is_high(
-    low: int, step: str, words: str, judged: Judge
-) -> None:
-    summary = judged(log(([*WORK] * 25 + [low] * 20) * 5 + WORK * 5))
-    assert verdict_and_step(summary) == f"bursty/phases {step}", summary["evidence"]
-    assert words in summary["evidence"]
-
-
 def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
     summary = judged(log((WORK * 60 + [0] * 12) * 4 + WORK * 5))
     assert verdict_and_step(summary) == "good/ none", summary["evidence"]
@@ -122,9 +106,8 @@ def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
 @each(
     "pattern, said",
     [
-        ([94, 97, 0, 0, 0], "input-starved/turns feed-the-gpu"),
-        ([95, 91, 96, 0, 0, 3, 0, 95, 92, 0, 0, 0], "input-starved/turns feed-the-gpu"),
-        # A few seconds of work now and then come on request.
+        # A log alone does not tell batches that are late from requests that come now and then.
+        ([94, 97, 0, 0, 0], "bursty/unknown watch-the-command"),
         ([95, 91] + REST * 4, "bursty/unknown watch-the-command"),
         ([41, 38, 44, 47, 35], "input-starved/short-pieces help-the-host"),
         ([62, 70, 66, 59, 73], "input-starved/short-pieces help-the-host"),
@@ -135,12 +118,6 @@ def test_turns_of_work_and_rest_and_steady_half_use(
 ) -> None:
     summary = judged(log(pattern * 20))
     assert verdict_and_step(summary) == said, summary["evidence"]
-
-
-def test_gpus_that_work_one_after_the_other_are_a_split_model(judged: Judge) -> None:
-    moments = [[card(97), card(0)]] * 3 + [[card(0), card(96)]] * 3
-    summary = judged(csv(COLUMNS, moments * 20))
-    assert verdict_and_step(summary) == "bursty/one after the other compute-at-once"
 
 
 # --- several GPUs ---------------------------------------------------------------------------------

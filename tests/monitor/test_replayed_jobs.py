@@ -134,22 +134,6 @@ SPIN = (
 WORKS = "NVIDIA A100-SXM4-80GB, 97 %, 45 %, 385 W, 400 W, 60, 1410"
 
 
-@each(
-    "later, said",
-    [
-        ("NVIDIA A100-SXM4-80GB, 100 %, 0 %, 98 W, 400 W, 42, 1410", "hang see-where-it-waits"),
-        # Light kernels, such as an evaluation with a small batch, use the memory.
-        ("NVIDIA A100-SXM4-80GB, 99 %, 12 %, 110 W, 400 W, 45, 1410", "kernels larger-work"),
-    ],
-)
-def test_a_single_gpu_that_spins_after_it_worked(
-    later: str, said: str, tmp_path: Path, capsys: Said
-) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(SPIN, [[WORKS]] * 60 + [[later]] * 240))
-    assert verdict_and_step(summary).endswith(f"/{said}"), summary["evidence"]
-    assert "NCCL" not in summary["next"]["text"]
-
-
 CARD = "NVIDIA RTX A6000"
 BUSY = f"{CARD}, 97 %, 288 W, 300 W, 39110 MiB, 49140 MiB"
 UNUSED = f"{CARD}, 0 %, 22 W, 300 W, 17 MiB, 49140 MiB"
@@ -230,10 +214,12 @@ TURNS = "name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
 def test_loader_workers_are_counted_for_each_process(
     gpus: int, place: str, tmp_path: Path, capsys: Said
 ) -> None:
-    uses = [97, 96, 98, 0, 0, 0] * 20
+    uses = [45, 41, 48, 52] * 30
     moments = [[f"NVIDIA H100 80GB HBM3, {use}, 60000, 81559"] * gpus for use in uses]
     summary = judge_in(tmp_path, capsys)(csv(TURNS, moments))
-    assert verdict_and_step(summary) == "input-starved/turns feed-the-gpu", summary["evidence"]
+    assert verdict_and_step(summary) == "input-starved/short-pieces help-the-host", summary[
+        "evidence"
+    ]
     # The log does not tell the machine's cores.
     assert "num_workers=4 " in summary["next"]["text"]
     assert place in summary["next"]["text"]

@@ -286,7 +286,6 @@ CLASSES: dict[str, Class] = {
     "another maker's backend in use: what failed is another thing": Class(
         "unknown program-failed cuda-program-error loss-diverges",
         (
-            "MacBook Pro M2, macOS 14.4\nUsing device: mps\nEpoch 2: 100%|#####| 200/200 [01:10<00:00] loss=nan\nWhy is the loss nan?",
             ">>> torch.xpu.is_available()\nTrue\nIntel(R) Arc(TM) A770 Graphics\nKeyError: 'labels'",
             "ggml_cuda_init: found 1 ROCm devices:\n  Device 0: AMD Radeon RX 7900 XTX, gfx1100\nmain: error: failed to open grammar file 'json.gbnf'",
             "PyTorch version: 2.4.0+rocm6.1\nRuntimeError: HIP error: an illegal memory access was encountered",
@@ -320,7 +319,6 @@ CLASSES: dict[str, Class] = {
         "program-failed",
         (
             "ValueError: The checkpoint you are trying to load has model type `qwen3_moe` but Transformers does not recognize this architecture.",
-            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
             "File 'x.py', line 3\nhuggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1)",
             "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.json'",
             "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens\nray.exceptions.ActorDiedError: The actor died because of an error raised in its creation task",
@@ -337,7 +335,6 @@ CLASSES: dict[str, Class] = {
             "ValueError: No valid attention backend found for cuda with head_size 64",
             "Getting requirements to build wheel ... error\n  File 'setup.py', line 40\nKeyError: 'MAX_JOBS_X'",
             "ERROR: Failed building wheel for diff_gaussian_rasterization",
-            "the GPU driver is not found\nKeyError: 'lr'",
             "my.cu:3: error: identifier 'my_name' is undefined",
             "it ends with an error, and I do not know why",
         ),

@@ -10,10 +10,8 @@ NO_KERNEL = "\nCUDA error: no kernel image is available for execution on the dev
 NAMED = (
     ("I switched from an RTX 3060 to an RTX 5070", "RTX 5070"),
     ("Moved from my GTX 1060 to a 5080 last week", "RTX 5080"),
-    ("显卡从3060换成5070之后报错", "RTX 5070"),
     ("5070显卡报错", "RTX 5070"),
     ("グラボを5070に変えたらエラー", "RTX 5070"),
-    ("RTX 3060から5070に変えたら動きません", "RTX 5070"),
 )
 NO_CARDS = ("在2050年和2080个样本上", "图片1080的")
 

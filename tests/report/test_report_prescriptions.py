@@ -32,7 +32,6 @@ def fix_of(text: str) -> Fix:
     "text, command",
     [
         ("C:\\Users\\u\\main.py\nFound no NVIDIA driver on your system. Please check", "Get-CimInstance"),
-        ("PyTorch version: 2.2.2\nCUDA used to build PyTorch: None\nOS: macOS 14.5 (x86_64)\nPython version: 3.10.13\nIs CUDA available: False\nGPU models and configuration: No CUDA", "system_profiler"),
         ("ggml_cuda_compute_forward: MUL_MAT failed\nCUDA error: no kernel image is available for execution on the device", "compute_cap"),
     ],
 )  # fmt: skip

@@ -140,10 +140,6 @@ def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -
     assert "wsl.exe --shutdown" in fix.commands and not fix.needs_reboot
     assert any(line.startswith("sudo apt purge") for line in command_lines(fix))
     assert not any("wsl" in line for line in command_lines(beside))
-    assert (
-        "not install a Linux driver"
-        in way_of(f"{IN_WSL}nvidia-smi returns errors\n{UNAVAILABLE}").text
-    )
 
 
 NMS = "RuntimeError: operator torchvision::nms does not exist\n"
@@ -269,8 +265,6 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         ("Debian 12, GTX 1650\nbash: nvidia-smi: command not found", "nvidia-driver", "lspci"),
         (f"in the LXC container\n{NO_MODULE}", "`gpu gpu`", "modprobe"),
         (f"WSL2, Windows driver 572.16, RTX 3070\n{NO_MODULE}", "wsl.exe --update", "modprobe"),
-        ("apptainer run a.sif\nthe node: A40, driver 550.90.07\ntorch 2.7.0+cu126\n"
-         "torch.cuda.is_available() False", "--nv", "torch.cuda.init"),
     ],
 )  # fmt: skip
 def test_words_of_a_text_decide_the_shell_the_python_and_the_build(
@@ -378,7 +372,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"ncclSystemError: {UNREACHED.format('10.1.2.3')}",
          "\nexport NCCL_SOCKET_IFNAME=NAME|in place of NAME", "docker0"),
         # --- the driver ---
-        (f"{UBUNTU}{NO_DRIVER}", "\nlspci |If it has one, install|lists an NVIDIA GPU|ubuntu-drivers", ""),
+        (f"{UBUNTU}{NO_DRIVER}", "ubuntu-drivers", ""),
         (f"{UBUNTU}RTX 4090\n{NO_DRIVER}", "\nsudo ", "\nlspci "),
         *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
           for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",

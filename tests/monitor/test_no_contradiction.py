@@ -1,0 +1,119 @@
+"""No verdict contradicts a figure that is printed with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from each_row import each
+from monitor_kinds import KINDS, composed
+from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
+from replayed import Judge, dmon, judge_in, verdict_and_step
+
+from gpusetup.model.codec import to_plain
+from gpusetup.monitor.summary import Story, summarise
+from gpusetup.monitor.tally import RunTally
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def judged(tmp_path: Path, capsys: Said) -> Judge:
+    return judge_in(tmp_path, capsys)
+
+
+def contradictions(summary: Mapping[str, Any]) -> list[str]:
+    """What a good verdict would contradict: a working GPU that is throttled, or that hardly
+    works, and a command that failed."""
+    if summary["verdict"] != "good":
+        return []
+    found = []
+    for gpu in summary["gpus"]:
+        for reason, share in gpu["throttled"].items():
+            is_normal = reason in ("gpu_idle", "sw_power_cap", "power_violation")
+            if share >= 0.1 and not is_normal:
+                found.append(f"GPU {gpu['index']} is throttled by {reason}")
+            if "nothing slows it down" in summary["evidence"] and reason != "gpu_idle" and share:
+                found.append(f"{reason} is in the figures, and nothing slows it down")
+    uses = [gpu["utilization_percent"] for gpu in summary["gpus"]]
+    if all(use is None or use["mean"] < 50 for use in uses):
+        found.append("no GPU works half of the time")
+    if summary["exit"]:
+        found.append("the command failed")
+    return found
+
+
+@each("kind", sorted(KINDS))
+def test_composed_runs(kind: str) -> None:
+    run = composed(kind, 0)
+    summary = summarise(RunTally(run.samples), Story(command=run.command, exit_code=run.exit))
+    assert contradictions(to_plain(summary)) == [], summary.evidence
+
+
+@each("run", [FIRST_RUN, SECOND_RUN])
+def test_recorded_runs(run: str, tmp_path: Path, judged: Judge) -> None:
+    for workload in WORKLOADS:
+        summary = judged(recording(workload, tmp_path, run).read_text(encoding="utf-8"))
+        assert contradictions(summary) == [], summary["evidence"]
+
+
+def report(slowdown: str, heat: int, clock: int) -> str:
+    """A part of `nvidia-smi -q` for a busy card: its thermal slowdown, °C and MHz."""
+    return f"""
+==============NVSMI LOG==============
+
+Timestamp                                 : Fri Nov 20 06:00:00 2026
+Driver Version                            : 580.95.05
+CUDA Version                              : 13.0
+
+Attached GPUs                             : 1
+GPU 00000000:01:00.0
+    Product Name                          : NVIDIA L40S
+    Clocks Event Reasons
+        Idle                              : Not Active
+        SW Power Cap                      : Not Active
+        HW Slowdown                       : {slowdown}
+            HW Thermal Slowdown           : {slowdown}
+            HW Power Brake Slowdown       : Not Active
+        SW Thermal Slowdown               : Not Active
+    FB Memory Usage
+        Total                             : 46068 MiB
+        Used                              : 30000 MiB
+    Utilization
+        GPU                               : 98 %
+    Temperature
+        GPU Current Temp                  : {heat} C
+    Clocks
+        SM                                : {clock} MHz
+    Max Clocks
+        SM                                : 2520 MHz
+"""
+
+
+@each(
+    "slowdown, heat, clock, said",
+    [
+        ("Active", 91, 1200, "throttled/heat cool"),
+        ("Active", 78, 2400, "throttled/heat cool"),
+        ("Not Active", 70, 2400, "good/ none"),
+    ],
+)
+def test_one_report_of_a_busy_card(
+    slowdown: str, heat: int, clock: int, said: str, judged: Judge
+) -> None:
+    summary = judged(report(slowdown, heat, clock))
+    assert verdict_and_step(summary) == said, summary["text"]
+
+
+@each("moments", [1, 2, 3, 60])
+def test_dmon_of_a_hot_card(moments: int, judged: Judge) -> None:
+    summary = judged(dmon("pwr gtemp sm mem pviol tviol", [["250 91 97 40 0 1"]] * moments))
+    assert verdict_and_step(summary) == "throttled/heat cool", summary["text"]
+
+
+def test_a_card_at_its_power_limit_is_said_to_be_at_it(judged: Judge) -> None:
+    summary = judged(dmon("pwr gtemp sm mem pviol tviol", [["350 70 97 40 90 0"]] * 60))
+    assert summary["verdict"] == "good" and re.search("power_violation", summary["evidence"])
