@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from gpusetup.model.machine import Snapshot
     from gpusetup.tune.case import Facts, Measured, Proposal
 
-SUMMARY = """Proposes changes to a training config for this machine: it prints a diff, and a reason
-and a source for every changed line. It does not change the model, loss, data or effective batch
+SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
+change. It does not change the model, loss, data or effective batch
 size, but mixed precision rounds results differently. With --batch-size it measures which batch size
 fits."""
 EXAMPLES = (

@@ -310,22 +310,6 @@ def command(text: str, indent: int = 2) -> ScreenLine:
     return ScreenLine(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
 
 
-DIFF_ROLES = {"+": GREEN, "-": RED, "@": COMMAND}
-"""Maps the first character of a diff's line to the line's role."""
-
-
-def diff_lines(diff: str) -> list[ScreenLine]:
-    """The lines of a diff, with removed lines in red and added lines in green."""
-    lines = []
-    for line in diff.removesuffix("\n").split("\n"):
-        # A config from Windows ends its lines with CR LF, and a terminal would go back to column 0
-        # at a CR.
-        text = line.removesuffix("\r")
-        role = DIFF_ROLES.get(text[:1], "")
-        lines.append(ScreenLine((text, role), whole=True))
-    return lines
-
-
 REMARK_ROLES = {
     "error": ERROR,
     "warning": WARNING,

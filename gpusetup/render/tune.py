@@ -1,5 +1,5 @@
-"""The screens of `tune`: the diff of a config with its reasons, the trials, the comparison table
-and the presets."""
+"""The screens of `tune`: the changes of a config with their reasons, the trials, the comparison
+table and the presets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from gpusetup.render.screen import (
     NO,
     Screen,
     ScreenLine,
-    diff_lines,
     marked,
     section,
     table,
 )
 from gpusetup.tune import answer as answers
-from gpusetup.tune.answer import TuneAnswer, TuneChange
+from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.config_file import SUFFIX
 from gpusetup.tune.search import Trial
 
@@ -33,7 +32,7 @@ RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
-    """The screen of tune's result: trials, measured gains, changes with their reasons, and what was
+    """The screen of tune's result: trials, measured gains, a line for each change, and what was
     written.
 
     `config` is the path of the training config, if the user named one.
@@ -45,12 +44,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     if config is not None:
         lines += _changes(answer, config)
 
-    title = "Not written" if config else "Recommended"
-    recommendations = (
-        ScreenLine("  ", ("·", DIM), f" {text}", hang=4) for text in answer.recommendations
-    )
-    lines += section(title, recommendations)
-
+    lines += section("Not written", _advice(answer))
     lines += _written(answer, config)
     if answer.interrupted:
         has_answer = answer.batch_size is not None or answer.benchmark or answer.changes
@@ -84,17 +78,35 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
 
 
 def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
-    """Yields the diff of a config with the reason for each change, or a line that says that nothing
-    changes."""
-    if answer.changes:
-        yield from section(f"Changes to {config}", diff_lines(answer.diff))
-        reasons: list[str] = []
-        for change in answer.changes:
-            reasons += why(change)
-        yield from section("Why", reasons)
-    elif config and not answer.cannot_fit:
-        yield ""
-        yield ScreenLine((config, HEADING), ": nothing to change", hang=2)
+    """Yields the number of changes and a line with the reason for each, or a line that says that
+    nothing changes."""
+    count = len(answer.changes)
+    if not count and answer.cannot_fit:
+        return
+    found = "nothing to change" if not count else f"{count} change{'s' if count > 1 else ''}"
+    device = f" for {answer.device}" if count and answer.device else ""
+    yield ""
+    yield ScreenLine((config, HEADING), f": {found}{device}", hang=2)
+    for change in answer.changes:
+        # The config did not contain an added key before.
+        before = "(new)" if change.added else value_text(change.before)
+        after = value_text(change.after)
+        reason = (f"  {change.reason}", DIM)
+        yield ScreenLine(f"  {change.key}: {before} → ", (after, GOOD), reason, hang=4)
+
+
+MOST_ADVICE = 3
+"""How much advice the screen shows, so that the changes stay the larger part of it."""
+
+
+def _advice(answer: TuneAnswer) -> Iterator[str]:
+    """Yields the first sentence of the first pieces of advice, and where to read the rest."""
+    for text in answer.recommendations[:MOST_ADVICE]:
+        first_sentence, _, _ = text.partition(". ")
+        yield ScreenLine("  ", ("·", DIM), f" {first_sentence}", hang=4)
+    more = len(answer.recommendations) - MOST_ADVICE
+    if more > 0:
+        yield ScreenLine(f"  {more} more with `--json`, which also gives each in full", hang=4)
 
 
 def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
@@ -110,19 +122,6 @@ def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
         yield ScreenLine(
             "Nothing was written. To write the changes, use `--in-place` or `-o FILE`", hang=2
         )
-
-
-def why(change: TuneChange) -> Iterator[ScreenLine]:
-    """Yields the lines of a change: the old and the new value, the reason and its source."""
-    # The config did not contain this key before.
-    before = "(new)" if change.added else value_text(change.before)
-    after = value_text(change.after)
-    old_value, new_value = (before, DIM), (after, GOOD)
-    yield ScreenLine(f"  {change.key}: ", old_value, " → ", new_value, hang=4)
-
-    reason = f"    {change.reason}"
-    source = f"  ({change.source})"
-    yield ScreenLine(reason, (source, DIM), hang=4)
 
 
 def value_text(value: object) -> str:

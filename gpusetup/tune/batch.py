@@ -157,7 +157,7 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
     if is_sure or case.fixed_by:
         yield f"{stays}: {reason}"
     elif mark is None:
-        yield f"{stays}: {reason}. `{measuring(case)}` measures it"
+        yield f"{stays}: {reason}; `{measuring(case)}` measures it"
     else:
         yield f"{stays}: {reason}"
         # Skip recommenders, because `_recommenders_tier` already mentions their value.
@@ -264,7 +264,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         return
     if measured > effective > 0:
         yield (
-            f"{split.name}: {measured} ran here. A batch {measured / effective:.3g} times as"
+            f"{split.name}: {measured} ran here, and a batch {measured / effective:.3g} times as"
             " large is another experiment: for SGD scale the learning rate with it, for Adam by"
             " its square root, and warm up. gpusetup does not write it"
         )

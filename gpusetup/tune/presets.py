@@ -82,7 +82,7 @@ def _sequence_lines(
         Line("batch_size", str(batch_size), "a starting point; see above", ACCELERATION),
         Line("gradient_accumulation_steps", str(accumulation), steps_reason, ACCELERATION),
         Line("amp", "true", "use torch.amp, torch.cuda.amp is deprecated; saves 1 to 49 % of "
-             "the memory", f"{ACCELERATION}, corrected"),
+             "the memory", ACCELERATION),
         workers,
         Line("pin_memory", "true", "copies run while the GPU computes", ACCELERATION),
     )  # fmt: skip
@@ -92,7 +92,7 @@ def _workers(count: int, source: str = ACCELERATION) -> Line:
     """The line with the guide's number of workers, which `tune` replaces with a number that suits
     the machine's cores."""
     reason = "one for each usable core is better: `gpusetup tune` sets it"
-    return Line("num_workers", str(count), reason, f"{source}, corrected")
+    return Line("num_workers", str(count), reason, source)
 
 
 # --- the optimisation guide -----------------------------------------------------------------------
@@ -131,8 +131,8 @@ def _image_lines(figures: ImageFigures) -> tuple[Line, ...]:
         Line("patch_size", str(figures.patch_size), "twice the side takes four times the memory",
              depth_source),
         Line("use_perceptual", _switch(figures.perceptual), perceptual_reason, depth_source),
-        Line("use_mixed_precision", "true", figures.precision_reason, f"{OPTIMISATION}, corrected"),
-        Line("compile_model", _switch(figures.compiles), COMPILE, f"{OPTIMISATION}, corrected"),
+        Line("use_mixed_precision", "true", figures.precision_reason, OPTIMISATION),
+        Line("compile_model", _switch(figures.compiles), COMPILE, OPTIMISATION),
         Line("grad_clip", "1.0", "keeps one bad batch from ruining the run", OPTIMISATION),
         _workers(figures.workers, depth_source),
         Line("pin_memory", "true", "copies run while the GPU computes", OPTIMISATION),

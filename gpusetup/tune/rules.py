@@ -58,10 +58,7 @@ WINDOWS_WORKER_BYTES = 3 * GIB
 that fails, Windows reports error 1455 (the paging file is too small)."""
 LEAST_PREFETCH = 2
 """The minimum number of batches that each worker should prefetch, which is also torch's default."""
-WORKERS_SOURCE = (
-    "acceleration guide, corrected from half of the cores to one worker per usable core "
-    f"(affinity, cgroup), at most {MOST_WORKERS}"
-)
+WORKERS_SOURCE = f"torch.utils.data; one worker per usable core, at most {MOST_WORKERS}"
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
 # --- the loader ---------------------------------------------------------------------------------
@@ -124,9 +121,8 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
         return
     if facts.family == "windows":
         yield (
-            "On Windows, each worker starts a new Python and imports your script. Start the"
-            ' training below `if __name__ == "__main__":`, or every worker starts the training'
-            " again"
+            'On Windows, start the training below `if __name__ == "__main__":`, because each worker'
+            " imports your script and would start the training again"
         )
     if facts.shm_bytes is not None and facts.shm_bytes < GIB:
         yield (
@@ -202,7 +198,7 @@ bits."""
 DTYPE_NAMES = ("torch_dtype", "dtype", "model_dtype", "amp_dtype", "pure_bf16")
 AMP_WHY = Why(
     reason="uses tensor cores; measured memory savings are 1 to 49 %, depending on the model",
-    source="acceleration guide, with its correction",
+    source="acceleration guide",
 )
 
 

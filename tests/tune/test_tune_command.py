@@ -36,7 +36,7 @@ def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, said.out, said.err
 
 
-def test_the_screen_shows_the_diff_and_why(
+def test_the_screen_shows_each_change_and_why(
     config: Path, capsys: pytest.CaptureFixture[str], same_as_file: Same
 ) -> None:
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop")

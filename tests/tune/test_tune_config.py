@@ -135,7 +135,7 @@ def test_a_larger_effective_batch_is_another_experiment() -> None:
     raw = b"base_channels: 64\nbatch_size: 16\nlr: 1e-4\n"
     same, proposal = tuned(raw, "c.yaml", BIG, Measured(batch_size=64))
     assert same == raw
-    assert any("A batch 4 times as large is another experiment" in one for one in proposal.words)
+    assert any("a batch 4 times as large is another experiment" in one for one in proposal.words)
 
 
 # --- what the machine allows ----------------------------------------------------------------------
