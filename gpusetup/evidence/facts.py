@@ -337,9 +337,6 @@ def another_python_was_asked(context: RuleContext) -> str:
         digits = re.sub(r"\D", "", event.values.get("target", ""))
         if digits in lacking_targets:
             return f"the torch that was asked lists {event.values['target']}, and another one runs"
-    # If the text contains the path of the program's Python, the printed commands already use it.
-    if events(context, "installed-elsewhere") and not context.snapshot.python.executable:
-        return "an installation succeeded and the program shows the old version"
     if lists_another_torch(context):
         return "the program's own message names another torch than the list of packages"
     return ""
@@ -388,23 +385,10 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
     return ""
 
 
-def works_otherwise(*ways: str) -> Fact:
-    """Returns a fact that holds if a run that differs in one of these ways works, so that this
-    difference explains the failure."""
-
-    def fact(context: RuleContext) -> str:
-        for event in events(context, "works-otherwise"):
-            if event.values.get("what") in ways:
-                return f"another run works ({(event.text or '')[:60].strip()})"
-        return ""
-
-    return fact
-
-
 def display_driver_was_reset(context: RuleContext) -> str:
     """Returns a sentence if, when the program failed, the display driver was reset or the screen or
     the machine switched off, else ""."""
-    for event in events(context, "graphics-crash", "machine-powers-off"):
+    for event in events(context, "machine-powers-off"):
         return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
     return ""
 
@@ -441,15 +425,6 @@ def a_run_ended_well(context: RuleContext) -> str:
     for event in events(context, "run-finished"):
         quote = (event.text or "")[:40].strip()
         return f"the run came to its end after this message ({quote}…)"
-    return ""
-
-
-def a_program_computed(context: RuleContext) -> str:
-    """Returns a sentence if torch sees the GPU, or if a program computed on it, else ""."""
-    if context.torch.cuda_available:
-        return "torch.cuda.is_available() is True"
-    if events(context, "gpu-computes"):
-        return "a program computed on the GPU"
     return ""
 
 

@@ -157,12 +157,9 @@ def another_release_works(context: RuleContext) -> str:
 
 
 def the_gpu_computes(context: RuleContext) -> str:
-    """Returns a sentence that quotes proof that the GPU computes (a device in use, a speed, a
-    training run), or an empty string if the text contains none.
-
-    `report.works` creates these events only if every failure in the text was solved.
-    """
-    proofs = events(context, "gpu-in-use", "gpu-speed", "gpu-trains")
+    """Returns a sentence that quotes a program's device in use, or an empty string if the text
+    contains none."""
+    proofs = events(context, "gpu-in-use")
     if not proofs:
         return ""
     # Quote only the beginning of the first proof.
@@ -202,7 +199,7 @@ def rocm_build_has_the_target(context: RuleContext) -> str:
 
 LOOK_FOR_CUDA = (
     *("no-nvidia-driver", "torch-not-compiled-with-cuda", "cuda-unavailable", "cuda-error"),
-    *("hip-kernel-missing", "no-xpu", "torch-missing", "question-asked", "cuda-toolkit-missing"),
+    *("hip-kernel-missing", "no-xpu", "torch-missing", "cuda-toolkit-missing"),
     *("no-matching-distribution", "wrong-index", "python-no-wheel", "extension-abi-mismatch"),
 )
 """Messages of programs that looked for a GPU or a torch build. They say more about the fault than
@@ -304,7 +301,7 @@ def _was_searched_in_vain(context: RuleContext) -> bool:
     return any(message.kind not in NO_SEARCH for message in messages)
 
 
-NO_SEARCH = ("question-asked", "cuda-error")
+NO_SEARCH = ("cuda-error",)
 """Events of `LOOK_FOR_CUDA` that do not show a program looking for a GPU."""
 
 

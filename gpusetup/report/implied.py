@@ -132,7 +132,7 @@ def _torch(snapshot: Snapshot) -> Torch:
     )
 
 
-ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use", "gpu-trains")
+ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use")
 """Events that can only come from a torch that was imported."""
 
 
