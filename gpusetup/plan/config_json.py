@@ -453,7 +453,7 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
     if not number:
         return Mlp(layers, unit * width, width)
     # Some models have dense layers first or in between.
-    dense_layers = config.get("first_k_dense_replace", "num_dense_layers")
+    dense_layers = config.get("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
     only_dense = config.values.get("mlp_only_layers")
     if dense_layers == 0 and isinstance(only_dense, list):
         dense_layers = len(only_dense)
