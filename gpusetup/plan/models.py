@@ -15,8 +15,7 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.model_keys import MEASURE_HINT
+from gpusetup.plan.config_json import MEASURE_HINT, shape_of
 from gpusetup.plan.model_names import (
     SizeInName,
     base_in_name,
