@@ -201,10 +201,12 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     advice = f"`{measuring(case)}` measures it"
     smallest, card = plan_verdict(case, 1, effective), case.facts.card
     # If a batch of 1 fits, but without the safety margin, only a measurement can tell.
-    if card and isinstance(smallest, BatchVerdict):
-        if smallest.total_gib > smallest.capacity_gib:
-            ways = _how_to_fit(case.config, card, effective)
-            advice = f"Even 1 takes {smallest.total_gib:.1f} GiB. {ways}"
+    lacks_gib = 0.0
+    if isinstance(smallest, BatchVerdict):
+        lacks_gib = smallest.total_gib - smallest.capacity_gib
+    if card and isinstance(smallest, BatchVerdict) and lacks_gib > 0:
+        ways = _how_to_fit(case.config, card, effective)
+        advice = f"Even 1 takes {smallest.total_gib:.1f} GiB. {ways}"
     name = dotted(split.setting.path)
     yield DoesNotFit(f"{name}: {current.reason}, and no smaller batch is sure to fit. {advice}")
 
