@@ -149,7 +149,7 @@ def _check_engine_options(question: FleetRunQuestion) -> None:
 
 def _request(question: FleetRunQuestion) -> FleetRequest:
     from gpusetup.fleet.engines.engine import FleetRequest
-    from gpusetup.fleet.nodes import expanded
+    from gpusetup.fleet.names import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
 
     work = NodeWork(

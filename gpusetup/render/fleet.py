@@ -7,10 +7,19 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
-from gpusetup.fleet.differences import COPIED, FUTURE, KIND, LEAST_NODES, RATES, TAKEN_AT
+from gpusetup.fleet.differences import (
+    COPIED,
+    FUTURE,
+    KIND,
+    LEAST_NODES,
+    RATES,
+    TAKEN_AT,
+    Drift,
+    FactSplit,
+)
 from gpusetup.fleet.facts import words_of
+from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.node_check import NodeFinding
-from gpusetup.fleet.nodes import Drift, FactSplit, slurm_list
 from gpusetup.fleet.show import (
     COST_SPEED,
     Common,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
-from gpusetup.fleet.nodes import expanded, slurm_list
+from gpusetup.fleet.names import expanded, slurm_list
 
 Record = dict[str, Any]
 

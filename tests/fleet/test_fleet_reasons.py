@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from checked_node import LOG_WAS_REFUSED, Node, sound, with_ecc_errors, with_hung_driver
+from checked_node import Node, sound, with_ecc_errors
 
 from gpusetup.cli import main
 
@@ -87,10 +87,3 @@ def test_the_reason_of_all_faults_at_once_keeps_what_is_wrong(
     node.check(record)
     kept = last_line(capsys).removeprefix("failed: ")[:LETTERS_THAT_SLURM_KEEPS]
     assert "fallen off the PCI bus" in kept and "memory errors that ECC cannot correct" in kept
-
-
-def test_a_check_says_where_it_could_not_look(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    node.check({**with_hung_driver(), "readings": [LOG_WAS_REFUSED]}, "--json")
-    assert json.loads(last_line(capsys))["blind_to"] == ["driver", "kernel log", "profile"]
