@@ -24,7 +24,6 @@ from gpusetup.readings.nvidia_smi import (
     row_of,
 )
 from gpusetup.readings.smi_processes import processes_of
-from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
@@ -123,11 +122,11 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     `is_whole`: the output lists every GPU in order, even if it has no bus addresses.
     """
     if smi.driver_version is not None:
-        yield Claim(fields.DRIVER_VERSION, smi.driver_version, source, SURE)
+        yield Claim("driver.version", smi.driver_version, source, SURE)
     if smi.cuda_version is not None:
-        yield Claim(fields.DRIVER_CUDA, smi.cuda_version, source, SURE)
+        yield Claim("driver.cuda", smi.cuda_version, source, SURE)
     if smi.persistence is not None:
-        yield Claim(fields.DRIVER_PERSISTENCE, smi.persistence, source, USUAL)
+        yield Claim("driver.persistence", smi.persistence, source, USUAL)
     if smi.gpus:
         yield _gpus_of(smi.gpus, source, is_whole=is_whole)
     driver_version = smi.driver_version or ""
@@ -135,7 +134,7 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     # numbers).
     has_another_version = smi.smi_version not in (None, driver_version)
     if has_another_version and driver_version.count(".") == 1:
-        yield Claim(fields.OS_WSL, True, source, HINT)
+        yield Claim("os.wsl", True, source, HINT)
     if smi.no_cuda:
         yield Event(
             kind="cuda-version-err",
@@ -145,7 +144,7 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
         )
     # Only Windows has driver models (WDDM, TCC, MCDM).
     if any(gpu.driver_model for gpu in smi.gpus or ()):
-        yield Claim(fields.OS_FAMILY, "windows", source)
+        yield Claim("os.family", "windows", source)
 
 
 def _gpus_of(gpus: tuple[Gpu, ...], source: str, *, is_whole: bool) -> Gpus:
@@ -189,8 +188,8 @@ def nvml_error(text: Text) -> Facts:
         if code is None:
             continue
         source = f"nvidia-smi, line {number}"
-        yield Claim(fields.DRIVER_NVML_CODE, code, source)
-        yield Claim(fields.DRIVER_NVML_MESSAGE, line.strip()[:SHOWN_CHARACTERS], source)
+        yield Claim("driver.nvml_code", code, source)
+        yield Claim("driver.nvml_message", line.strip()[:SHOWN_CHARACTERS], source)
         if code == 0:
             yield Gpus((), source, HINT)
         return
