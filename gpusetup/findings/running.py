@@ -22,7 +22,7 @@ from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.readings.gpu_use import GpuUse, gpu_use
-from gpusetup.readings.smi_processes import shows_computing
+from gpusetup.readings.nvidia_smi import shows_computing
 
 
 def out_of_memory(context: RuleContext) -> Findings:

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gpusetup.messages.search import Text
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu
 from gpusetup.readings import smi_csv, smi_topology
 from gpusetup.readings.nvidia_smi import (
@@ -23,7 +22,6 @@ from gpusetup.readings.nvidia_smi import (
     parse_table,
     row_of,
 )
-from gpusetup.readings.smi_processes import processes_of
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
@@ -64,7 +62,7 @@ def outputs(text: Text) -> Iterator[SmiOutput]:
     """Every table and every `-q` output, each from its banner to the next. If there is no banner,
     the whole text counts as one output."""
     table_starts = _table_starts(text)
-    yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
+    yield from _parsed_outputs(text, "nvidia-smi", table_starts, parse_table)
     query_starts = _query_starts(text)
     yield from _parsed_outputs(text, "nvidia-smi -q", query_starts, parse_query)
 
@@ -99,21 +97,6 @@ def _parsed_outputs(
         bare_lines = [line.lstrip("*>`") for line in output_lines]
         smi = parse("\n".join(bare_lines))
         yield SmiOutput(f"{name}, line {start + 1}", smi)
-
-
-def table_with_processes(text: str) -> Smi:
-    """The parsed table, with the listed processes added to each GPU."""
-    smi = parse_table(text)
-    processes_by_gpu = processes_of(text)
-    if processes_by_gpu is None or smi.gpus is None:
-        return smi
-    gpus = []
-    for gpu in smi.gpus:
-        # -1 is not the number of any GPU, so a GPU without a number gets no processes.
-        number = -1 if gpu.nvml_index is None else gpu.nvml_index
-        processes = processes_by_gpu.get(number, ())
-        gpus.append(replace(gpu, processes=processes))
-    return replace(smi, gpus=tuple(gpus))
 
 
 def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
