@@ -152,16 +152,8 @@ def python_api() -> Iterator[tuple[Path, str]]:
     yield REFERENCE / "api.md", GENERATED + page()
 
 
-def messages() -> Iterator[tuple[Path, str]]:
-    """The messages with their findings; the site's own build adds a page for each finding."""
-    from finding_pages import markdown_index
-
-    yield ROOT / "docs" / "findings" / "index.md", markdown_index()
-
-
 WRITERS = (
     known_gpus,
-    messages,
     commands,
     verify_checks,
     transcripts,

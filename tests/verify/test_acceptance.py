@@ -169,35 +169,11 @@ def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> 
 
 
 RECORDED = sorted((ROOT / "tests" / "recorded_runs").iterdir())
-EVIDENCE_PAGE = ROOT / "docs" / "explanation" / "evidence.md"
 PRIVATE = re.compile(
     r"/root\b|GPU-(?!0{8})[0-9a-f]{8}-|(?i:serial\w*[\s\":]+\d{6,})|-----BEGIN|_CERT\b|(?<![\d.])"
     r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![\d.])"
 )
 """The home of whoever ran it, real UUIDs, serial numbers, certificates, addresses."""
-
-
-@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
-def test_the_page_of_evidence_has_a_row_for_each_claim_that_a_run_decided(folder: Path) -> None:
-    run_of_it, page = evidence.read(folder), EVIDENCE_PAGE.read_text()
-    assert not run_of_it.stand_in, "a rehearsal is no evidence"
-    for claim in (claim for part in run_of_it.parts for claim in part.claims):
-        if claim.verdict in (evidence.HOLDS, evidence.FAILS):
-            facts = (run_of_it.card, run_of_it.driver, run_of_it.torch, run_of_it.date)
-            row = " | ".join((*map(str, facts), claim.text, claim.verdict))
-            assert f"| {row} |" in page, row
-
-
-def test_the_page_of_evidence_has_no_row_without_a_recorded_run() -> None:
-    recorded = set()
-    for run_of_it in map(evidence.read, RECORDED):
-        facts = (run_of_it.card, run_of_it.driver, run_of_it.torch, run_of_it.date)
-        for claim in (claim for part in run_of_it.parts for claim in part.claims):
-            recorded.add(" | ".join((*map(str, facts), claim.text, claim.verdict)))
-    rows = [line for line in EVIDENCE_PAGE.read_text().splitlines() if line.startswith("| NVIDIA")]
-    assert rows
-    for row in rows:
-        assert " | ".join(row.removeprefix("| ").split(" | ")[:6]) in recorded, row
 
 
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
