@@ -146,18 +146,11 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "gpus.json", f"{head}{lines}\n}}}}\n"
 
 
-def python_api() -> Iterator[tuple[Path, str]]:
-    from api_reference import page
-
-    yield REFERENCE / "api.md", GENERATED + page()
-
-
 WRITERS = (
     known_gpus,
     commands,
     verify_checks,
     transcripts,
-    python_api,
 )
 
 
