@@ -21,7 +21,7 @@ from gpusetup.plan.mixers import (
     mixers_of,
 )
 from gpusetup.plan.mlps import mlp_of
-from gpusetup.plan.model_keys import ModelConfig
+from gpusetup.plan.model_keys import MEASURE_HINT, ModelConfig
 from gpusetup.plan.shape import ENCODERS, Shape
 
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
@@ -68,7 +68,7 @@ def unknown_family(values: Mapping[str, Any], source: str) -> UsageError:
     return UsageError(
         f"{source}: the family {values.get('model_type')!r} is not known",
         hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
-        "`--params` plans a transformer by its size, `--code` traces your own model",
+        f"`--params` plans a transformer by its size; {MEASURE_HINT}",
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.plan.model_keys import ModelConfig
+from gpusetup.plan.model_keys import MEASURE_HINT, ModelConfig
 
 MOST_LAYERS = 10_000
 """More layers than any model has. Without this limit, a malicious config could fill the memory."""
@@ -41,8 +41,7 @@ def uncounted_layers(config: ModelConfig, kind: str) -> UsageError:
     """The error for a model with layers of a kind that plan does not count."""
     return UsageError(
         f"{config.source}: plan does not count layers of the kind {kind!r}",
-        hint="`--model` with the model's name on the hub, if plan knows it, or `--code`, which "
-        "traces your own model",
+        hint=f"`--model` with the model's name on the hub, if plan knows it; {MEASURE_HINT}",
     )
 
 

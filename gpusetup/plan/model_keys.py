@@ -59,6 +59,7 @@ DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dro
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
 
 
+MEASURE_HINT = "`gpusetup tune --batch-size --code train:build` measures your own model on the GPU"
 LARGEST_SIZE = 10**9
 """A number from this size on is a mistake, or an attack by the config's author."""
 
