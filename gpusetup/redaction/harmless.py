@@ -67,7 +67,7 @@ COMMON_NAMES = frozenset(
     "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
     "nvidia jetson jovyan torch pytorch python cuda conda docker container host hostname "
     "localhost localdomain linux windows macos darwin gpu cpu system runner workspace home test "
-    "app dev local default public none self venv nobody model data tmp var opt usr lib bin live "
+    "app dev local default public none self venv model data tmp var opt usr lib bin live "
     "report driver kernel module pip uv mamba pixi arch opensuse alpine".split()
 )
 """Names of users and hosts that reveal nothing. Hiding them would make the record useless."""
