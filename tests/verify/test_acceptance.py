@@ -99,7 +99,7 @@ def test_a_rehearsal_is_red_where_a_cpu_can_refute_the_claim_or_a_command_gave_n
     assert verdict_of("clean-runs", "cpu", "fails", tests=1) == "fails"
     assert verdict_of("doubt-8", "cpu", "fails", tests=1) == "fails"
     assert verdict_of("monitor-verdicts", "cpu", "holds", "no answer") == "fails"
-    assert verdict_of("plan-code-error", "cuda", "holds", "no answer") == "fails"
+    assert verdict_of("plan-error", "cuda", "holds", "no answer") == "fails"
 
 
 def test_a_command_that_refuses_or_breaks_is_no_answer(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_command_that_refuses_or_breaks_is_no_answer(tmp_path: Path) -> None:
         "@pytest.mark.claim('plan-error')\n"
         "def test_refused(work):\n"
         "    work.gpusetup('plan', '--no-such-option', '--json')\n"
-        "@pytest.mark.claim('plan-code-error')\n"
+        "@pytest.mark.claim('plan-error')\n"
         "def test_false(work):\n"
         "    assert work.on_card\n"
     )
