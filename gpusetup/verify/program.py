@@ -12,8 +12,8 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .again import asked_again, is_asked_again
 from .answer.junit import as_junit
-from .answer.render import as_json
-from .answer.screen import Live, as_screen, complain, write
+from .answer.render import as_json, as_text
+from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
 from .companions import companions_named
@@ -141,10 +141,7 @@ def finish(report: Report, options: Options) -> int:
     """Write the report in every form that the options request, and return the exit code."""
     if options.junit:
         write(as_junit(report), options.junit)
-    # A file must not contain color codes.
-    stream = None if options.output else sys.stdout
-    text = as_json(report) if options.json else as_screen(report, options.verbose, stream)
-    write(text, options.output)
+    write(as_json(report) if options.json else as_text(report, options.verbose), options.output)
     return 0 if verdict(report) == PASSED else 1
 
 

@@ -6,7 +6,6 @@ rank that does not arrive or does not return.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
@@ -25,8 +24,6 @@ from ..values import FAILED, PASSED, SKIPPED, WRONG, Outcome, asked, working_on
 MEET_SECONDS = 240.0
 """How long the ranks wait for one another at first. A cold network file system takes minutes to
 load torch, and hundreds of ranks start one after the other."""
-LATER = ("torch.distributed.fsdp", "torch.distributed.device_mesh", "torch.nn.parallel")
-"""Modules that later checks use, loaded before the timeouts get short."""
 COLLECTIVE_SECONDS = 30.0
 """How long one collective may take, and how long the ranks wait for one another before a check. It
 is long enough even for a rank that gets a tenth of a core."""
@@ -97,19 +94,13 @@ def meet(device: str) -> Outcome:
         return Outcome(FAILED, detail, hint=hint_of(error))
 
 
-def load() -> None:
-    """Import the modules of torch that the checks with several ranks use."""
-    for name in LATER:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-
-
 def form_group(device: str, backend: str) -> Outcome:
     """Wait for all ranks, start the process group, and exchange the first messages."""
     wait = timedelta(seconds=MEET_SECONDS)
     store, rank, world = next(iter(dist.rendezvous("env://", timeout=wait)))
     store.set_timeout(wait)
-    load()
+    # Later checks use it; load it before the timeouts get short.
+    importlib.import_module("torch.nn.parallel")
     group = ProcessGroup(store, rank, world, device, backend)
     late = missing(group, "here", MEET_SECONDS)
     if late:
