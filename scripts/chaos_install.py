@@ -36,8 +36,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / folder) for folder in ("", "tests", "tests/install")]
 
 OPERATIONS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open")
-UNSYNCED = "GPUSETUP_UNSYNCED"
-"""Set by `powercut_install.py --unsynced`: the program syncs nothing."""
 
 
 # --- in the child --------------------------------------------------------------------------------
@@ -60,8 +58,6 @@ def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
         if count == deadly:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    if os.environ.get(UNSYNCED):
-        sync_nothing()
     sys.addaudithook(hook)
     code = 0
     if words == ["recover"]:
@@ -70,14 +66,6 @@ def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
         code = cli.main(["install", *words])
     Path(told).write_text(str(count))
     return code
-
-
-def sync_nothing() -> None:
-    """The control of `powercut_install.py`: as if nobody had thought of power cuts."""
-    from gpusetup.install.switching import change
-
-    change.flush = lambda folder: None  # type: ignore[attr-defined]
-    os.fsync = lambda fd: None
 
 
 def _writes(arguments: tuple[Any, ...]) -> bool:
@@ -148,12 +136,11 @@ class Scenario:
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours without settings of the programs; what the control says stays."""
+    """This environment without settings of uv, pip and gpusetup."""
     return {
         name: value
         for name, value in os.environ.items()
-        if name == UNSYNCED
-        or not (name.startswith(("UV_", "PIP_", "GPUSETUP_")) or name in ENVIRONMENTS)
+        if not (name.startswith(("UV_", "PIP_", "GPUSETUP_")) or name in ENVIRONMENTS)
     }
 
 

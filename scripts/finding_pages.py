@@ -18,7 +18,7 @@ from typing import NamedTuple
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes import container_engines, containers, parallel
 from gpusetup.causes.layers import STAGES, Layer
-from gpusetup.causes.record import RECORDS, Cause
+from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.explanations import records
 from gpusetup.model.finding import Finding, command_lines
@@ -34,35 +34,50 @@ PyTorch version: 2.6.0+cu124 in /home/me/venv
 """What a text must show besides before a change of torch can be recommended."""
 CHECK_IT = "Check that this is your problem"
 FIX_IT = "How to fix it"
-MAY_DIFFER = "Commands depend on the machine: run `gpusetup doctor` there, or \
-`gpusetup doctor --report error.txt` on its whole log."
-GROUP_OF_STAGE = {
-    "install": "Installing",
-    "build": "Installing",
-    "import": "Importing",
-    "start": "Starting on the GPU",
-    "first-kernel": "Starting on the GPU",
-    "running": "Running",
+MOST_WORDS = 190
+"""Of a page: a longer one leaves out further messages that lead to it."""
+NO_PAGE = ("ok", "unknown", "report-cut", "report-empty", "rule-broken")
+"""Answers about the text that doctor read: nobody searches for them."""
+SEEN = {
+    "install": "pip, uv or conda stops",
+    "build": "A package does not compile",
+    "import": "An import fails, or a library is missing",
+    "start": "CUDA does not start",
+    "first-kernel": "torch is not the build for this GPU",
+    "running": "A program runs on the CPU, out of memory, slowly or wrongly",
     "distributed": "Several GPUs",
 }
+"""The stage at which a program fails -> what its user sees."""
+WITHOUT_COMMANDS = ("container-hook-failed", "cuda-lib-missing", "torchaudio-mismatch")
+"""Their commands depend on which message was printed, so a page shows the words alone."""
 GROUPS = (
-    *dict.fromkeys(GROUP_OF_STAGE.values()),
-    "Containers, Kubernetes and WSL",
-    "Driver and hardware",
+    *SEEN.values(),
+    "nvidia-smi or the driver fails, or the GPU is faulty",
+    "A container, a pod or WSL has no GPU",
+    "AMD, Intel and Apple",
 )
-"""Where a message comes from, in the order of a first evening with PyTorch."""
 
 
 def group_of(record: Cause) -> str:
     """The group of the index that a finding stands in."""
-    if record in parallel.CAUSES:
-        return "Several GPUs"
     layer = record.place[0] if record.place else None
-    if record in (*containers.CAUSES, *container_engines.CAUSES) or layer is Layer.BOUNDARY:
-        return "Containers, Kubernetes and WSL"
+    if layer is Layer.BOUNDARY or record in (*containers.CAUSES, *container_engines.CAUSES):
+        return "A container, a pod or WSL has no GPU"
     if layer in (Layer.HARDWARE, Layer.DRIVER):
-        return "Driver and hardware"
-    return GROUP_OF_STAGE[record.stage or (STAGES.get(layer, "start") if layer else "running")]
+        return "nvidia-smi or the driver fails, or the GPU is faulty"
+    if layer is Layer.NO_GPU:
+        return "AMD, Intel and Apple"
+    if record in parallel.CAUSES:
+        return SEEN["distributed"]
+    if layer is Layer.WHEEL and record.stage in (None, "start"):
+        return SEEN["first-kernel"]
+    return SEEN[record.stage or (STAGES.get(layer, "start") if layer else "running")]
+
+
+@cache
+def shown() -> tuple[Cause, ...]:
+    """The records that have a page, in the order of precedence."""
+    return tuple(record for record in records() if record.id not in NO_PAGE)
 
 
 # --- what people search for -----------------------------------------------------------------------
@@ -117,33 +132,40 @@ class Block(NamedTuple):
     text: str
 
 
-def blocks(record: Cause) -> Iterator[Block]:
+def blocks(record: Cause) -> list[Block]:
     """The whole page, from its title to the next step."""
-    yield Block("h1", title_of(record))
-    yield Block("p", f"{record.name}. {record.means}".rstrip())
-    yield Block("h2", CHECK_IT)
-    for line in headings_of(record.id)[1:]:
-        yield Block("text", line)
-    if record.check:
-        yield Block("sh", record.check.command)
-        yield Block("p", "prints")
-        yield Block("text", record.check.prints)
-    else:
-        yield Block("p", "On the machine itself, run `gpusetup doctor`: it names this finding.")
-    yield Block("h2", FIX_IT)
-    found = example_of(record)
+    found = None if record.id in WITHOUT_COMMANDS else example_of(record)
     fix = found.fix if found else None
     # Where a text does not show what a change needs, doctor's words ask for that first.
     is_complete = fix is not None and not any(need.state != "read" for need in fix.needs)
-    text = fix.text if fix and is_complete else record.text
-    if text:
-        yield Block("p", f"{text.rstrip(' :.')}.")
-    if commands := command_lines(fix):
-        yield Block("sh", "\n".join(commands))
-    yield Block("p", MAY_DIFFER)
+    text = (fix.text if fix and is_complete else record.text).rstrip(" :.")
+    commands = "\n".join(command_lines(fix))
+    check = [
+        Block("h2", CHECK_IT),
+        *([Block("sh", record.check.command), Block("p", "prints")] if record.check else ()),
+        *([Block("text", record.check.prints)] if record.check else ()),
+    ]
+    rest = [
+        *([Block("h2", FIX_IT)] if text or commands else ()),
+        *([Block("p", f"{text}.")] if text else ()),
+        *([Block("sh", commands)] if commands else ()),
+    ]
     if record.explains:
         others = ", ".join(record.explains)
-        yield Block("p", f"If found together, it explains: {others}.")
+        rest.append(Block("p", f"If found together, it explains: {others}."))
+    head = [
+        Block("h1", title_of(record)),
+        Block("p", f"{record.name}. {record.means}".rstrip()),
+    ]
+    words = sum(len(block.text.split()) for block in (*head, *check, *rest))
+    messages = []
+    for line in headings_of(record.id)[1:]:
+        words += len(line.split())
+        if words <= MOST_WORDS:
+            messages.append(line)
+    if messages:
+        check.insert(1, Block("text", "\n".join(messages)))
+    return [*head, *(check if len(check) > 1 else ()), *rest]
 
 
 def example_of(record: Cause) -> Finding | None:
@@ -169,30 +191,15 @@ def example_of(record: Cause) -> Finding | None:
 # --- Markdown, for the site -----------------------------------------------------------------------
 
 ID = re.compile(r"(?<![\w/-])[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?![\w/-])")
-HEAD = """# Error messages
-
-To find your message, search this page for a few of its words, without numbers and paths, then run
-`gpusetup doctor --explain ID` with the id next to it.
-
-One message may have several causes. To let gpusetup read your whole log and name the cause, run
-`gpusetup doctor --report error.txt`; on the machine itself, run `gpusetup doctor`.
-
-"""
 
 
 def markdown_index() -> str:
-    """The messages by where they come from, each with the id of its finding."""
-    parts = [HEAD]
+    """The findings by what people see, for the end of `docs/findings/index.md`."""
+    parts = []
     for group in GROUPS:
-        rows = []
-        for record in records():
-            if group_of(record) == group:
-                names = [code_span(line) for line in headings_of(record.id)] or [record.name]
-                rows += [f"- {name} (`{record.id}`)\n" for name in names]
-        # Messages first, then the findings that no program names.
-        rows.sort(key=lambda row: (not row.startswith("- `"), row.lower()))
-        parts.append(f"## {group}\n\n{''.join(rows)}\n")
-    return "".join(parts).rstrip("\n") + "\n"
+        ids = sorted(record.id for record in shown() if group_of(record) == group)
+        parts.append(f"## {group}\n\n" + "".join(f"- [{id}]({id}.md)\n" for id in ids))
+    return "\n".join(parts)
 
 
 def markdown(record: Cause) -> str:
@@ -208,7 +215,7 @@ def markdown(record: Cause) -> str:
             # The fence is longer than any run of backticks in it.
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
             parts.append(f"{fence}{kind}\n{text}\n{fence}")
-    parts.insert(1, f"Finding: `{record.id}`")
+    parts.insert(1, f"Finding: `{record.id}` ([how to read this page](index.md))")
     return "\n\n".join(parts) + "\n"
 
 
@@ -225,10 +232,11 @@ def code_span(message: str) -> str:
 def _linked(text: str, link: str) -> str:
     """The text with links for the ids of findings, outside its code."""
     parts = re.split(r"(`[^`]*`)", text)
+    pages = {record.id for record in shown()}
     for place, part in enumerate(parts):
         if not part.startswith("`"):
             parts[place] = ID.sub(
-                lambda match: link.format(match[0]) if match[0] in RECORDS else match[0], part
+                lambda match: link.format(match[0]) if match[0] in pages else match[0], part
             )
     return "".join(parts)
 
@@ -268,7 +276,7 @@ LONGEST_DESCRIPTION = 300
 def pages() -> Iterator[tuple[str, str]]:
     """Every page with its place below the built folder."""
     yield "findings/index.html", index()
-    for record in records():
+    for record in shown():
         yield f"findings/{record.id}.html", page(record)
 
 
@@ -300,7 +308,7 @@ def index() -> str:
     body = f'<h1>{title}</h1>\n<p>{ABOUT}. <a href="../index.html">Paste your own</a>.</p>\n'
     for group in GROUPS:
         rows = set()
-        for record in records():
+        for record in shown():
             if group_of(record) == group:
                 rows |= {
                     f'<li><a href="{record.id}.html">{escape(name)}</a> '

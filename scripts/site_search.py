@@ -1,5 +1,5 @@
 """Adds the pages of the findings to the site, and says what its search reads: of a finding's page
-its messages, and no page for makers.
+its messages.
 
 A hook of mkdocs. The search matches the beginnings of words and weighs headings most, so a heading
 that 160 pages share ("Check that this is your problem") would hide the page with the message.
@@ -12,27 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FOR_MAKERS = (
-    "explanation/architecture.md",
-    "explanation/decisions.md",
-    "explanation/evidence.md",
-    "explanation/memory-evidence.md",
-    "how-to/add-a-release.md",
-    "changelog.md",
-)
-"""Pages for people who change gpusetup: they quote messages and solve none."""
-
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
     """The site's files with a page for each finding, made from its record."""
     # mkdocs loads a hook without its folder.
     sys.path.insert(0, str(Path(__file__).resolve().parent))
-    from finding_pages import markdown
+    from finding_pages import markdown, shown
     from mkdocs.structure.files import File
 
-    from gpusetup.diagnosis.explanations import records
-
-    for record in records():
+    for record in shown():
         place = f"findings/{record.id}.md"
         files.append(File.generated(config, place, content=markdown(record)))
     return files
@@ -41,13 +29,15 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page, with what the search leaves out marked for Material's search."""
     source = page.file.src_uri
-    if source in FOR_MAKERS:
+    if source == "changelog.md":
         page.meta["search"] = {"exclude": True}
     if source.startswith("findings/") and source != "findings/index.md":
         page.meta["tags"] = words_of_messages(markdown)
         return without_shared_headings(markdown)
     if source == "findings/index.md":
-        return re.sub(r"(?m)\(`([\w-]+)`\)$", r"([\1](\1.md))", markdown)
+        from finding_pages import markdown_index
+
+        return f"{markdown}\n{markdown_index()}"
     return markdown
 
 

@@ -44,10 +44,12 @@ def verify_checks() -> Iterator[tuple[Path, str]]:
     """The checks of verify, and apart from them what no CPU can show."""
     from gpusetup.verify.checks.table import every
 
-    rows = tuple(every())
+    rows = [row for row in every() if not row.proves.startswith("programs can import ")]
+    packages = [row.name for row in every() if row not in rows]
     text = (ROOT / "scripts" / "verify-checks.md").read_text(encoding="utf-8")
     told = {
         "checks": "\n".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |" for row in rows),
+        "packages": ", ".join(f"`{name}`" for name in packages),
         "gpu_only": ", ".join(f"`{row.name}`" for row in rows if not _on_cpu(row.on)),
     }
     yield REFERENCE / "verify-checks.md", GENERATED + text.format(**told)
@@ -146,26 +148,11 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "gpus.json", f"{head}{lines}\n}}}}\n"
 
 
-def python_api() -> Iterator[tuple[Path, str]]:
-    from api_reference import page
-
-    yield REFERENCE / "api.md", GENERATED + page()
-
-
-def messages() -> Iterator[tuple[Path, str]]:
-    """The messages with their findings; the site's own build adds a page for each finding."""
-    from finding_pages import markdown_index
-
-    yield ROOT / "docs" / "findings" / "index.md", markdown_index()
-
-
 WRITERS = (
     known_gpus,
-    messages,
     commands,
     verify_checks,
     transcripts,
-    python_api,
 )
 
 

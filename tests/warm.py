@@ -46,7 +46,6 @@ SCRIPTS = (
         (
             TESTS / "tune" / "oom_memory.py",
             TESTS / "rank_faults" / "warm.py",
-            TESTS / "plan" / "real_steps.py",
         ),
     ),
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike, windows
+from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
-from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, events, in_container, on
+from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
@@ -105,11 +105,6 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
 
 AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
 """What people say of a GPU that does not work after the machine resumed."""
-
-
-def _without_stubs(context: RuleContext) -> Lines:
-    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
-    return paste.without_folders(context, "/stubs")
 
 
 CAUSES = (
@@ -229,7 +224,6 @@ CAUSES = (
         explains=("out-of-memory",),
         by_check=True,
         commands=("ulimit -v unlimited",),
-        cases=(windows.START_IN_WSL,),
     ),
     Cause(
         "driver-call-unsupported",
@@ -255,14 +249,6 @@ CAUSES = (
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
-        cases=(
-            Message(
-                having={"said": ""},
-                title="CUDA stopped working after the machine slept",
-                needs_reboot=True,
-                commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
-            ),
-        ),
         says=(says(AFTER_SUSPEND, said="in words"),),
         examples=(
             "After suspend the GPU is no longer used by ollama, until I reboot",
@@ -303,19 +289,6 @@ CAUSES = (
         means="The stub libcuda is only for linking programs on a machine without a driver, and "
         "cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
-        cases=(
-            # The stub is in the folder, but no program has loaded it.
-            Message(
-                where=(
-                    lambda context: all(
-                        "folder" in event.values for event in events(context, "libcuda-stub")
-                    ),
-                    lambda context: context.snapshot.cuda_api.init_code != 34,
-                ),
-                commands=_without_stubs,
-                only=Severity.WARNING,
-            ),
-        ),
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=lambda context: paste.without_folders(context, "/stubs"),

@@ -6,12 +6,11 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container
+from gpusetup.evidence.context import driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
-from gpusetup.model.versions import parsed
 
 HERE = Message(
     where=(IN_A_CONTAINER,),
@@ -19,18 +18,6 @@ HERE = Message(
     "start the container again with its GPUs",
     needs_root=True,
 )
-
-
-def image_brings_the_library(context: RuleContext) -> bool:
-    """Whether a text about an image shows a library that is newer than the host's driver.
-
-    On a host, an update can also leave a library that is newer than the loaded module. In that
-    case, a restart helps, and the text names no image.
-    """
-    library, host = context.driver.library_version, context.driver.version
-    if not (library and host and events(context, "image-named")):
-        return False
-    return parsed(library) > parsed(host)
 
 
 CAUSES = (
@@ -47,7 +34,6 @@ CAUSES = (
         explains=("gpu-does-not-answer", "cuda-misses-gpu"),
         by_check=True,
         examples=("INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",),
-        cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -60,7 +46,6 @@ CAUSES = (
         symptom=True,
         explains=("cuda-misses-gpu",),
         by_check=True,
-        cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -82,7 +67,6 @@ CAUSES = (
             lambda context: not context.other_host,
         ),
         alike={"nvidia-smi": ("container-nvml-lost", "uvm-missing", "cuda-unknown-error")},
-        cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -120,27 +104,11 @@ CAUSES = (
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         cases=(
             Message(
-                where=(image_brings_the_library,),
-                title="The image contains libraries of a different driver from the host's",
-                means="The container toolkit puts the host's own driver libraries into each "
-                "container. Libraries that come with the image are loaded instead and do not "
-                "match.",
-                text="Remove the driver's libraries from the image (packages such as libnvidia-* "
-                "and nvidia-utils), or use an image without them. You do not need to restart the "
-                "host or change its driver",
-                commands=(),
-            ),
-            Message(
                 having={"place": "host"},
                 text="Restart the host: its kernel module is still the old one. To avoid that, stop "
                 "every program that uses the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm "
                 "nvidia_modeset nvidia && sudo modprobe nvidia`. Then start the container",
                 commands=("sudo reboot",),
-            ),
-            Message(
-                where=(IN_A_CONTAINER,),
-                text="Restart the container, so that it gets the libraries of the host's driver. "
-                "Remove driver packages from the image",
             ),
         ),
         says=(
@@ -167,18 +135,6 @@ CAUSES = (
         look=("sudo dmesg | grep -i nvrm",),
         needs_root=True,
         needs_reboot=True,
-        cases=(
-            Message(
-                having={"lacks": ""},
-                text="The GPU needs more PCI address space. Enable Above 4G Decoding in the "
-                "firmware. A virtual machine needs UEFI and 64-bit MMIO larger than the GPU's "
-                "memory (VMware: pciPassthru.use64bitMMIO and 64bitMMIOSizeGB). Otherwise add "
-                "pci=realloc to the kernel's command line",
-                look=("sudo dmesg | grep -iE 'nvrm|BAR'",),
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        ),
         alike={
             alike.KERNEL_LOG: (
                 "gpu-fell-off-bus",
@@ -204,27 +160,6 @@ CAUSES = (
         explains=("driver-not-loaded",),
         by_check=True,
         way=drivers.driver_fix,
-        cases=(
-            Message(
-                having={"driver": r"\.xx$"},
-                text="The message names the last driver branch for this GPU. Install that branch "
-                "instead of the newer driver (a package with its number in the name, or "
-                f"{drivers.DRIVER_SITE}), then reboot. Newer kernels may not support that driver",
-                needs_root=True,
-                needs_reboot=True,
-            ),
-            Message(
-                having={"driver": "open"},
-                text="Install the driver's closed (proprietary) kernel modules, which this GPU "
-                "needs",
-                way=drivers.driver_fix,
-            ),
-            Message(
-                having={"driver": "closed"},
-                text="Install the driver's open kernel modules, which this GPU needs",
-                way=drivers.driver_fix,
-            ),
-        ),
         alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
         examples=("NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",),
     ),

@@ -7,7 +7,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
+from gpusetup.evidence.places import IN_A_CONTAINER, no
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -69,11 +69,6 @@ CAUSES = (
                 "shared memory is not the reason. In that case, look for a full disk, or for a "
                 "dataset that is damaged or on a network disk",
                 look=("df -h /dev/shm",),
-            ),
-            Message(
-                where=(IN_KUBERNETES,),
-                text="Mount an `emptyDir` with `medium: Memory` at /dev/shm of the pod (it counts "
-                "as the pod's memory), or use num_workers=0",
             ),
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
@@ -182,16 +177,6 @@ CAUSES = (
         "largest process. Every worker has its own copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error) or a smaller "
         "prefetch_factor, or give the job more memory",
-        cases=(
-            Message(
-                having={"signal": "segmentation|abort|floating"},
-                title="A DataLoader worker crashed: {signal}",
-                means="A compiled library that loads the data (an image or video decoder, "
-                "OpenCV, a tokenizer) stopped its process.",
-                text="Run it with num_workers=0 and `python -X faulthandler`. The first "
-                "`File` line that it prints shows the library that crashed: update that library",
-            ),
-        ),
         # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         says=(

@@ -274,12 +274,6 @@ CAUSES = (
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=lambda context, _: Fix(text=way_without_wheels(context)),
-        cases=(
-            Message(
-                having={"what": "musl"},
-                text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
-            ),
-        ),
         alike={alike.BITS: ("wrong-index", "python-no-wheel")},
         says=(
             rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",

@@ -1,25 +1,22 @@
-"""One training step as a trainer runs it, on fake or on real tensors.
+"""One training step as a trainer runs it, for the trials of `tune`.
 
-This file defines what a user's function may return, how its model is called, which parts are
-checkpointed, and the phases of the step. `trace_code.py` runs it on fake tensors; a test that
-compares with real memory (tests/plan/real_steps.py) runs it on real ones. Python 3.8 syntax.
+This file defines what a user's function may return, how its model is called, and the phases of the
+step. Python 3.8 syntax.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import inspect
 import os
 import random
 import sys
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -230,7 +227,6 @@ class Endless(Sampler):  # type: ignore[misc]
         self.seed = seed
 
     def __iter__(self) -> Iterator[Any]:
-        # Use Python's random numbers, because torch's are fake while `plan` traces the code.
         draw = random.Random(self.seed)
         while True:
             if isinstance(self.order, range):
@@ -360,72 +356,11 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(output, target)
 
 
-# --- checkpoints ---------------------------------------------------------------------------------
-
-
-def blocks(model: nn.Module) -> List[nn.Module]:
-    """The repeated parts of a model: members of a ModuleList or Sequential that occur more than
-    once.
-
-    Parts inside another block, and parts without parameters, are left out.
-    """
-    repeated: List[nn.Module] = []
-    inside: Set[int] = set()
-    for module in model.modules():
-        is_container = isinstance(module, (nn.ModuleList, nn.Sequential))
-        if not is_container or id(module) in inside:
-            continue
-        for twin in twins_in(module):
-            repeated.append(twin)
-            # Recomputing a block also recomputes the blocks inside it.
-            inside.update(map(id, twin.modules()))
-    return repeated
-
-
-def twins_in(container: Any) -> List[nn.Module]:
-    """The blocks in a container that have the same type as another block in it."""
-    kinds = [type(part) for part in container]
-    twins = []
-    for part in container:
-        has_twin = kinds.count(type(part)) > 1
-        # Recomputing a single layer saves no memory.
-        if has_twin and is_block(part):
-            twins.append(part)
-    return twins
-
-
-def is_block(module: nn.Module) -> bool:
-    """Whether a module has parameters and submodules, so that it is a block, not a single layer."""
-    first_parameter = next(module.parameters(), None)
-    first_part = next(module.children(), None)
-    # Compare both with None, because `if` on a parameter would read its value.
-    return first_parameter is not None and first_part is not None
-
-
-def checkpoint(model: nn.Module) -> int:
-    """Recompute the repeated blocks in the backward pass instead of keeping their activations.
-    Returns the number of blocks.
-
-    For a Hugging Face model, call its own method for this.
-    """
-    parts = blocks(model)
-    models_own = getattr(model, "gradient_checkpointing_enable", None)
-    if models_own is not None:
-        # transformers recommends this variant.
-        models_own(gradient_checkpointing_kwargs={"use_reentrant": False})
-        return len(parts)
-    for part in parts:
-        forward = part.forward
-        part.forward = functools.partial(recompute, forward, use_reentrant=False)
-    return len(parts)
-
-
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(job: TracedJob, name: str, foreach: bool = False) -> Any:
-    """The job's optimizer, created if there is none; `foreach` updates all parameters at once, as
-    on CUDA."""
+def optimizer_of(job: TracedJob, name: str) -> Any:
+    """The job's optimizer, created if there is none."""
     trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
@@ -435,10 +370,6 @@ def optimizer_of(job: TracedJob, name: str, foreach: bool = False) -> Any:
     # The user gave an optimizer class, or a function of the parameters.
     if not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(trained)
-    for group in optimizer.param_groups:
-        leaves_it_to_torch = group.get("foreach", True) is None and not group.get("fused")
-        if foreach and leaves_it_to_torch:
-            group["foreach"] = True
     job.optimizer = optimizer
     return optimizer
 
@@ -451,19 +382,6 @@ def optimizer_class(name: str) -> Any:
     # An old torch may lack the class.
     class_name = OPTIMIZERS[name]
     return getattr(torch.optim, class_name)
-
-
-def warm(optimizer: Any) -> None:
-    """Create the optimizer's states, which otherwise exist only from the second step on."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            # The gradients' values do not matter.
-            if parameter.requires_grad:
-                parameter.grad = torch.empty_like(parameter)
-            else:
-                parameter.grad = None
-    optimizer.step()
-    optimizer.zero_grad()
 
 
 def step(

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import FROM, Machine, MachineToRead, gather, shared
-from gpusetup.commands.plan_code import run_code
 from gpusetup.commands.question import CommandQuestion, HelpGroup, option, options, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -33,7 +32,7 @@ from gpusetup.plan.place import (
     place_of,
 )
 from gpusetup.plan.question import TrainingQuestion, shape_of_question
-from gpusetup.plan.rl_methods import method_named
+from gpusetup.plan.rl import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.tables import EmbeddingTable, table_named
@@ -83,9 +82,6 @@ class PlanQuestion(CommandQuestion):
     )
     from_config: str | None = option(
         "read the job from this training config", metavar="FILE", group=MODEL
-    )
-    code: str | None = option(
-        "a function in your code that returns a model and a batch", metavar="FILE:NAME", group=MODEL
     )
     fetch_config: bool = switch(
         "read the config.json of an unknown model from its hub (uses the network)", group=MODEL
@@ -303,7 +299,7 @@ class PlanQuestion(CommandQuestion):
 
 
 QUESTION = PlanQuestion
-USAGE = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
+USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options]"
 
 
 def run(options: PlanQuestion, out: Console) -> Reply:
@@ -320,8 +316,6 @@ def run(options: PlanQuestion, out: Console) -> Reply:
         hardware = place_of_options(options, out)
         served = serve_plan(options.serving(), hardware, fetcher(options, out))
         return reply(served, serve_text, yes=served.fits)
-    if options.code:
-        return run_code(options, out, place_of_options(options, out))
     plan = answer(request_of(options, out))
     return reply(plan, plan_text, yes=plan.fits)
 
@@ -474,14 +468,13 @@ ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")
 TAKES = {
     "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus", "--tp",
                 *ONLY_FOR_SERVERS, *WHERE),
-    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing", "--optimizer", *WHERE),
     "--cells": ("--predict",),
 }  # fmt: skip
 """The options that work in each mode; it rejects all others."""
 
 
 def check_modes(options: PlanQuestion) -> None:
-    """Raise UsageError if an option cannot be combined with `--serve`, `--code` or `--cells`."""
+    """Raise UsageError if an option cannot be combined with `--serve` or `--cells`."""
     typed = options.given_flags()
     only_for_servers = typed.intersection(ONLY_FOR_SERVERS)
     if not options.serve and only_for_servers:

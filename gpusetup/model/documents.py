@@ -316,16 +316,6 @@ class Way(Frozen):
     """The longest sequence that fits, up to the model's own limit; null if none fits."""
 
 
-class CodePlan(Frozen):
-    """The result of tracing one step of the user's code (`plan --code`)."""
-
-    torch: str
-    phases_gib: Mapping[str, float]
-    """Maps `forward`, `backward` and `optimizer` to the peak memory on a GPU."""
-    largest_batch: Number
-    """Samples per step; null if memory does not grow with the batch size."""
-
-
 class ConfigKey(Frozen):
     """One setting in a config and its meaning, which is empty if the setting was not understood."""
 
@@ -467,8 +457,6 @@ class PlanCell(Frozen):
     smallest_gpu: SmallestGpu | None = None
     """The smallest card on which the job fits without offload, with the same number of GPUs; null
     if there is no such card."""
-    code: CodePlan | None = None
-    """The result of tracing your code (`--code`)."""
     config: ConfigRead | None = None
     """What plan read in your training config (`--from-config`)."""
     error: Text = None

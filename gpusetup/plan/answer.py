@@ -38,10 +38,10 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
-from gpusetup.plan.models_beside import uncounted_models
 from gpusetup.plan.notes import needs_memory_of_others, notes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
+from gpusetup.plan.rl import uncounted_models
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
 from gpusetup.plan.smallest_gpu import smallest_gpu

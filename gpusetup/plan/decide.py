@@ -9,7 +9,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import Recipe, Strategy, TrainingJob, longest_sequence_fits_budget
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import JobMemory, memory
-from gpusetup.plan.models_beside import beside_in_words
+from gpusetup.plan.rl import beside_in_words
 from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
 

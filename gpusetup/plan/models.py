@@ -15,7 +15,7 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.config_json import shape_of
+from gpusetup.plan.config_json import MEASURE_HINT, shape_of
 from gpusetup.plan.model_names import (
     SizeInName,
     base_in_name,
@@ -127,7 +127,6 @@ WITHOUT_ATTENTION = re.compile(
 LACKS_ATTENTION = (
     "has no attention layers; by name or `config.json`, plan knows only models with attention"
 )
-TRACE_HINT = "`gpusetup plan --code train:build --batch 32` traces a step of your model"
 
 
 def model_named(text: str) -> Shape:
@@ -153,7 +152,7 @@ def model_named(text: str) -> Shape:
     if text and is_at_hand(text):
         return model_in(Path(text))
     if WITHOUT_ATTENTION.search(text.lower()):
-        raise UsageError(f"{text!r} {LACKS_ATTENTION}", hint=TRACE_HINT)
+        raise UsageError(f"{text!r} {LACKS_ATTENTION}", hint=MEASURE_HINT)
     raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
 
 

@@ -88,7 +88,7 @@ def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterat
     if not job.trained_parameters:
         yield (
             "plan knows of nothing that is trained: add the parts around the model "
-            "(`--embedding ROWSxWIDTH`, `--lora 16`), or trace your code with `--code`"
+            "(`--embedding ROWSxWIDTH`, `--lora 16`)"
         )
 
 
@@ -301,5 +301,5 @@ def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
     return (
         f"`--params` does not tell the model's shape, so plan assumes a transformer with {layers} "
         f"of width {shape.hidden:,} and {vocabulary}. For your own model, use `--model "
-        f"config.json` or `--code FILE:NAME`{about_samples}"
+        f"config.json`{about_samples}"
     )

@@ -13,7 +13,7 @@ from gpusetup.plan.models import (
     parameter_count,
     shape_or_relative,
 )
-from gpusetup.plan.models_beside import RlSetup
+from gpusetup.plan.rl import RlSetup
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.tables import EmbeddingTable
 
@@ -142,7 +142,7 @@ def shape_of_question(
         has_tokens = question.context is not None or question.solve == "context"
         return model_of_size(parameters, has_tokens=has_tokens)
     raise UsageError(
-        "Say what to train: `--model`, `--from-config`, `--params` or `--code`",
+        "Say what to train: `--model`, `--from-config` or `--params`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
     )
 

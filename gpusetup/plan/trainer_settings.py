@@ -1,115 +1,214 @@
 """Writes a plan as settings for a trainer's config, and lists the settings for which the trainer
-has no key."""
+has no key.
+
+`writes` in `data/plan/trainers.json` has each trainer's keys, as they are in the versions named
+there, and the fact that each key gets. Data, learning rate and the like are left to the user.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from gpusetup.configs.config import read_config
+from gpusetup.configs.settings import EMPTY, FALSE, TRUE
 from gpusetup.model.documents import TrainerSettings
-from gpusetup.model.frozen import replace
-from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import MachineLimits, RecipeDecision
-from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, TrainingJob
-from gpusetup.plan.job_of_question import job_of
-from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
-from gpusetup.plan.trainer_words import (
-    JobAndRecipe,
-    axolotl,
-    hf,
-    llama_factory,
-    trinity,
-    trl,
-    verl,
+from gpusetup.plan.decide import RecipeDecision
+from gpusetup.plan.job import (
+    BESIDE_FIELDS,
+    JOB_DEFAULTS,
+    Recipe,
+    TrainingJob,
+    samples,
+    tokens,
+    yarn,
 )
+from gpusetup.plan.models import hub_id
+from gpusetup.plan.trainers import TrainerKeys, trainer_defaults, trainer_table
 
-
-class Writer(NamedTuple):
-    """How a trainer's settings are written: the function for its keys, the format, and a title that
-    says where to paste them."""
-
-    values: Callable[[JobAndRecipe], Values]
-    format: Format
-    title: str
-
-
-WRITERS: Mapping[str, Writer] = {
-    "trinity": Writer(trinity, "yaml", "Paste into Trinity-RFT's config"),
-    "verl": Writer(verl, "overrides", "Paste after `python3 -m verl.trainer.main_ppo`"),
-    "hf": Writer(hf, "flags", "Flags to paste after your script (transformers' Trainer)"),
-    "trl": Writer(trl, "flags", "Flags to paste after `trl sft`"),
-    "llama-factory": Writer(llama_factory, "yaml", "Paste into LLaMA-Factory's config"),
-    "axolotl": Writer(axolotl, "yaml", "Paste into axolotl's config"),
-}
+HF_OPTIMIZERS = {
+    "adamw8bit": "adamw_bnb_8bit", "adamw4bit": "adamw_torch_4bit",
+    "paged-adamw": "paged_adamw_32bit", "paged-adamw8bit": "paged_adamw_8bit",
+    "adafactor": "adafactor", "lion": "lion_32bit", "lion8bit": "lion_8bit", "sgd": "sgd",
+    "adagrad": "adagrad", "rmsprop": "rmsprop",
+}  # fmt: skip
+"""Optimizers other than AdamW -> their names in `TrainingArguments.optim`."""
+NEVER_MISSING = {
+    "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
+    "tables", "shape", "gradient_dtype", "sequence_parallel", "upcast_rest", *BESIDE_FIELDS,
+}  # fmt: skip
+"""Job fields that need no key: the trainer derives them itself, or they depend on the user's model
+and the additional models."""
+SHARDS_ITSELF = ("trinity", "verl")
+"""Trainers with keys for CPU offload and sequence parallelism."""
 
 
 def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSettings | None:
-    """The plan as settings for a trainer's config; None if the job does not fit or the trainer has
-    no writer.
-
-    `missing` lists the parts of the plan that the trainer has no key for. To find them, the
-    settings are read back as a config and compared with the plan.
-    """
-    writer = WRITERS.get(trainer or "")
-    if writer is None or trainer is None or not decision.fits:
+    """The plan as settings for a trainer's config; None if the job does not fit or plan does not
+    know the trainer's keys."""
+    row = trainer_table().writes.get(trainer or "")
+    if row is None or trainer is None or not decision.fits:
         return None
-    facts = JobAndRecipe(decision.job, decision.shown.recipe)
-    values = without_none(writer.values(facts))
+    values = facts(decision.job, decision.shown.recipe)
+    # None leaves a key out.
+    settings = {key: values[fact] for key, fact in row.keys.items() if values[fact] is not None}
     return TrainerSettings(
         trainer=trainer,
-        title=writer.title,
-        text=written(values, writer.format),
-        missing=tuple(missing(trainer, decision, yaml_text(values))),
+        title=row.title,
+        text=written(settings, row.format),
+        missing=tuple(missing(trainer, row, decision)),
     )
 
 
-def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
-    """The parts of the plan that the settings do not express, so that the user must set them in
-    another way."""
+def missing(trainer: str, row: TrainerKeys, decision: RecipeDecision) -> Iterator[str]:
+    """The parts of the plan that differ from the trainer's defaults and have no key, so that the
+    user must set them in another way."""
     job, recipe = decision.job, decision.shown.recipe
-    read_back = job_read_back(trainer, job, text)
-    for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
+    usual = JOB_DEFAULTS | trainer_defaults(trainer, job.shape.kind, job.gpus, {"lora": job.lora})
+    for name in sorted(JOB_DEFAULTS.keys() - NEVER_MISSING - set(row.fields)):
         planned = getattr(job, name)
-        written_down = getattr(read_back, name)
-        is_same_key = planned in FSDP and written_down in FSDP
-        if planned != written_down and not is_same_key:
+        # Liger's kernels bring their loss.
+        if name == "loss" and job.fused_kernels:
+            continue
+        if planned != usual[name]:
             yield f"{name.replace('_', ' ')}: {planned}"
-    if recipe.offload and trainer not in ("trinity", "verl"):
+    if recipe.offload and trainer not in SHARDS_ITSELF:
         yield "CPU offload of the parameters"
-    if recipe.sp > 1 and trainer not in ("trinity", "verl"):
+    if recipe.sp > 1 and trainer not in SHARDS_ITSELF:
         yield f"sequence parallelism over {recipe.sp} GPUs"
 
 
-FSDP = ("fsdp", "fsdp1")
-"""Strategies that count as equal, because trainers set them with the same key."""
+def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
+    """Every fact that a trainer's key may get, by its name in `trainers.json`; None for one that
+    does not hold."""
+    half = job.amp or job.dtype
+    has_adapters = job.lora is not None
+    four_bits = job.quantize in ("nf4", "nf4-dq")
+    scales = job.quantize == "nf4-dq"
+    budget = tokens(job, recipe) if job.fills_token_budget else None
+    stage = job.strategy if job.strategy.startswith("zero") else None
+    is_fsdp = job.strategy in ("fsdp", "fsdp1")
+    adamw = "adamw_torch_fused" if job.step == "fused" else "adamw_torch"
+    is_adamw = job.optimizer in ("adam", "adamw")
+    types = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+    bits = {"nf4": 4, "nf4-dq": 4, "int8": 8}.get(job.quantize or "")
+    switches = {
+        "autocast bf16": job.amp == "bf16",
+        "autocast fp16": job.amp == "fp16",
+        "half bf16": half == "bf16",
+        "half fp16": half == "fp16",
+        "pure bf16": not has_adapters and job.dtype == "bf16" and not job.amp,
+        "compiled": job.compile,
+        "fused kernels": job.fused_kernels,
+        "fused loss": job.loss == "fused",
+        "has adapters": has_adapters,
+        "four bits": four_bits,
+        "double quantized": scales,
+        "eight bits": job.quantize == "int8",
+        "offloads checkpoints": job.offload_checkpoints,
+        "flash": job.attention == "flash",
+        "sdpa": job.attention == "sdpa",
+        "offload": recipe.offload,
+        "always": True,
+    }
+    return {
+        **{name: is_on or None for name, is_on in switches.items()},
+        "model": hub_id(job.shape.name),
+        "context": job.context,
+        "yarn": yarn(job),
+        "samples": samples(job, recipe),
+        "samples without budget": samples(job, recipe) if budget is None else None,
+        "budget": budget,
+        "fills a budget": budget is not None,
+        "sp": recipe.sp,
+        "accumulate": job.accumulate,
+        "checkpointing": job.checkpointing,
+        "no checkpointing": not job.checkpointing,
+        "hf optimizer": adamw if is_adamw else HF_OPTIMIZERS.get(job.optimizer),
+        "torch dtype": types[job.dtype],
+        "lora": job.lora,
+        "adapts all-linear": "all-linear" if has_adapters else None,
+        "adapts all": "all" if has_adapters else None,
+        "finetuning type": "lora" if has_adapters else "full",
+        "adapter": ("qlora" if four_bits else "lora") if has_adapters else None,
+        "quantized bits": bits,
+        "quantizes scales": scales if four_bits else None,
+        "llama-factory attention": {"flash": "fa2", "sdpa": "sdpa"}.get(job.attention, "disabled"),
+        "tensor parallel": job.tensor_parallel if job.tensor_parallel > 1 else None,
+        "context parallel": job.context_parallel if job.context_parallel > 1 else None,
+        # The user has to write DeepSpeed's config.
+        "deepspeed config": f"ds_{stage}.json" if stage else None,
+        "axolotl deepspeed config": f"deepspeed_configs/{stage}.json" if stage else None,
+        "fsdp": "full_shard auto_wrap" if is_fsdp else None,
+        "fsdp version": 2 if is_fsdp else None,
+        "fsdp2 with offload": "fsdp2" if recipe.offload else None,
+        "verl strategy": "fsdp" if job.strategy == "fsdp1" and not recipe.offload else "fsdp2",
+        "gpus of a node": min(job.gpus, 8),
+    }
 
 
-def job_read_back(trainer: str, job: TrainingJob, text: str) -> TrainingJob:
-    """The job that plan reads from the settings which it has written for a trainer.
+# --- the text to paste ----------------------------------------------------------------------------
 
-    If a field differs from the planned job, the settings do not express it, so `missing` lists it.
+
+def written(settings: Mapping[str, Any], form: str) -> str:
+    """Settings with dotted keys as block YAML, as flags (`--name value`) or as Hydra's overrides
+    (`name=value`)."""
+    if form == "yaml":
+        return yaml_text(nested(settings))
+    lines = []
+    for name, value in settings.items():
+        word = shlex.quote(spelled(value))
+        line = f"{name}={word}"
+        if form == "flags":
+            # A switch that is on is written without a value.
+            line = f"--{name}" if value is True else f"--{name} {word}"
+        lines.append(line)
+    # A backslash at the end of a line continues a shell command.
+    return " \\\n".join(lines) + "\n"
+
+
+def spelled(value: Any) -> str:
+    """A value as text, with `true` and `false` as YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The maps that dotted keys describe.
+
+    >>> nested({"model.path": "a", "model.tied": True})
+    {'model': {'path': 'a', 'tied': True}}
     """
-    config = read_config(text.encode(), "train.yaml")
-    from_config = question_of(config, trainer)
-    question = for_gpus(from_config, job.gpus)
-    # The settings only contain what affects memory, so the sequence length and the model come from
-    # the plan.
-    question = replace(question, context=job.context, tokens=job.tokens)
-    # The LoRA rank comes from the plan too. Settings that quantise the base are already read as
-    # LoRA training.
-    is_quantised = question.job_fields.get("quantize") is not None
-    if job.lora is not None and not is_quantised:
-        job_fields = {**question.job_fields, "lora": job.lora}
-        question = replace(question, job_fields=job_fields)
-    # Only the job's fields are compared, so the machine does not matter.
-    no_limits = MachineLimits(capacity=0)
-    return job_of(question, job.shape, no_limits)
+    maps: dict[str, Any] = {}
+    for key, value in settings.items():
+        *parents, name = key.split(".")
+        inner = maps
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[name] = value
+    return maps
 
 
-NOT_COMPARED = {
-    "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
-    "tables", *BESIDE_FIELDS,
-}  # fmt: skip
-"""Job fields that are not compared: the trainer derives them itself, reading back adds them, or
-they depend on the user's model and the additional models."""
+def yaml_text(values: Mapping[str, Any], indent: str = "") -> str:
+    """Nested maps as block YAML; a string is quoted if YAML would read it as something else.
+
+    >>> print(yaml_text({"model": {"path": "a/b", "tied": True}, "note": "yes"}), end="")
+    model:
+      path: a/b
+      tied: true
+    note: "yes"
+    """
+    text = ""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            text += f"{indent}{key}:\n{yaml_text(value, indent + '  ')}"
+            continue
+        scalar = spelled(value)
+        if isinstance(value, str):
+            is_word = re.fullmatch(r"[A-Za-z][\w./-]*", value)
+            # YAML 1.1 reads words such as `yes` or `null` as booleans or as null.
+            if not is_word or value in (*TRUE, *FALSE, *EMPTY):
+                scalar = json.dumps(value)
+        text += f"{indent}{key}: {scalar}\n"
+    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
@@ -15,15 +15,22 @@ from gpusetup.plan.job import JOB_DEFAULTS
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "trainers.json"
 
 
+class TrainerKeys(Frozen):
+    """How a plan is written for a trainer."""
+
+    title: str
+    """Where to paste the text."""
+    format: Literal["yaml", "flags", "overrides"]
+    keys: Mapping[str, str]
+    """Key -> the fact that it gets (`trainer_settings.facts`)."""
+    fields: tuple[str, ...]
+    """The job fields that these keys set."""
+
+
 class TrainerTable(Frozen):
     as_of: str
     trainers: Mapping[str, Mapping[str, Any]]
-
-
-@lru_cache(maxsize=1)
-def trainers() -> Mapping[str, Mapping[str, Any]]:
-    """Trainer -> the job fields that the trainer sets by default, and other facts about the
-    trainer.
+    """Trainer -> the job fields that the trainer sets by default, and other facts about it.
 
     `several` holds the fields that change with several GPUs, and `also` other names of the trainer.
     `masters` tells whether it keeps trained 16-bit weights in 32 bits: `always`, only for `sharded`
@@ -31,12 +38,16 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
     scores. `encodes_before` tells whether it encodes texts and images before it trains a diffusion
     model. `weights` is `as published` if it loads weights in the checkpoint's type.
     """
-    table = from_json(
-        ROWS.read_bytes(),
-        TrainerTable,
-        what=ROWS.name,
-    )
-    return table.trainers
+    writes: Mapping[str, TrainerKeys]
+
+
+@lru_cache(maxsize=1)
+def trainer_table() -> TrainerTable:
+    return from_json(ROWS.read_bytes(), TrainerTable, what=ROWS.name)
+
+
+def trainers() -> Mapping[str, Mapping[str, Any]]:
+    return trainer_table().trainers
 
 
 def trainer_named(text: str | None) -> str | None:

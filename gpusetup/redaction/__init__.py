@@ -1,10 +1,10 @@
 """Removes everything from a snapshot that shows who the user is and where they work, so that it can
 be shared.
 
-There are two steps. First, an allow-list: only known environment variables are kept. Second, every
-remaining text is searched, with one module for each subject: `folders` (homes become `~`, unknown
-folders `dir-1`), `secrets`, `network` (servers and addresses) and `people`. GPU UUIDs become
-aliases.
+Both steps keep what is known to be harmless: of the environment, a list of variables; of every
+text, the words, versions and devices that `harmless` knows, with homes as `~`, unknown folders as
+`dir-1` (`places`) and everything else as `<hidden>`. `secrets` finds what is private although its
+words are common: a password, a user, a host. GPU UUIDs become aliases.
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ from gpusetup.model.hidden_marks import map_texts
 from gpusetup.model.machine import Snapshot
 from gpusetup.readings.environment import is_allowed
 from gpusetup.readings.packages import INSTALLERS
-from gpusetup.redaction.folders import HOMES, folder_rules, people_in
-from gpusetup.redaction.network import ADDRESSES, HOST_VARIABLES, HOSTS, URLS, hide_servers
-from gpusetup.redaction.people import PEOPLE
-from gpusetup.redaction.rules import Match, Rule, apply, names_rule, vocabulary
-from gpusetup.redaction.secrets import SECRETS, hide_keys
-from gpusetup.redaction.variables import hide_values
+from gpusetup.redaction.harmless import is_harmless, public_names
+from gpusetup.redaction.places import (
+    HOST_VARIABLES,
+    PATH,
+    URL,
+    Match,
+    hide_addresses,
+    hide_folders,
+    hide_homes,
+    hide_servers,
+    hide_url,
+    people_in,
+)
+from gpusetup.redaction.secrets import hide_keys, hide_people, hide_secrets
 
 CLOSED_FIELDS = frozenset(
     {"schema", "origin", "family", "installed_at", "compute_capability", "sha256"}
@@ -91,8 +99,7 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     # Redact the environment variables first, so that machines with the same variables get the same
     # aliases for them.
     environment = _redacted(plain.pop("environment"), scrub.text)
-    values = {name: hide_values(value, scrub.alias_folder) for name, value in environment.items()}
-    shared = {**_redacted(plain, scrub.text), "environment": values}
+    shared = {**_redacted(plain, scrub.text), "environment": environment}
     return from_plain(shared, Snapshot, what="the redacted snapshot")
 
 
@@ -169,32 +176,59 @@ class Scrubber:
         """Maps a text to its redacted form. Results are cached, because most texts occur many times
         in a record."""
 
+        self._own_text = own_text
+
         # Replace the longest home first: if both `/home/ann` and `/home/ann/work` are homes,
         # `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
+        self._homes = "|".join(re.escape(home) + r"(?![\w-])" for home in homes)
         owners = [re.split(r"[\\/]", home)[-1] for home in homes]
-        names = names_rule((*private.names, *_people_of(plain), *owners), vocabulary())
-        own_homes = [(re.escape(home) + r"(?![\w-])", "~") for home in homes]
-
-        rules: list[Rule] = [*own_homes]
-        if own_text:
-            rules += (*HOMES, *SECRETS)
-        else:
-            rules += (*URLS, *HOMES, (_GPU, self._alias_gpu_match), *SECRETS, *ADDRESSES, *PEOPLE)
-            rules.append((rf"\b{_UUID}\b", "<uuid>"))
-            rules += (*folder_rules(self.alias_folder), *HOSTS)
-        rules += names
-        self._rules = tuple(rules)
+        names = {*private.names, *_people_of(plain), *owners}
+        # Keep names of one or two letters and numbers: they occur in every record, so hiding them
+        # would make the record useless.
+        telling = [name for name in names if len(name) > 2 and not name.isdigit()]
+        private_names = [name for name in telling if name.lower() not in public_names()]
+        # A regular expression takes the first alternative that matches, so `alice` must come
+        # before `al`.
+        alternatives = "|".join(map(re.escape, sorted(private_names, key=len, reverse=True)))
+        self._names = (
+            rf"(?i)(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])" if alternatives else ""
+        )
 
     def text(self, text: str) -> str:
         """The text without its private parts. Even for a malicious text, the time is proportional
         to its length."""
         if text not in self._shared:
-            shared = ""
-            for piece in pieces(hide_keys(text)):
-                shared += apply(self._rules, piece)
-            self._shared[text] = shared
+            hide = self._hide_secrets if self._own_text else self._hide
+            self._shared[text] = "".join(map(hide, pieces(hide_keys(text))))
         return self._shared[text]
+
+    def _hide_secrets(self, text: str) -> str:
+        """A text of gpusetup's own without secrets, homes and names."""
+        if self._homes:
+            text = re.sub(self._homes, "~", text)
+        text = hide_secrets(hide_homes(text))
+        return re.sub(self._names, "<private>", text) if self._names else text
+
+    def _hide(self, text: str) -> str:
+        """A text of others with only its harmless words."""
+        if self._homes:
+            text = re.sub(self._homes, "~", text)
+        text = hide_homes(re.sub(URL, hide_url, text))
+        text = re.sub(_GPU, self._alias_gpu_match, text)
+        text = hide_people(hide_addresses(hide_secrets(text)))
+        text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
+        if self._names:
+            text = re.sub(self._names, "<private>", text)
+        return re.sub(_TOKEN, self._hide_token, text)
+
+    def _hide_token(self, token: Match) -> str:
+        """A URL or mark as it is, a path with its known folders, a word if it is harmless."""
+        if token["path"]:
+            return hide_folders(token["path"], self.alias_folder)
+        if token["word"] and not is_harmless(token["word"].strip(".-_")):
+            return "<hidden>"
+        return token[0]
 
     def alias_folder(self, name: str) -> str:
         """The alias of an unknown folder, such as `dir-1`; the same folder always gets the same
@@ -233,6 +267,13 @@ def _people_of(plain: Any) -> Iterator[str]:
             yield from people_in(piece)
 
 
+_TOKEN = (
+    # What is hidden already, the builder of NVIDIA's driver, and URLs, of which only harmless parts
+    # are left.
+    r"<[\w-]+>|\bdvs-builder@[\w-]+|(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]*(?:<[\w-]+>[^\s\"'<>]*)*"
+    rf"|(?P<path>{PATH})|(?P<word>[\w.+-]+)"
+)
+
 MAX_PIECE = 4000
 """The maximum number of characters that a pattern searches at a time."""
 MAX_TEXT = 1 << 16
@@ -261,13 +302,19 @@ def pieces(text: str) -> Iterable[str]:
 
 
 def redact_document(plain: Any) -> Any:
-    """A copy of a plain JSON document, such as a receipt, with private data removed.
+    """A copy of a document of gpusetup's own, such as a receipt or an error, with private data
+    removed. Its words stay; servers, addresses and people that it quotes do not.
 
     >>> redact_document({"url": "https://me:sesame@mirror.example/whl/cu124", "sha256": "ab" * 32})
     {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
     """
-    scrub = Scrubber(plain, private_here())
-    return _redacted(plain, scrub.text)
+    scrub = Scrubber(plain, private_here(), own_text=True)
+
+    def hide(text: str) -> str:
+        parts = [re.sub(URL, hide_url, piece) for piece in pieces(hide_keys(text))]
+        return scrub.text("".join(hide_people(hide_addresses(part)) for part in parts))
+
+    return _redacted(plain, hide)
 
 
 def redact_answer(plain: Any) -> Any:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusetup.model.documents import (
-    CodePlan,
     ConfigKey,
     ConfigRead,
     FewerGpus,
@@ -76,8 +75,6 @@ def plan_text(plan: PlanCell) -> Screen:
     if plan.config:
         lines += _config(plan.config)
     lines += notes(plan.advice)
-    if plan.code:
-        lines += _code(plan.code)
     return Screen(lines)
 
 
@@ -126,8 +123,7 @@ def _count(parameters: int) -> str:
 def _verdict(plan: PlanCell) -> Iterator[str]:
     """Yields the verdict: the value that was searched for, whether the job fits, and how certain
     this is."""
-    # For the user's own code, a later section shows the batch.
-    if plan.solved and not plan.code:
+    if plan.solved:
         yield ScreenLine((_solution(plan), HEADING))
 
     recipe = f"{plan.recipe} ({_meaning(plan.recipe)})"
@@ -406,7 +402,7 @@ def _yaml_value(value: Any) -> str:
     return str(value)
 
 
-# --- a training config, the user's code ---------------------------------------------------------
+# --- a training config ---------------------------------------------------------------------------
 
 MOST_UNKNOWN = 12
 """How many of the keys that plan does not know are listed."""
@@ -454,20 +450,3 @@ def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
         rows.append((str(key.line), setting, meaning))
     _titles, *lines = table(("", "", ""), rows, left=(0, 1, 2))
     return lines
-
-
-def _code(code: CodePlan) -> Iterator[str]:
-    """Yields the result of `plan --code`: the peak memory of each phase in GiB, and the largest
-    batch."""
-    phases = {name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()}
-    yield from section(f"Most at once in each phase, GiB (torch {code.torch})", facts(phases))
-
-    batch = code.largest_batch
-    if batch is None:
-        largest = "unknown, see the note"
-    elif batch == 0:
-        largest = "not even one sample fits on a GPU"
-    else:
-        largest = f"{batch:,}"
-    yield ""
-    yield ScreenLine(("Largest batch on all GPUs together:", HEADING), f" {largest}")

@@ -21,8 +21,8 @@ from .device.devices import chosen
 from .ending import Ended, hearing_the_end
 from .judging.expect import NAMES, OF_CUDA_BUILDS, judge
 from .options import Options, read_options
-from .ranks.gathering import Hub, Spoke, as_message, merged
-from .ranks.launch import Rank, device_of, rank_in
+from .ranks.gathering import Hub, Spoke, as_message, merged, send
+from .ranks.launch import Rank, rank_in
 from .streams import ELSEWHERE, Unwritten, complete, drop, say
 from .values import (
     CRASHED,
@@ -211,8 +211,10 @@ class Run:
 
     def _devices(self, wanted: str) -> Tuple[str, ...]:
         """The devices to run checks on."""
-        seen = tuple(self.facts.get("seen", ()))
-        devices = device_of(self.rank, wanted, seen) if self.rank else chosen(wanted, seen)
+        devices = chosen(wanted, tuple(self.facts.get("seen", ())))
+        # A rank tests the GPU with its local index or, if Slurm shows each task a single GPU, that.
+        if self.rank and devices:
+            devices = (devices[self.rank.local % len(devices)],)
         # If torch could not look for GPUs, report the results under the kind of device.
         if not devices and wanted != "none":
             return ("cuda" if wanted == "auto" else wanted,)
@@ -262,8 +264,9 @@ class Run:
         elif left <= 0:
             self.late += 1
         else:
-            if self.link:
-                self.link.doing(check.name)
+            # Rank 0's progress is in its own report.
+            if self.rank and self.rank.rank:
+                send(self.link.link, {"doing": check.name})
             whole = min(check.samples_seconds or float("inf"), max(1.0, left))
             # Set the rank's variables for every check, because the process has already loaded torch
             # when it meets the other ranks.

@@ -24,9 +24,25 @@ MOST_SEARCHED = (
 """The findings whose messages people search most."""
 
 
-def test_the_index_names_every_finding() -> None:
-    named = set(re.findall(r"\(`([\w-]+)`\)$", finding_pages.markdown_index(), re.MULTILINE))
-    assert named == {record.id for record in records()}
+def test_the_index_names_every_finding_once() -> None:
+    named = re.findall(r"(?m)^- \[([\w-]+)\]", finding_pages.markdown_index())
+    assert sorted(named) == sorted(record.id for record in finding_pages.shown())
+
+
+def test_a_page_is_short() -> None:
+    for record in finding_pages.shown():
+        words = " ".join(block.text for block in finding_pages.blocks(record)).split()
+        assert len(words) <= 200, record.id
+
+
+def test_no_paragraph_stands_on_more_than_three_pages() -> None:
+    """What is common stands once, in `docs/findings/index.md`."""
+    homes: dict[str, set[str]] = {}
+    for record in finding_pages.shown():
+        for block in finding_pages.blocks(record):
+            if block.kind == "p" and len(block.text.split()) > 5:
+                homes.setdefault(block.text, set()).add(record.id)
+    assert {text: ids for text, ids in homes.items() if len(ids) > 3} == {}
 
 
 def test_the_page_of_a_searched_message_has_it_as_its_title_and_a_command() -> None:

@@ -88,7 +88,6 @@ def build(batch):
     return torch.nn.Linear(8, 4), (torch.randn(batch, 8), torch.randn(batch, 4))
 """
 COMPUTING = (
-    ("plan", "--code", "mine.py:build", "--batch", "8", "--gpu-mem", "8GiB"),
     ("tune", "--batch-size", "--code", "mine.py:build", "--device", "cpu", "--max", "2"),
     ("verify", "--device", "cpu", "--python", sys.executable),
 )

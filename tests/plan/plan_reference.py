@@ -10,29 +10,6 @@ import sys
 from typing import Any
 
 
-def llama(batch_size: int) -> Any:
-    """For `plan --code`: a small Llama on sequences of 1024 tokens."""
-    import transformers
-
-    config = transformers.LlamaConfig(
-        hidden_size=1024,
-        intermediate_size=2816,
-        num_hidden_layers=12,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        vocab_size=32000,
-        use_cache=False,
-    )
-    return step_of(transformers.LlamaForCausalLM(config), batch_size)
-
-
-def step_of(model: Any, batch_size: int) -> Any:
-    import torch
-
-    ids = torch.zeros(batch_size, 1024, dtype=torch.long)
-    return model, {"input_ids": ids, "labels": ids}
-
-
 def by_default(kind: str) -> dict[str, Any]:
     """The config that a class has by default, and its parameters."""
     import torch

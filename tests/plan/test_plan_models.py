@@ -58,44 +58,6 @@ def reference() -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 1024,
-    "intermediate_size": 2816,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "vocab_size": 32000,
-    "tie_word_embeddings": False,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [(), ("--amp", "bf16", "--checkpointing")])
-def test_the_model_agrees_with_a_traced_step(how: tuple[str, ...], tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(LLAMA), encoding="utf-8")
-    code = ("--code", f"{HERE / 'plan_reference.py'}:llama")
-    arithmetic = planned("--model", str(file), "--context", "1024", *how)
-    traced = planned(*code, *how)
-    assert arithmetic == pytest.approx(traced, rel=0.05)
-
-
-def planned(*words: str) -> float:
-    """GiB at the peak of a step of 4 sequences, without fragmentation (an assumption of both)."""
-    plan = ("plan", *words, "--batch", "4", "--gpu-mem", "80GiB", "--json")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "gpusetup", *plan],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        cwd=HERE.parents[1],
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    memory = json.loads(done.stdout)["memory_gib"]
-    return float(memory["total"] - memory["fragmentation"])
-
-
 def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> None:
     rows = model_table().models
     assert len(rows) >= 190

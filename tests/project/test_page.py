@@ -22,7 +22,7 @@ from machines_named import machine_named
 from scripts_loaded import script
 
 from gpusetup.cli import main
-from gpusetup.diagnosis.explanations import record, records
+from gpusetup.diagnosis.explanations import record
 from gpusetup.model.frozen import replace
 from gpusetup.model.hidden_marks import HIDDEN
 from gpusetup.model.machine import Event
@@ -227,7 +227,7 @@ def test_every_finding_has_a_page_whose_title_is_its_message() -> None:
     assert "sudo reboot" in page
     index = finding_pages.index()
     linked = set(re.findall(r'href="([a-z0-9-]+)\.html"', index))
-    assert linked - {"index"} == {row.id for row in records()}
+    assert linked - {"index"} == {row.id for row in finding_pages.shown()}
 
 
 def test_no_page_says_to_change_nothing_above_a_command_that_changes_something() -> None:

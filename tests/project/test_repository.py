@@ -45,3 +45,18 @@ def test_the_pythons_that_are_claimed_are_the_pythons_that_are_tried() -> None:
 def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     links = LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+RECORDED = sorted((ROOT / "tests" / "recorded_runs").iterdir())
+PRIVATE = re.compile(
+    r"/root\b|GPU-(?!0{8})[0-9a-f]{8}-|(?i:serial\w*[\s\":]+\d{6,})|-----BEGIN|_CERT\b|(?<![\d.])"
+    r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![\d.])"
+)
+"""A home folder, real UUIDs, serial numbers, certificates, addresses."""
+
+
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
+def test_a_recorded_run_does_not_reveal_who_ran_it(folder: Path) -> None:
+    for file in folder.iterdir():
+        found = PRIVATE.search(file.read_text(encoding="utf-8"))
+        assert not found, f"{file}: {found}"

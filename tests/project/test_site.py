@@ -36,8 +36,8 @@ def placed(entry: object) -> list[str]:
 
 def test_every_page_stands_once_in_the_site() -> None:
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    listed = {page for page in pages if page.startswith("findings/")} - {"findings/index.md"}
-    assert sorted(placed(SITE["nav"])) == sorted(pages - listed)
+    for_contributors = {page for page in pages if page.startswith("contributing/")}
+    assert sorted(placed(SITE["nav"])) == sorted(pages - for_contributors)
 
 
 def test_the_site_asks_nobody_and_claims_no_address() -> None:

@@ -277,7 +277,7 @@ def ranks(name: str, proves: str, module: str = "collectives", **fields: Any) ->
 
 RANKS: Tuple[Check, ...] = (
     ranks(
-        *("meet", "all ranks form one group, each on its own GPU", "meeting"),
+        *("meet", "all ranks form one group, each on its own GPU", "group"),
         needs=("import",),
         limit_seconds=MEETING_SECONDS,
     ),

@@ -63,6 +63,7 @@ def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> s
     model = net(group.rank if is_ddp else 0).to(group.device)
     alone = net(0).double()
     shared_model = share(model, group)
+    loss = nn.functional.mse_loss
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (model, alone)]
     bits = [signature_of_all(model.state_dict())]
     # The user may have permitted coarser products.
@@ -76,10 +77,10 @@ def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> s
         waits = is_ddp and not exchanges
         with shared_model.no_sync() if waits else contextlib.nullcontext():
             mine = [numbers.float().to(group.device) for numbers in examples[group.rank]]
-            loss_of(shared_model, *mine).backward()
+            loss(shared_model(mine[0]), mine[1]).backward()
         # The single process computes the mean over all ranks.
-        for examples_of_rank in examples:
-            (loss_of(alone, *examples_of_rank) / group.world).backward()
+        for inputs, targets in examples:
+            (loss(alone(inputs), targets) / group.world).backward()
         if not exchanges:
             continue
         problem = differs(gradients(model), gradients(alone))
@@ -107,10 +108,6 @@ def examples_of(salt: int) -> Tuple[Any, Any]:
     numbers = torch.randn(ROWS, WIDTH + OUT, generator=generator, dtype=torch.float64)
     inputs, targets = numbers.split((WIDTH, OUT), 1)
     return inputs, targets
-
-
-def loss_of(model: Any, inputs: Any, targets: Any) -> Any:
-    return nn.functional.mse_loss(model(inputs), targets)
 
 
 def gradients(model: Any) -> Dict[str, Any]:

@@ -1,0 +1,201 @@
+"""What reveals nothing about a person: the words that gpusetup itself uses, and the forms of
+versions, builds and devices.
+
+A shared record keeps only such words. Everything else may be a name, a customer or a token, and no
+list of patterns finds all of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+from gpusetup.model.frozen import Frozen, fields
+
+FOLDERS = frozenset(
+    "someone project projects src source code dev work repo repos git workspace env envs venv venvs .venv "  # noqa: SIM905
+    ".env .virtualenvs virtualenvs miniconda miniconda3 anaconda anaconda3 miniforge3 mambaforge "
+    "micromamba mamba conda .conda .mamba .pixi pixi default pkgs .cache cache caches .local local "
+    ".pyenv pyenv versions shims .config config share state lib lib64 libs bin sbin include etc "
+    "scripts site-packages dist-packages pip uv tools tool python cpython http http-v2 wheels wheel "
+    "archive-v0 builds-v0 simple-v15 wheels-v5 huggingface hub torch_extensions triton inductor "
+    "torchinductor nvidia cuda cudnn cublas nccl nvjitlink cusparse cusolver cusparselt cufft "
+    "curand cuda_runtime cuda_nvrtc nvrtc cupti nvtx compat stubs extras targets x86_64-linux "
+    "sbsa-linux x86_64-linux-gnu aarch64-linux-gnu compute utils ops csrc core internal _internal "
+    "distributed data models model datasets dataset checkpoints logs log output outputs runs test "
+    "tests examples docs build dist tmp temp home users user user.venv appdata roaming programs "
+    "microsoft windowsapps windows desktop documents downloads onedrive jovyan ubuntu runner app "
+    "application scratch mnt storage shared media volumes nfs lustre gpfs ssd hdd nvme disk "
+    "jupyter notebooks kernels ipykernel spark library frameworks python.framework current "
+    "opt var run boot private content kaggle databricks programdata input working drive mydrive "
+    "rocm intel oneapi hpcx amazon aws google hpc_sdk nsight-systems ollama spool cron "
+    "crontabs mail lock systemd docker containerd kubelet overlay2 snapshots merged diff "
+    "software apps easybuild spack modules modulefiles module easyconfigs arch avx2 avx512 "
+    "gcc gcccore openmpi mpich pytorch foss fosscuda goolf intel-oneapi cray pe torch triton numpy "
+    "homebrew linuxbrew cellar resources contents lib-dynload whl simple pypi packages api index "
+    "nightly stable channels conda-forge main defaults linux-64 linux-aarch64 win-64 noarch cpu xpu "
+    "encodings importlib multiprocessing asyncio".split()
+)
+"""Names of folders, in paths and URLs, that reveal nothing. A folder with another name is hidden
+even if it consists of common words, because people name folders after their projects."""
+
+WORDS = frozenset(
+    "on off true false yes no auto void none null all never always only necessary disabled enabled "  # noqa: SIM905
+    "compute utility graphics video display ngx compat driver brand tesla quadro geforce titan grid vapps "
+    "expandable segments max split mb garbage collection threshold roundup power divisions backend native "
+    "cudamallocasync cudamalloc malloc release lock pinned use cuda host register num threads thread background reserve "
+    "rounding memory fraction uvm throw oom kepler maxwell pascal volta turing ampere ada hopper blackwell tegra common "
+    "info warn warning trace abort version init coll shm net graph tuning alloc call proxy nvls ring tree collnet "
+    "collnetdirect collnetchain nvlstree pat simple ll allreduce loc nvl pix pxb phb sys nvb ib socket ofi efa plugin "
+    "group fault reg profile bootstrap ras intel gnu sequential tbb level zero opencl fastest first pci bus lazy eager "
+    "copy hardlink symlink clone index unsafe match best managed system cc cxx gcc clang icc icpx nvcc cl mpicc "
+    "mpicxx ccache http https file ssh git ftp wsl vulkan dynamo aot inductor recompiles breaks output guards base "
+    "lts xeon epyc ryzen threadripper platinum gold silver core ultra celeron pentium processor ghz tm amd apple pro "
+    "jammy noble focal bionic bookworm bullseye trixie hirsute generic lowlatency microsoft standard server client "
+    "snapshot origin composed logical disks readings subject marker confstr readable intact percent celsius chosen "
+    "wddm tcc mcdm topology commit software unrestricted author heads auth pad manylinux musllinux macosx scipy "
+    "builder dvs utf rank device devices eth bond docker veth virbr br team wlan hsn roce rdma tun tap cni cbr flannel "
+    "hw slowdown nvgpu workstation edition blue onyx sysctl answered lo sha serial number token mlx bnxt irdma qedr hfi cxi rdmap noarch holds bundles "
+    # months and days in logs
+    "jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun utc gmt".split()
+)
+"""Words of settings, systems and processors that stand in no record of a cause."""
+
+COMMON_NAMES = frozenset(
+    "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
+    "nvidia jetson jovyan torch pytorch python cuda conda docker container host hostname "
+    "localhost localdomain linux windows macos darwin gpu cpu system runner workspace home test "
+    "app dev local default public none self venv model data tmp var opt usr lib bin live "
+    "report driver kernel module pip uv mamba pixi arch opensuse alpine".split()
+)
+"""Names of users and hosts that reveal nothing. Hiding them would make the record useless."""
+
+
+@cache
+def vocabulary() -> frozenset[str]:
+    """All words, in lower case, that gpusetup's own knowledge uses: the records of causes with
+    their examples, the names of GPUs and packages, the fields of a snapshot."""
+    # Imported here, because these modules are only needed when a record is redacted.
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.causes.table import CAUSES, FACTS
+    from gpusetup.model.machine import Snapshot
+
+    texts = [text for record in (*CAUSES, *FACTS) for text in _texts(record)]
+    texts += [row.name for row in load_catalog().gpus]
+    texts += [field.name for field in fields(Snapshot)]
+    words = {word.lower() for text in texts for word in re.findall("[A-Za-z]+", text)}
+    return frozenset(words | WORDS | COMMON_NAMES | public_names())
+
+
+@cache
+def public_names() -> frozenset[str]:
+    """The names of users, hosts, packages and GPUs that stay even if this machine or its user is
+    called so: a host `h100` or `triton` reveals nothing."""
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.model.machine import Snapshot
+    from gpusetup.readings.packages import CONDA_WATCHED, INSTALLERS, WATCHED
+
+    words = {word for row in load_catalog().gpus for word in row.name.lower().split()}
+    field_names = {field.name for field in fields(Snapshot)}
+    return frozenset(COMMON_NAMES | field_names | WATCHED | CONDA_WATCHED | INSTALLERS | words)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts of a record."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Frozen):
+        for field in fields(value):
+            yield from _texts(getattr(value, field.name))
+    elif isinstance(value, Iterable):
+        for inner in value:
+            yield from _texts(inner)
+
+
+_VERSION = r"v?\d{1,8}(?:[._]\d{1,8})*(?:(?:a|b|rc|t|c|dev|post|p)\d*)?(?:[.+-](?:[0-9a-f]{7,40}|nv[\d.]+|(?:post|dev|rc)\d*|(?:cu|rocm)[\d.]+|cpu|[\d._]{1,12}))*"
+_FORM = re.compile(
+    # A version with or without its commit: `12.8`, `2.9.0a0+872d972e41.nv25.08`, `20.00`.
+    rf"(?i:{_VERSION})"
+    # A kernel: `6.8.0-87-generic`, `6.6.87.2-microsoft-standard-WSL2`, `6.16.9-200.fc42.x86_64`.
+    r"|(?i:\d+\.\d+\.\d+(?:[.+_-](?:\d+|generic|lts|amd64|arm64|arch\d+|microsoft|standard|wsl2|tegra|pve|el\d+|fc\d+|x86|aarch64"
+    r"|azure|aws|gcp|oracle|nvidia|lowlatency|rt\d*|realtime|zen\d*|xanmod\d*|cachyos|default))+)"
+    # A word before a version: `python3.11`, `cuda-12.8`, `cu128`, `sm_90a`, `gfx90a`, `dir-1`.
+    r"|(?i:(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g\+\+|clang|cu|sm|compute|gfx|dir|x)[._-]?\d[\d._x-]*[at]?)"
+    # `manylinux_2_28_x86_64`, `x86_64-linux-gnu`, `aarch64`.
+    r"|(?i:(?:manylinux|musllinux|macosx|linux|win)[\d_]*_?(?:x86_64|aarch64|arm64|amd64)|(?:x86_64|aarch64|x86)[\w-]*)"
+    # A date; a hash that the rules for secrets left: `2026-11-20T00`, `9f86d081884c7d659a2f`.
+    r"|\d{4}-\d\d-\d\d(?:T\d\d)?|[0-9a-f]{20,}"
+    # The build of a conda package: `py3.11_cuda12.4_cudnn9.1.0_0`, `cuda124py311h5aa0d8f_303`.
+    r"|(?:[a-z]+-[\d.]+-)?(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)_?(?:\d+_?)?)*py[\d.]+(?:h[0-9a-f]{5,8})?(?:_[\w.]{0,40}\d)?"
+    r"|h[0-9a-f]{5,8}_\d+"
+    # A GPU's chip: `GA102`, `AD104M`; a mangled C++ name; a pointer.
+    r"|[A-Z]{2}\d{3}[A-Z]{0,3}|_*Z[A-Z]\w+|0x(?:0000)?[0-9a-f]{1,12}"
+    # Usual names of network interfaces: `eth0`, `bond0.100`, `enp3s0f1`, `mlx5_0`.
+    r"|(?:eth|ib|bond|docker|veth|virbr|br|team|wlan|hsn|roce|rdmap?|tun|tap|cni|cbr|flannel|gpu\d+rdma"
+    r"|en[ospx]|ib[ps]|wl[ps]|mlx\d_(?:bond_)?|mlx|bnxt_re|irdma|efa_?|qedr|hfi\d_?|cxi)\d{1,3}(?:(?:np|[spfndv_.])\d{1,3})*"
+    # The aliases of GPUs, and `\xNN` or a unit behind a number: `64GiB`, `80GB`, `5s`, `400W`.
+    r"|(?:GPU|MIG)-\d{4}|\d+(?:\.\d+)?(?:[KMGT]i?B?|ms|us|ns|s|W|C|MHz|GHz|bit|nd|st|th)"
+)
+"""The forms of words that reveal nothing."""
+_FILE = r"\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|gz|tar|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html?|metadata|conf)"
+"""The extensions of files that programs use."""
+LIBRARY = r"(?i)lib(?:cu|nv|nccl|cuda|mkl|torch|c10|tcmalloc|jemalloc|stdc\+\+|gomp|iomp|gcc_s|hip|roc|amd|ze_|c\b|m\b|dl\b)"
+"""The beginnings of the libraries that a stack for GPUs loads."""
+LONGEST_NUMBER = 11
+"""More digits than a size in bytes has (80 GiB: 11) may be a serial number or an account."""
+
+
+@cache
+def is_harmless(word: str) -> bool:
+    """Whether a word of a text reveals nothing about a person.
+
+    >>> [is_harmless(word) for word in ("out_of_memory", "OutOfMemoryError", "sm_90a", "klarsson")]
+    [True, True, True, False]
+    """
+    if len(word) <= 2 or _FORM.fullmatch(word):
+        return True
+    lower = word.lower()
+    if lower in vocabulary():
+        return True
+    # Clusters name their machines so, with common words: `hpc-gpu-22`, `titan-lab7`.
+    last = word.rpartition("-")[2]
+    if last != word and re.fullmatch(r"\d{1,4}|(?!cu\d)[a-z]+\d+", last):
+        return False
+    numbers = re.findall(r"\d+", word)
+    # In a token, digits and letters alternate.
+    if len(numbers) > 3 or any(len(number) > LONGEST_NUMBER for number in numbers):
+        return False
+    letters = re.findall(r"[^\W\d_]+", word)
+    is_mixed = bool(numbers) and len(letters) > 1
+    return all(_is_known(part, short=not is_mixed) for part in letters)
+
+
+def _is_known(part: str, *, short: bool) -> bool:
+    """Whether the letters of a word, or all words that it joins by capitals, are known. Two letters
+    count as known only with `short`."""
+    if part.lower() in vocabulary():
+        return True
+    joined = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+", part)
+    return (
+        all(piece.lower() in vocabulary() or (short and len(piece) <= 2) for piece in joined)
+        and len(joined) < 12
+    )
+
+
+@cache
+def is_known_folder(name: str) -> bool:
+    """Whether a folder's or file's name reveals nothing about a person or a project.
+
+    >>> is_known_folder("site-packages"), is_known_folder("python3.11"), is_known_folder("acme")
+    (True, True, False)
+    """
+    if re.fullmatch(r"~|\.{1,2}|\*|<[\w-]+>|[0-9a-f]{1,3}|\$\w+", name):
+        return True
+    if name.lower() in FOLDERS or name.lower() in public_names():
+        return True
+    file = re.fullmatch(rf"(?i)(.+?){_FILE}", name)
+    if file:
+        return is_harmless(file[1]) or re.match(LIBRARY, name) is not None
+    return _FORM.fullmatch(name) is not None

@@ -1,0 +1,287 @@
+"""Hides folders, servers and addresses: a home becomes `~`, an unknown folder `dir-1`, a server
+`<host>`.
+
+Homes can be anywhere (`/home/N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`), so a path keeps only
+the folders that `harmless` knows. Below system folders (`/usr`, `C:\\Windows`) everything is kept.
+An alias such as `dir-1` is the same everywhere and needs no quotes in a shell. Public servers stay
+(`download.pytorch.org`, `127.0.0.1`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+
+from gpusetup.redaction.harmless import is_known_folder
+
+Match = re.Match[str]
+Alias = Callable[[str], str]
+"""A function that takes the name of a folder and returns the alias that replaces it."""
+
+# --- homes ----------------------------------------------------------------------------------------
+
+_NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
+"""A folder name without spaces that is also valid on Windows."""
+_SPACED = rf"{_NAME}(?: {_NAME}){{1,2}}(?=[\\/>'\"])"
+r"""A name with spaces, up to a separator or a quote: `Jane Doe\`."""
+_WHO = rf"(?P<who>(?!<){_SPACED}|(?!<){_NAME})"
+_INITIAL = r"(?:(?P<first>[a-z0-9])[\\/](?:(?P=first)[a-z0-9][\\/])?(?=(?P=first)))?"
+"""Extra levels at sites with many users: `/home/a/alice`, `/afs/cell/user/a/al/alice`."""
+_SEP = r"(?:\\{1,4}|/{1,2})"
+"""A path separator; it may be doubled, as in JSON strings: `C:\\Users`."""
+_START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
+"""A drive, or the beginning of a path. The `b:` in `/usr/lib:/home` is not a drive."""
+_ABOVE = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
+HOMES = (
+    # Homes on Windows: `C:\Users\Jane Doe`, `C:\Documents and Settings\jane`.
+    rf"(?i){_START}{_ABOVE}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
+    # Homes below a folder `home`: `/home/jane`, `/cluster/home2/j/jane`, `\\server\home$\jane`.
+    rf"(?i){_START}{_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
+    # Homes below other usual folders: `/data/users/jane`, `/u/jane`, `/students/jane`.
+    rf"{_START}{_ABOVE}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
+    # `/root`, the home of root.
+    r"(?<![\w./~-])/(?P<who>root)(?![\w-])",
+    # `~jane/model`, a shell's form for jane's home.
+    r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)",
+)
+"""Matches home folders of any user; the name is in the group `who`."""
+
+
+def people_in(text: str) -> Iterator[str]:
+    """The names of people that occur in a text as home folders."""
+    for pattern in HOMES:
+        for home in re.finditer(pattern, text):
+            yield home["who"]
+        # Replace the homes before the next search, because `user` in `/home/user/project` is not
+        # another home.
+        text = re.sub(pattern, "~", text)
+
+
+def hide_homes(text: str) -> str:
+    """The text with home folders replaced by `~`.
+
+    >>> hide_homes("/data/users/alice/x C:\\\\Users\\\\Jane Doe\\\\x /mnt/data/x")
+    '~/x ~\\\\x /mnt/data/x'
+    """
+    for pattern in HOMES:
+        text = re.sub(pattern, "~", text)
+    return text
+
+
+# --- paths ----------------------------------------------------------------------------------------
+
+SYSTEM_ROOTS = frozenset(
+    "usr lib lib64 lib32 bin sbin etc proc sys dev boot snap nix gnu cvmfs system library "  # noqa: SIM905
+    "applications builddir pytorch".split()
+)
+"""Folders at the root that are filled by the system or a package, so all names below them are
+public."""
+SHARED_ROOTS = ("/dev/shm/", "/usr/local/")
+"""Folders inside a system folder in which every user may create folders."""
+WINDOWS_ROOTS = (
+    r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"
+)
+PACKAGES = ("site-packages", "dist-packages")
+"""Folders of public packages, whose names reveal nothing."""
+_LETTERS = r"[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+"
+"""The characters of a folder name outside of quotes."""
+_PART = rf"(?:<[\w-]+>|{_LETTERS})"
+_WINDOWS_PART = rf"(?:<[\w-]+>|{_LETTERS}(?: {_LETTERS}){{0,3}}(?=\\)|{_LETTERS})"
+"""A folder name of up to four words, if a separator follows."""
+PATH = (
+    # `/a/b`, `~/a` and `C:/a`, but not the end of a relative path, and not `//host` in a URL.
+    rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?"
+    # A path on a drive: `C:\a\b`, `~\a`.
+    rf"|(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WINDOWS_PART})+\\?"
+)
+
+
+def hide_folders(path: str, alias: Alias) -> str:
+    """A path with its unknown folders replaced by aliases.
+
+    >>> [hide_folders(path, lambda name: "dir-1") for path in ("~/acme/.venv/bin", "/usr/lib/acme")]
+    ['~/dir-1/.venv/bin', '/usr/lib/acme']
+    """
+    parts = re.split(r"(/|\\+)", path)
+    names = [part.lower() for part in parts if part.strip("/\\")]
+    is_of_system = names[:1] and names[0] in SYSTEM_ROOTS and path.startswith("/")
+    if re.match(WINDOWS_ROOTS, path) or (is_of_system and not path.startswith(SHARED_ROOTS)):
+        # A library with an unknown name may be a company's own.
+        folder, _, file = path.rpartition("/")
+        is_own = re.match(r"lib.*\.so", file) and not is_known_folder(file)
+        return f"{folder}/{alias(file)}" if is_own else path
+    # NVIDIA installs the same files everywhere: `/opt/nvidia/...`, `/mnt/nvidia/...`.
+    is_public = "nvidia" in names[:2]
+    shown = []
+    for part in parts:
+        is_fixed = not part.strip("/\\") or re.fullmatch(r"[A-Za-z]:", part) is not None
+        shown.append(part if is_public or is_fixed or is_known_folder(part) else alias(part))
+        if part.lower() in PACKAGES:
+            is_public = True
+    return "".join(shown)
+
+
+# --- servers --------------------------------------------------------------------------------------
+
+PUBLIC_HOSTS = (
+    "pytorch.org",
+    "nvidia.com",
+    "anaconda.org",
+    "github.com",
+    "huggingface.co",
+    "localhost",
+)
+"""Servers that may stay."""
+OPEN_HOSTS = ("pytorch.org", "nvidia.com")
+"""Servers whose paths contain neither names nor tokens."""
+PROJECTS = (
+    r"(?i)/(?:pytorch|nvidia|triton-lang|dao-ailab|vllm-project|huggingface|conda-forge|astral-sh|pypa"
+    r"|facebookresearch|bitsandbytes-foundation|axolotl-ai-cloud|unslothai|comfyanonymous)(?:/|$)"
+)
+"""Owners of public repositories on github.com."""
+OUR_RESOURCES = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
+"""The resources that `gpusetup mcp` offers."""
+HOST_VARIABLES = frozenset(
+    "NO_PROXY no_proxy PIP_TRUSTED_HOST MASTER_ADDR KUBERNETES_SERVICE_HOST HTTP_PROXY HTTPS_PROXY "  # noqa: SIM905
+    "http_proxy https_proxy ALL_PROXY all_proxy UV_INSECURE_HOST".split()
+)
+"""Variables whose whole value is a list of servers."""
+URL = (
+    r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
+    # A login; its password may contain an @.
+    r"(?:[^/\s@\"'<>]*@)*"
+    # The host: `[::1]`, `<host>`, `mirror.corp`.
+    r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)"
+    r"(?P<port>:\d{1,5})?"
+    r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)"
+    r"(?P<query>\?[^\s\"'`<>(){}|\\#]*)?"
+    r"(?P<mark>#[^\s\"'`<>(){}|\\]*)?"
+)
+
+
+def hide_url(url: Match) -> str:
+    """A URL without its login and query, and without the private parts of its server and path."""
+    scheme, host, path = url["scheme"], url["host"], url["path"] or ""
+    if re.fullmatch(OUR_RESOURCES, url[0]):
+        return url[0]
+    # A `file:` URL is a path, which is hidden like other paths.
+    if scheme.lower() == "file://" and host in ("", "~"):
+        return f"{scheme}{host}{path}"
+    is_of_a_project = host.lower() == "github.com" and re.match(PROJECTS, path)
+    if not (is_public(host) and host.lower().endswith(OPEN_HOSTS)) and not is_of_a_project:
+        segments = path.split("/")
+        path = "/".join(
+            part if not part or is_known_folder(part) or _is_file_of_package(part) else "<path>"
+            for part in segments
+        )
+    server = f"{host}{url['port'] or ''}" if is_public(host) else "<host>"
+    # A question mark without a query ends a sentence.
+    query = "?<query>" if len(url["query"] or "") > 1 else url["query"] or ""
+    mark = url["mark"] or ""
+    # The hash of a file or the name of a heading; any other fragment may be a token.
+    if mark and not re.fullmatch(r"#(?:sha256=)?[\w.-]{0,64}", mark):
+        mark = "#<mark>"
+    return f"{scheme}{server}{path}{query}{mark}"
+
+
+def _is_file_of_package(segment: str) -> bool:
+    """Whether a part of a URL's path is a file of a package index."""
+    return re.search(r"\.(?:whl|tar\.gz|tar\.bz2|conda)$", segment) is not None
+
+
+def is_public(host: str) -> bool:
+    """Whether a server's name reveals nothing: localhost, a public server, `<host>`."""
+    name = host.lower().rstrip(".").strip("[]")
+    if name in ("127.0.0.1", "::1", "0.0.0.0", "") or name.startswith("<"):
+        return True
+    return any(name == public or name.endswith("." + public) for public in PUBLIC_HOSTS)
+
+
+def hide_servers(value: str) -> str:
+    """The value of a variable that lists servers, with all private servers hidden.
+
+    >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
+    'localhost,127.0.0.1,<host>,<host>,<host>'
+    """
+    # A URL is hidden like those of other texts. 127.0.0.0/8 is this machine.
+    servers = [
+        name if "://" in name or name in ("*", "127.0.0.0/8") or is_public(name) else "<host>"
+        for name in re.split(r"\s*,\s*", value)
+    ]
+    return ",".join(servers)
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+_IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
+"""Four numbers that are not part of a longer version. A network size and a port may follow."""
+_VERSION_BEFORE = (
+    # A requirement: `==12.8.4.1`, `>= 9.1.0.70`.
+    r"(?i)(?:[=~<>!]=\s*v?"
+    # A word before a version: `cudnn 9.1.0.70`, `nvidia-cublas-cu12-12.4.5.8`, `Windows
+    # 10.0.19045.1`, `version: 1.2.3.4`.
+    r"|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
+    r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$"
+)
+"""Matches the text before four numbers if it shows that they are a version."""
+_LIBRARY_MAJORS = ("0", "1", "2", "3", "4", "5", "6", "7", "9", "11", "12", "13")
+"""The first numbers of CUDA libraries' versions, which have four numbers. Addresses rarely begin
+with these."""
+_IPV6 = (
+    # An IPv4 address in IPv6 notation: `::ffff:10.0.0.1`.
+    r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+    # Other IPv6 addresses: `fe80::1%eth0`, `2001:db8::/32`.
+    r"|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
+)
+_MAC = (
+    # An interface named after its hardware address: `enx001122334455`.
+    r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b"
+    # InfiniBand addresses: `0011:2233:4455:6677`, `node_guid: 0x001122...`.
+    r"|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])|(?i:(?<=guid.)|(?<=guid..))0x[0-9a-f]{12,16}\b"
+    # Ethernet: `00:11:22:33:44:55`, `0011.2233.4455`. Longer addresses belong to InfiniBand.
+    r"|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
+    r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])"
+)
+
+
+def hide_addresses(text: str) -> str:
+    """The text without addresses of networks and network cards.
+
+    >>> hide_addresses("10.1.2.3 127.0.0.1 cudnn 9.1.0.70 fe80::1c2d:3e4f 00:11:22:33:44:55")
+    '<address> 127.0.0.1 cudnn 9.1.0.70 <address> <mac>'
+    """
+    text = re.sub(_MAC, "<mac>", text)
+    return re.sub(_IPV4, _hide_ipv4, re.sub(_IPV6, _hide_ipv6, text))
+
+
+def _hide_ipv6(address: Match) -> str:
+    """`<address>` for an IPv6 address; times and C++ names, which look similar, are kept."""
+    written = address[0].partition("/")[0].partition("%")[0]
+    try:
+        parsed = IPv6Address(written)
+    except (AddressValueError, ValueError):
+        return address[0]
+    # `std::` and `a::` would be valid addresses too.
+    groups = [group for group in written.split(":") if group]
+    is_too_short = len(groups) < 2 and not written.endswith("::1")
+    is_harmless = parsed.is_loopback or parsed.is_unspecified or is_too_short
+    return address[0] if is_harmless else "<address>"
+
+
+def _hide_ipv4(address: Match) -> str:
+    """`<address>` for an IPv4 address; the machine's own addresses and versions are kept."""
+    network_and_port = address["more"]
+    numbers = address[0].removesuffix(network_and_port) if network_and_port else address[0]
+    try:
+        parsed = IPv4Address(numbers)
+    except AddressValueError:
+        return address[0]
+    if parsed.is_loopback or parsed.is_unspecified:
+        return address[0]
+    # Look back 40 characters, because the longest word before a version has about 30.
+    before = address.string[max(address.start() - 40, 0) : address.start()]
+    is_of_library = numbers.partition(".")[0] in _LIBRARY_MAJORS and not parsed.is_private
+    is_version = is_of_library or re.search(_VERSION_BEFORE, before)
+    # Versions are not followed by a port, so an address with a port is always hidden.
+    return address[0] if is_version and not network_and_port else "<address>"

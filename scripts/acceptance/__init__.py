@@ -1,1 +1,0 @@
-"""The tests behind `scripts/gpu_acceptance.py`: one file a part, and what they share."""
