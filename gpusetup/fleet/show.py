@@ -169,17 +169,17 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
     rows = []
     for kind in sorted({node.kind for node in nodes}):
         of_kind = [node for node in nodes if node.kind == kind]
-        node_count = sum(1 for node in of_kind if node.facts)
+        all_count = sum(1 for node in of_kind if node.facts)
         examples = {finding.id: finding for node in of_kind for finding in node.findings}
         counts = Counter(id for node in of_kind for id in {row.id for row in node.findings})
         for id, count in counts.most_common():
-            if count * 2 > node_count >= LEAST_NODES:
+            if count * 2 > all_count >= LEAST_NODES:
                 row = Common(
                     id=id,
                     severity=examples[id].severity,
                     title=examples[id].title,
                     nodes=count,
-                    of=node_count,
+                    of=all_count,
                     gpus=kind,
                 )
                 rows.append(row)

@@ -300,8 +300,8 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     trainer = trainer_in(config)
     names = names_in(config.settings)
     counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)
-    ray_rows = [loop for loop in key_table().loops if loop.name == RAY]
-    without_ray = names.isdisjoint(ray_rows[0].names.split())
+    ray = next(loop for loop in key_table().loops if loop.name == RAY)
+    without_ray = names.isdisjoint(ray.names.split())
     keyed = []
     for setting in config.settings:
         # Skip maps, which have no value of their own.
@@ -311,13 +311,12 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
         name = name_of(setting.path)
         if trainer and trainer.batch and name == trainer.batch:
             key = Key(names=trainer.batch, role="batch", source=trainer.source)
-        is_named_total = name == "train_batch_size" and key.role == "total"
-        if is_named_total and not counts_all_gpus:
-            # In a user's own training loop, this is the loader's batch, which is mentioned but not
-            # changed.
+        # In a user's own training loop, this is the loader's batch, which is mentioned but not
+        # changed.
+        if name == "train_batch_size" and key.role == "total" and not counts_all_gpus:
             key = replace(key, role="batch", written=False)
-        is_of_a_loader = key.role in ("workers", "pin")
-        if is_of_a_loader and not belongs_to_loader(setting.path, without_ray):
+        is_of_loader = belongs_to_loader(setting.path, without_ray)
+        if key.role in ("workers", "pin") and not is_of_loader:
             key = replace(key, role="not a loader")
         keyed.append((setting, key))
     return tuple(keyed)

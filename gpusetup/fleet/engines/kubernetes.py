@@ -11,12 +11,13 @@ import re
 import time
 from pathlib import Path
 from string import Template
+from typing import NamedTuple
 
 from gpusetup.errors import Blocked, ToolFailed
 from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
 from gpusetup.fleet.names import SAFE
 from gpusetup.fleet.work import script
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output, run
 
 RUN_LABEL = "gpusetup.io/run"
@@ -38,7 +39,7 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 BUSY = "no room: "
 
 
-class ClusterSetting(Frozen):
+class ClusterSetting(NamedTuple):
     """The settings that all Kubernetes objects of one run share."""
 
     image: str
