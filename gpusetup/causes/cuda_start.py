@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
-from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
@@ -105,6 +105,11 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
 
 AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
 """What people say of a GPU that does not work after the machine resumed."""
+
+
+def _without_stubs(context: RuleContext) -> Lines:
+    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
+    return paste.without_folders(context, "/stubs")
 
 
 CAUSES = (
@@ -298,5 +303,18 @@ CAUSES = (
             r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
         ),
         examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
+        cases=(
+            # The stub is in the folder, but no program has loaded it.
+            Message(
+                where=(
+                    lambda context: all(
+                        "folder" in event.values for event in events(context, "libcuda-stub")
+                    ),
+                    lambda context: context.snapshot.cuda_api.init_code != 34,
+                ),
+                commands=_without_stubs,
+                only=Severity.WARNING,
+            ),
+        ),
     ),
 )  # fmt: skip

@@ -6,11 +6,12 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import driver_answers, events, in_container
+from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
+from gpusetup.model.versions import parsed
 
 HERE = Message(
     where=(IN_A_CONTAINER,),
@@ -18,6 +19,18 @@ HERE = Message(
     "start the container again with its GPUs",
     needs_root=True,
 )
+
+
+def image_brings_the_library(context: RuleContext) -> bool:
+    """Whether a text about an image shows a library that is newer than the host's driver.
+
+    On a host, an update can also leave a library that is newer than the loaded module. In that
+    case, a restart helps, and the text names no image.
+    """
+    library, host = context.driver.library_version, context.driver.version
+    if not (library and host and events(context, "image-named")):
+        return False
+    return parsed(library) > parsed(host)
 
 
 CAUSES = (
@@ -103,6 +116,17 @@ CAUSES = (
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         cases=(
+            Message(
+                where=(image_brings_the_library,),
+                title="The image contains libraries of a different driver from the host's",
+                means="The container toolkit puts the host's own driver libraries into each "
+                "container. Libraries that come with the image are loaded instead and do not "
+                "match.",
+                text="Remove the driver's libraries from the image (packages such as libnvidia-* "
+                "and nvidia-utils), or use an image without them. You do not need to restart the "
+                "host or change its driver",
+                commands=(),
+            ),
             Message(
                 having={"place": "host"},
                 text="Restart the host: its kernel module is still the old one. To avoid that, stop "

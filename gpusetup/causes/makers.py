@@ -315,6 +315,8 @@ FORMER_IDS = {
         "maker-libraries-mixed",
     ),
     "wsl-rocm-missing": "maker-driver-not-loaded",
+    "xpu-wheel-on-nvidia": "rocm-wheel-on-nvidia",
+    "memory-caching-off": "cuda-launch-blocking",
     "rocm-gpu-unsupported": "rocm-arch-missing",
     **dict.fromkeys(("xpu-no-float64", "level-zero-headers-missing"), "intel-gpu"),
     **dict.fromkeys(

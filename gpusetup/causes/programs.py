@@ -134,8 +134,8 @@ CAUSES = (
         "torch finds no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
-        "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
-        "toolkit. If the program prints an error message, post the message as text",
+        "build: replace it with a build for this GPU. You do not need to change the driver or the "
+        "CUDA toolkit. If the program prints an error message, post the message as text",
         symptom=True,
         stage="start",
         failure=6,

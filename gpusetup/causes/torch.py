@@ -216,7 +216,7 @@ CAUSES = (
         # Source: Python documentation, site.
         explains=(
             "torch-half-installed", "two-torch-installs", "torch-cpu-build", "rocm-wheel-on-nvidia",
-            "xpu-wheel-on-nvidia", "arch-too-new-for-wheel", "arch-too-old-for-wheel",
+            "arch-too-new-for-wheel", "arch-too-old-for-wheel",
             "driver-too-old",
         ),
         before_torch=(Severity.ERROR, Severity.WARNING),

@@ -31,7 +31,7 @@ GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 COST_SPEED = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
-    *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
+    *("vgpu-unlicensed", "cuda-launch-blocking"),
 )
 """Warnings about something that costs speed now. A node with such a warning is not healthy, even if
 many other nodes have the same warning."""
