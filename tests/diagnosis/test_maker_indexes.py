@@ -84,13 +84,6 @@ def test_an_index_of_a_maker_leads_to_the_same_makers_builds(
     assert "whl/cu" not in fix and "whl/cpu" not in fix
 
 
-def test_a_known_index_leaves_no_question_open() -> None:
-    text = "RX 6700 XT, Linux\n" + refused("torch==2.4.1", "rocm5.6", "2.2.1+rocm5.6")
-    answer = read_report(text)
-    assert answer.next_reading is None
-    assert answer.certainty == "certain"
-
-
 def test_the_cpu_build_is_only_the_alternative_on_windows_with_an_amd_gpu() -> None:
     text = "Windows 11, RX 9070 XT\n" + refused("torch==2.9.1", "rocm6.4", "none")
     fix = read_report(text).findings[0].fix
