@@ -6,7 +6,7 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
@@ -247,7 +247,6 @@ CAUSES = (
     ),
     Cause(
         "extension-arch-mismatch",
-        refuted_by=(Refutation(facts.torchs_own_call_fails, "", alike.WHAT_LOADS),),
         title="{who} has no kernel for {gpu}",
         plain="An extension has no kernel for the GPU, but torch has one",
         means="The extension was compiled for the GPUs of another machine.",

@@ -236,23 +236,8 @@ CAUSES = (
                 facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
-            Refutation(
-                facts.all_of(
-                    hip_kernel_is_missing,
-                    gpu_facts.rocm_build_has_the_target,
-                    gpu_facts.override_names_another_target,
-                ),
-                "rocm-override-wrong",
-            ),
-            Refutation(
-                facts.all_of(hip_kernel_is_missing, gpu_facts.rocm_build_has_the_target),
-                "",
-                alike.AMD_TARGETS,
-            ),
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
             Refutation(gpu_facts.the_gpu_computes),
-            Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
-            Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
@@ -281,7 +266,6 @@ CAUSES = (
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(_intels_driver_answers, "", alike.INTEL_RUNTIME),
-            Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(

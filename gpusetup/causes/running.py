@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import drivers, paste
 from gpusetup.messages.row import says
@@ -233,7 +233,6 @@ CAUSES = (
         "run the same line on the CPU, you get a clear error message",
         # Source: CUDA Runtime API reference, cudaError.
         failure=5,
-        refuted_by=(Refutation(facts.display_driver_was_reset, "", alike.KERNEL_LOG),),
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -45,10 +45,6 @@ NO_NEWER = (
     "TRITON_PTXAS_BLACKWELL_PATH). As an alternative, run without torch.compile "
     "(TORCHDYNAMO_DISABLE=1)"
 )
-
-OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)
-"""The condition that torch itself fails although it has kernels for the GPU, so neither an
-extension nor the build is the cause."""
 
 
 def _kernel_of_hip_is_missing(context: RuleContext) -> str:
@@ -115,12 +111,6 @@ CAUSES = (
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
             Refutation(
-                gpu_facts.a_build_of_the_release_has_the_kernels,
-                "no-kernel-image",
-                alike.THIS_TORCH,
-            ),
-            Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
-            Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
             ),
         ),
@@ -141,7 +131,6 @@ CAUSES = (
         certain_if=proofs.capability_is_read,
         check=CheckCommand(alike.TORCHS_KERNELS, "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_100', 'sm_120'] (6, 1)"),
         refuted_by=(
-            Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
             Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
             ),
@@ -176,7 +165,6 @@ CAUSES = (
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
             Refutation(_kernel_of_hip_is_missing, "amd-gpu"),
-            Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
             Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
             ),

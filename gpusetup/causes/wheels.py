@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, lookups, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
@@ -241,8 +241,7 @@ CAUSES = (
         "python-no-wheel",
         certain_if=proofs.python_is_outside_the_wheels,
         refuted_by=(
-            Refutation(gpu_facts.this_python_has_wheels, "", alike.BITS),
-            Refutation(lookups.ordinary_index_has_torch, "wrong-index"),
+            Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
         ),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
@@ -299,7 +298,6 @@ CAUSES = (
     Cause(
         "glibc-too-old",
         certain_if=proofs.message_states_it,
-        refuted_by=(Refutation(facts.glibc_is_new_enough, asks=alike.WHICH_LIBC),),
         title="The system's glibc is too old: version {needed} is needed",
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 since torch 2.6.",
@@ -312,7 +310,6 @@ CAUSES = (
     ),
     Cause(
         "wrong-index",
-        certain_if=lookups.index_lacks_release,
         title="{asked} does not exist where the installer looked",
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
         "does not have every label for every release.",

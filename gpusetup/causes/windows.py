@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, maker_facts, proofs
+from gpusetup.evidence import facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
@@ -78,15 +78,6 @@ def _removal(context: RuleContext) -> Lines:
 _is_torch_240 = proofs.torch_of_the_bad_release("2.4.0", "windows-dll-missing", "fbgemm")
 """PyTorch, issue 131662: fbgemm.dll of 2.4.0 needs an OpenMP DLL that only Visual Studio brings."""
 
-
-def _another_release_works(context: RuleContext) -> str:
-    """What the text says about another release of torch that loads its DLLs on the same machine, so
-    that the runtime is there; "" for torch 2.4.0, whose own fault is known."""
-    if _is_torch_240(context):
-        return ""
-    return gpu_facts.another_release_works(context)
-
-
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
 
 
@@ -95,18 +86,6 @@ CAUSES = (
         "windows-dll-missing",
         certain_if=_is_torch_240,
         refuted_by=(
-            Refutation(facts.a_copied_runtime_is_loaded, "dll-load-order"),
-            Refutation(_another_release_works, "torch-release-regressed"),
-            Refutation(
-                facts.any_of(
-                    facts.all_of(facts.imports_alone, facts.another_runtime_is_loaded_first),
-                    facts.all_of(
-                        facts.was_tried("torch", "vc-runtime"),
-                        facts.another_runtime_is_loaded_first,
-                    ),
-                ),
-                "dll-load-order",
-            ),
             Refutation(
                 facts.all_of(facts.imports_alone, facts.torch_fails_at_its_dll), "dll-load-order"
             ),
@@ -227,10 +206,7 @@ CAUSES = (
     Cause(
         "wsl-driver",
         check=CheckCommand("ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL", "ls: cannot access '/dev/dxg': No such file or directory\nls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or directory"),
-        refuted_by=(
-            Refutation(facts.wsl_reaches_the_driver),
-            Refutation(facts.has_no_nvidia_gpu, "no-nvidia-gpu"),
-        ),
+        refuted_by=(Refutation(facts.has_no_nvidia_gpu, "no-nvidia-gpu"),),
         title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",

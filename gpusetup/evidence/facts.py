@@ -125,15 +125,6 @@ def driver_serves(context: RuleContext, cuda: str) -> bool | None:
     return parsed(version) >= parsed(floor)
 
 
-def wsl_reaches_the_driver(context: RuleContext) -> str:
-    """Returns a sentence if nvidia-smi shows the GPU inside WSL, and no message says that WSL is
-    refused, else ""."""
-    if events(context, "wsl-driver"):
-        return ""
-    is_shown = events(context, "smi-sees-it")
-    return "nvidia-smi shows the GPU there" if is_shown else ""
-
-
 def has_no_nvidia_gpu(context: RuleContext) -> str:
     """Returns a sentence if the machine has no NVIDIA GPU and thus needs no driver, else ""."""
     return "this machine has no NVIDIA GPU" if has_nvidia(context) is False else ""
@@ -202,23 +193,6 @@ def toolkit_is_listed(context: RuleContext) -> str:
         return f"nvcc is in {folder}/bin"
     release = context.snapshot.toolkit.nvcc
     return f"nvcc {release} runs here" if release else ""
-
-
-def glibc_is_new_enough(context: RuleContext) -> str:
-    """Returns a sentence if the system's glibc is as new as the message requires, else ""."""
-    installed = re.search(r"glibc (\d+\.\d+)", context.os.libc or "")
-    needed_versions = []
-    for event in events(context, "glibc-too-old"):
-        if event.values.get("needed"):
-            needed_versions.append(parsed(event.values["needed"]))
-    if installed is None or not needed_versions:
-        return ""
-    version = installed[1]
-    if parsed(version) < max(needed_versions):
-        return ""
-    return (
-        f"this system has glibc {version}: the program runs with another one (a container, conda)"
-    )
 
 
 def toolkit_is_installed(context: RuleContext) -> str:
@@ -359,60 +333,6 @@ def lists_another_torch(context: RuleContext) -> bool:
 # --- remedies and other runs ----------------------------------------------------------------------
 
 
-def was_tried(*remedies: str) -> Fact:
-    """Returns a fact that holds if the user has already tried all of these remedies in vain."""
-    words = {
-        "torch": "torch was reinstalled already",
-        "driver": "the driver was reinstalled already",
-        "reboot": "the machine was restarted already",
-        "vc-runtime": "the Visual C++ runtime is there",
-        "package": "the package was reinstalled already",
-    }
-
-    def fact(context: RuleContext) -> str:
-        tried = {event.values.get("what") for event in events(context, "remedy-tried")}
-        if not tried.issuperset(remedies):
-            return ""
-        return "; ".join(words[remedy] for remedy in remedies)
-
-    return fact
-
-
-def another_runtime_is_loaded_first(context: RuleContext) -> str:
-    """Returns a sentence if a package with its own DLLs is imported before torch, else ""."""
-    for event in events(context, "loaded-first"):
-        return f"{event.values['package']} is imported before torch and brings its own DLLs"
-    return ""
-
-
-def display_driver_was_reset(context: RuleContext) -> str:
-    """Returns a sentence if, when the program failed, the display driver was reset or the screen or
-    the machine switched off, else ""."""
-    for event in events(context, "machine-powers-off"):
-        return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
-    return ""
-
-
-def several_gpus_are_used(context: RuleContext) -> str:
-    """Returns a sentence if the failing run uses several GPUs, else ""."""
-    return "the run that fails uses several GPUs" if events(context, "several-gpus") else ""
-
-
-def torchs_own_call_fails(context: RuleContext) -> str:
-    """Returns a sentence if torch's own call fails, so that no extension is at fault, else ""."""
-    for event in events(context, "torch-call-fails"):
-        return f"torch's own call fails ({(event.text or '')[:60].strip()})"
-    return ""
-
-
-def a_copied_runtime_is_loaded(context: RuleContext) -> str:
-    """Returns a sentence if a trace shows that the C++ runtime was loaded from a folder other than
-    Windows' own, else ""."""
-    for event in events(context, "copied-runtime"):
-        return f"{event.values['dll']} comes from {event.values['folder']}"
-    return ""
-
-
 def imports_alone(context: RuleContext) -> str:
     """Returns a sentence if the same import works in a new process, else ""."""
     if not events(context, "ran-alone"):
@@ -426,20 +346,6 @@ def a_run_ended_well(context: RuleContext) -> str:
         quote = (event.text or "")[:40].strip()
         return f"the run came to its end after this message ({quote}…)"
     return ""
-
-
-def any_of(*facts: Fact) -> Fact:
-    """A fact that holds if any of these facts holds."""
-
-    def first_fact(context: RuleContext) -> str:
-        """The sentence of the first fact that holds; "" if none does."""
-        for fact in facts:
-            sentence = fact(context)
-            if sentence:
-                return sentence
-        return ""
-
-    return first_fact
 
 
 def all_of(*facts: Fact) -> Fact:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import BUILT_FOR, RELEASE_FOR_WINDOWS, gfx_of, has_kernels
+from gpusetup.accelerators.amd import RELEASE_FOR_WINDOWS, gfx_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -57,37 +57,6 @@ def kernels_that_a_text_prints(context: RuleContext) -> bool:
         if reading.value and reading.source != "catalog":
             return True
     return False
-
-
-def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
-    """Returns a sentence if the text names a release of torch, and a build of it has the kernels
-    that seem to be missing, else "".
-
-    In that case, another torch or an extension is failing, and only its own list can show its
-    kernels. A message of torch itself and a list printed in the text take precedence over this
-    fact.
-    """
-    torch = context.torch
-    prints_kernels = kernels_that_a_text_prints(context)
-    if not is_report(context) or prints_kernels or events(context, "gpu-not-in-wheel"):
-        return ""
-    # If the program printed its own build, it runs that build and not another one of the release.
-    if torch.backend is not None and not events(context, "torch-only-named"):
-        return ""
-    release = (torch.version or "").partition("+")[0]
-    targets = {gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability}
-    if not release or not targets:
-        return ""
-    for build in context.catalog.builds:
-        # A text may name the release without the patch number: `2.5`.
-        is_of_release = build.torch == release or build.torch.startswith(f"{release}.")
-        may_be_the_build = torch.backend == build.backend
-        if torch.backend is None:
-            may_be_the_build = build.cuda is not None
-        if is_of_release and may_be_the_build and targets <= {*build.kernels}:
-            names = gpu_names(gpus(context))
-            return f"torch {release} from {build.backend} has kernels for {names}"
-    return ""
 
 
 def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
@@ -147,15 +116,6 @@ def torch_lists_the_target(context: RuleContext) -> str:
     return f"torch has kernels for {min(listed_targets)}"
 
 
-def another_release_works(context: RuleContext) -> str:
-    """The quote from the text about another torch release that works on the same machine; empty if
-    there is none."""
-    regressions = events(context, "release-regressed")
-    if not regressions:
-        return ""
-    return regressions[0].text or "another release of torch works here"
-
-
 def the_gpu_computes(context: RuleContext) -> str:
     """Returns a sentence that quotes a program's device in use, or an empty string if the text
     contains none."""
@@ -167,36 +127,6 @@ def the_gpu_computes(context: RuleContext) -> str:
     return f"the GPU computes ({quote})"
 
 
-def a_program_found_the_gpu(context: RuleContext) -> str:
-    """Returns a sentence that quotes the line in which a program lists another vendor's GPU as
-    usable, or an empty string if there is none."""
-    log_lines = events(context, "program-found-gpu")
-    if not log_lines:
-        return ""
-    quote = (log_lines[0].text or "")[:60].strip()
-    return f"the program found the GPU itself ({quote})"
-
-
-def rocm_build_has_the_target(context: RuleContext) -> str:
-    """Returns a sentence if a program printed a ROCm build, and builds for that ROCm have kernels
-    for the named board, else "".
-
-    If a kernel is still missing, it is missing for another GPU, namely the processor's integrated
-    graphics or the target that an environment variable sets.
-    """
-    backend = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
-    # torch's own list of kernels is exact, so if the text contains it, it decides.
-    if backend is None or context.torch.kernels is not None:
-        return ""
-    rocm, version = backend[1], context.torch.version or ""
-    for event in events(context, "foreign-gpu"):
-        target = gfx_of(event.values.get("name", ""))
-        is_served = target is not None and has_kernels(target, rocm, version) is not False
-        if is_served and target in BUILT_FOR:
-            return f"torch's builds for ROCm {rocm} have kernels for {target}"
-    return ""
-
-
 LOOK_FOR_CUDA = (
     *("no-nvidia-driver", "torch-not-compiled-with-cuda", "cuda-unavailable", "cuda-error"),
     *("hip-kernel-missing", "no-xpu", "torch-missing", "cuda-toolkit-missing"),
@@ -204,32 +134,6 @@ LOOK_FOR_CUDA = (
 )
 """Messages of programs that looked for a GPU or a torch build. They say more about the fault than
 the GPU's vendor does."""
-
-
-def intels_driver_answers(context: RuleContext) -> str:
-    """Returns a sentence if SYCL lists the Intel GPU, or torch reports `xpu` as available, so that
-    driver and permissions are fine, else ""."""
-    # An older release's True, next to today's False, shows nothing of today's.
-    if any(XPU_IS_MISSING.search(event.text or "") for event in events(context, "no-xpu")):
-        return ""
-    if events(context, "sycl-finds-none"):
-        return ""
-    for event in events(context, "output-shown"):
-        if event.values.get("what") == "sycl":
-            return "sycl-ls lists the GPU"
-    for event in events(context, "backend-runs"):
-        if XPU_IS_THERE.search(event.text or ""):
-            return "torch.xpu.is_available() is True"
-    return ""
-
-
-XPU_IS_THERE = re.compile(
-    r"xpu\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{1,12}True",
-    re.IGNORECASE,
-)
-XPU_IS_MISSING = re.compile(
-    r"xpu\.is_available\(\)\W{1,12}False|Failed to initialize XPU devices", re.IGNORECASE
-)
 
 
 NO_COMPLAINT = "nothing in the text looks for CUDA, or lacks the maker's own build of torch"
@@ -305,32 +209,6 @@ NO_SEARCH = ("cuda-error",)
 """Events of `LOOK_FOR_CUDA` that do not show a program looking for a GPU."""
 
 
-ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
-"""Words that only ROCm uses: `hipErrorNoDevice`, `rocm-smi`, `ROCk module`, `/dev/kfd`."""
-
-
-def only_the_maker_is_named(context: RuleContext) -> str:
-    """Returns a sentence if the text names another vendor's GPU, but neither a torch build nor a
-    message of that vendor's software, else "".
-
-    The vendor's name does not show whether the build, the driver or the program is at fault.
-    """
-    if not is_report(context) or context.torch.backend or context.torch.version:
-        return ""
-    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that a program called its
-    # runtime.
-    messages = events(context, "no-hip-gpus")
-    rocm_complains = any(ROCM_WORDS.search(event.text or "") for event in messages)
-    if rocm_complains or events(context, *LOOK_FOR_CUDA):
-        return ""
-    if not messages and not events(context, "gpu-unused"):
-        return ""
-    for event in events(context, "foreign-gpu"):
-        gpu = (event.values.get("name") or event.text or "")[:40].strip()
-        return f"the text names the GPU ({gpu}) and does not show which torch runs"
-    return ""
-
-
 def only_gpu_is_from(vendor: str) -> Fact:
     """Returns a fact that holds if a text names a GPU of this vendor, and neither an NVIDIA card
     nor an NVIDIA driver. Then an NVIDIA driver does not help."""
@@ -357,67 +235,7 @@ def target_is_overridden(context: RuleContext) -> str:
     return f"HSA_OVERRIDE_GFX_VERSION={value} is set"
 
 
-def override_names_another_target(context: RuleContext) -> str:
-    """Returns a sentence if HSA_OVERRIDE_GFX_VERSION names another target than that of the AMD GPU
-    in the text, else ""."""
-    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
-    numbers = value.split(".")
-    if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
-        return ""
-    major, minor, stepping = (int(number) for number in numbers)
-    target_of_override = f"gfx{major}{minor:x}{stepping:x}"
-    targets = {gfx_of(event.values.get("name", "")) for event in events(context, "foreign-gpu")}
-    targets.discard(None)
-    if not targets or target_of_override in targets:
-        return ""
-    return f"HSA_OVERRIDE_GFX_VERSION={value} means {target_of_override}"
-
-
-VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
-"""Matches NVIDIA's names for profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
-
-
-def no_virtual_gpu_is_named(context: RuleContext) -> str:
-    """Returns a sentence if the text names no virtual GPU, else "". Without one, CUDA's refusal may
-    come from an old driver, which returns the same error."""
-    if not is_report(context):
-        return ""
-    texts = [gpu.name for gpu in context.snapshot.gpus or ()]
-    for event in events(context, "vgpu-no-compute", "vgpu-unlicensed"):
-        texts.append(event.text or "")
-    if any(VIRTUAL_GPU.search(text) for text in texts):
-        return ""
-    return "the text names no virtual GPU, and an old driver refuses alike"
-
-
 # --- wheels ---------------------------------------------------------------------------------------
-
-
-def this_python_has_wheels(context: RuleContext) -> str:
-    """Returns a sentence if torch has wheels for the Python in the text, but pip found no file at
-    all, else "".
-
-    In that case pip could not reach the index, or this is a 32-bit Python.
-    """
-    refusals = events(context, "no-matching-distribution")
-    saw_no_file = all(event.values.get("none_found") == "true" for event in refusals)
-    if not refusals or not saw_no_file:
-        return ""
-    # Say nothing about a free-threaded Python, or about one whose bits the text shows, because
-    # these may need other wheels.
-    python = context.snapshot.python
-    minor = ".".join((python.version or "").split(".")[:2])
-    if not minor or python.bits or python.free_threaded:
-        return ""
-
-    wanted = context.snapshot.wanted
-    release = (wanted.torch or "").removeprefix("==")
-    for build in context.catalog.builds:
-        fits_python = minor in build.pythons and build.os == context.os.family
-        fits_request = wanted.backend in (None, build.backend) and release in ("", build.torch)
-        if fits_python and fits_request:
-            return f"torch {build.torch} has a wheel for Python {minor} on this system"
-    return ""
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -470,4 +288,76 @@ def memory_is_not_short(context: RuleContext) -> str:
         uses_hardly_any = used_by_torch is not None and used_by_torch < HARDLY_ANY
         if uses_hardly_any and nothing_else_uses_it:
             return f"{gib(requested)} was asked for, and nothing of {gib(total)} is used"
+    return ""
+
+
+VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
+"""Matches NVIDIA's names for profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
+
+
+def no_virtual_gpu_is_named(context: RuleContext) -> str:
+    """Returns a sentence if the text names no virtual GPU, else "". Without one, CUDA's refusal may
+    come from an old driver, which returns the same error."""
+    if not is_report(context):
+        return ""
+    texts = [gpu.name for gpu in context.snapshot.gpus or ()]
+    for event in events(context, "vgpu-no-compute", "vgpu-unlicensed"):
+        texts.append(event.text or "")
+    if any(VIRTUAL_GPU.search(text) for text in texts):
+        return ""
+    return "the text names no virtual GPU, and an old driver refuses alike"
+
+
+# --- wheels ---------------------------------------------------------------------------------------
+
+
+def intels_driver_answers(context: RuleContext) -> str:
+    """Returns a sentence if SYCL lists the Intel GPU, or torch reports `xpu` as available, so that
+    driver and permissions are fine, else ""."""
+    # An older release's True, next to today's False, shows nothing of today's.
+    if any(XPU_IS_MISSING.search(event.text or "") for event in events(context, "no-xpu")):
+        return ""
+    if events(context, "sycl-finds-none"):
+        return ""
+    for event in events(context, "output-shown"):
+        if event.values.get("what") == "sycl":
+            return "sycl-ls lists the GPU"
+    for event in events(context, "backend-runs"):
+        if XPU_IS_THERE.search(event.text or ""):
+            return "torch.xpu.is_available() is True"
+    return ""
+
+
+XPU_IS_THERE = re.compile(
+    r"xpu\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{1,12}True",
+    re.IGNORECASE,
+)
+XPU_IS_MISSING = re.compile(
+    r"xpu\.is_available\(\)\W{1,12}False|Failed to initialize XPU devices", re.IGNORECASE
+)
+
+
+ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
+"""Words that only ROCm uses: `hipErrorNoDevice`, `rocm-smi`, `ROCk module`, `/dev/kfd`."""
+
+
+def only_the_maker_is_named(context: RuleContext) -> str:
+    """Returns a sentence if the text names another vendor's GPU, but neither a torch build nor a
+    message of that vendor's software, else "".
+
+    The vendor's name does not show whether the build, the driver or the program is at fault.
+    """
+    if not is_report(context) or context.torch.backend or context.torch.version:
+        return ""
+    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that a program called its
+    # runtime.
+    messages = events(context, "no-hip-gpus")
+    rocm_complains = any(ROCM_WORDS.search(event.text or "") for event in messages)
+    if rocm_complains or events(context, *LOOK_FOR_CUDA):
+        return ""
+    if not messages and not events(context, "gpu-unused"):
+        return ""
+    for event in events(context, "foreign-gpu"):
+        gpu = (event.values.get("name") or event.text or "")[:40].strip()
+        return f"the text names the GPU ({gpu}) and does not show which torch runs"
     return ""

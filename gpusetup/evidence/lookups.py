@@ -7,18 +7,10 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.makers import LABEL, is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
-from gpusetup.evidence import facts
-from gpusetup.evidence.context import RuleContext, events
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
-
-OF_INSTALLERS = (
-    *("python-no-wheel", "no-wheel-for-platform", "wrong-index"),
-    "no-matching-distribution",
-)
-"""The events of an installer that searched an index and found no file that fits."""
 
 
 def requirement(text: str) -> tuple[str, str | None, str | None]:
@@ -82,15 +74,6 @@ def lookup_in(event: Event, catalog: Catalog) -> Lookup | None:
     )
 
 
-def lookup_of(context: RuleContext) -> Lookup | None:
-    """The first such lookup of a text; None if there is none."""
-    for event in events(context, *OF_INSTALLERS):
-        lookup = lookup_in(event, context.catalog)
-        if lookup is not None:
-            return lookup
-    return None
-
-
 def torch_of(catalog: Catalog, name: str, version: str | None) -> str | None:
     """The torch to which a release of torchvision or torchaudio belongs; None if unknown."""
     if name in ("torch", "") or version is None:
@@ -118,21 +101,3 @@ def _versions_listed(event: Event) -> list[str]:
     """The versions in an installer's message, with their labels."""
     words = re.split(r"[,\s]+", event.values.get("versions", ""))
     return [word for word in words if word[:1].isdigit()]
-
-
-def index_lacks_release(context: RuleContext) -> bool:
-    """Whether an index of ROCm or XPU builds does not have the requested release, as the
-    installer's own list of releases shows."""
-    lookup = lookup_of(context)
-    if lookup is None or lookup.torch is None:
-        return False
-    return bool(lookup.offered) and lookup.version not in lookup.offered
-
-
-def ordinary_index_has_torch(context: RuleContext) -> str:
-    """Returns a sentence if some index for CUDA or the CPU has the wanted torch for this Python and
-    system, else "". It does not count if ROCm or XPU builds were looked for, because their indexes
-    have other releases."""
-    if lookup_of(context) is not None:
-        return ""
-    return facts.catalog_has_torch_for_this_python(context)

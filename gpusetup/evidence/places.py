@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import builtins
-import re
 from collections.abc import Callable
 
 from gpusetup.evidence.context import (
     RuleContext,
-    driver_answers,
     events,
     gpus,
     in_container,
@@ -68,66 +66,6 @@ def gpu_is_listed(context: RuleContext) -> bool:
 def in_an_image_build(context: RuleContext) -> bool:
     """Whether the failure happened in a step of an image build, which never has a GPU."""
     return bool(events(context, "image-build"))
-
-
-def in_a_hosted_notebook(context: RuleContext) -> bool:
-    """Whether the program runs in a hosted notebook (Colab, Kaggle)."""
-    return bool(events(context, "hosted-notebook"))
-
-
-def wsl_lists_no_gpu(context: RuleContext) -> bool:
-    """Whether a text is from WSL, and no program in it lists a GPU."""
-    if not in_wsl(context) or in_container(context):
-        return False
-    # A CPU build of torch sees no GPU anywhere, so its message shows nothing about WSL.
-    if context.torch.backend == "cpu":
-        return False
-    gpu_is_shown = listed_gpus(context) or events(context, "smi-sees-it", "gpu-computes")
-    return not gpu_is_shown
-
-
-def windows_shows_no_torch(context: RuleContext) -> bool:
-    """Whether a driver responds on Windows and the text shows no CUDA build of torch. On Windows,
-    the torch that pip installs by default has no CUDA."""
-    torch = context.torch
-    # A label such as +cu124 shows that torch is a CUDA build.
-    names_build = torch.cuda or "+" in (torch.version or "")
-    if names_build:
-        return False
-    return ON_WINDOWS(context) and driver_answers(context)
-
-
-def in_a_container_without_gpu(context: RuleContext) -> bool:
-    """Whether the program runs in a container, and nothing shows that the container was given a
-    GPU."""
-    if not in_container(context):
-        return False
-    container = context.snapshot.container
-    # apptainer gives a container a GPU only with `--nv`. docker may do so without an option,
-    # through its default runtime.
-    if container.kind == "singularity" and container.nvidia_requested is False:
-        return True
-    was_given = container.nvidia_requested or driver_answers(context)
-    return not was_given
-
-
-def started_without_a_gpu(context: RuleContext) -> bool:
-    """Whether the text shows that the container was started without a GPU; apptainer, for example,
-    needs `--nv` to pass one."""
-    container = context.snapshot.container
-    starts_without = container.nvidia_requested is False or container.kind == "singularity"
-    return starts_without and in_a_container_without_gpu(context)
-
-
-def message_matches(kind: str, form: str) -> Question:
-    """Returns a function that checks whether a message of this kind, in lower case, matches a
-    pattern."""
-
-    def is_matched(context: RuleContext) -> bool:
-        texts = [event.text or "" for event in events(context, kind)]
-        return any(re.search(form, text.lower()) for text in texts)
-
-    return is_matched
 
 
 ON_LINUX, ON_WINDOWS, ON_MACOS = map(of_system, ("linux", "windows", "macos"))

@@ -35,11 +35,6 @@ def message_states_it(context: RuleContext) -> bool:
     return True
 
 
-def two_values_do_not_fit(context: RuleContext) -> bool:
-    """The proof of a cause whose check compares two values that were both read. It always holds."""
-    return True
-
-
 def message_states(kind: str, words: str) -> Proof:
     """Returns a proof that holds if one of the cause's messages contains these words. The cause's
     other messages do not prove it."""

@@ -1,7 +1,6 @@
 """AMD GPUs on Linux, as amdgpu and its compute driver (KFD) show them in /sys and /dev.
 
-Files come first, because they need no rights and no ROCm tools. `rocminfo` is only run, in a child
-with a time limit, if the files do not tell the GPUs' targets. No function here opens a device.
+Files need no rights and no ROCm tools. No function here opens a device.
 
 Sources: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c (the properties of a node), and amdgpu's
 documentation of sysfs (mem_info_vram_total, product_name).
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import TARGET, target_of_version
+from gpusetup.accelerators.amd import target_of_version
 from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.makers import AMD
 from gpusetup.model.machine import DeviceNode, Gpu, MakerStack, PciDevice, Reading, Snapshot
@@ -29,9 +28,6 @@ LIBDRM_NAMES = "/usr/share/libdrm/amdgpu.ids"
 MOST_NODES = 128
 """The maximum number of topology nodes that are read: a server has 8 GPUs, or up to 64 partitions
 of them."""
-ROCMINFO_SECONDS = 8.0
-"""rocminfo's time limit in seconds. It starts the runtime on each GPU, which takes about two
-seconds on a server."""
 
 
 def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
@@ -43,9 +39,6 @@ def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
         value = ", ".join(targets.values())
         readings.append(Reading(subject="makers.gpus", source=TOPOLOGY, value=value))
     gpus = [gpu_of(system, device, targets) for device in devices]
-    if gpus and all(gpu.target is None for gpu in gpus):
-        gpus, answer = with_targets_of_rocminfo(system, gpus)
-        readings.append(answer)
     drivers = {device.driver for device in devices if device.driver}
     kernel_driver = "amdgpu" if "amdgpu" in drivers else next(iter(sorted(drivers)), None)
     runtime = rocm_version(system)
@@ -133,47 +126,6 @@ def name_of_libdrm(system: System, device_id: str | None, revision_file: str) ->
     row = re.escape(f"{device_id},\t{revision},\t")
     match = re.search(rf"(?im)^{row}(.{{1,80}})$", read_or_none(system, LIBDRM_NAMES) or "")
     return match[1].strip() if match else ""
-
-
-def with_targets_of_rocminfo(system: System, gpus: list[Gpu]) -> tuple[list[Gpu], Reading]:
-    """The GPUs with the targets that `rocminfo` prints, and a reading. If `rocminfo` lists another
-    number of GPUs, the GPUs are returned unchanged."""
-    if system.which("rocminfo") is None:
-        return gpus, Reading(subject="makers.gpus", source="rocminfo", problem="not on PATH")
-    output = system.run(("rocminfo",), ROCMINFO_SECONDS)
-    if not output.ok:
-        problem = output.problem or f"exit {output.exit}"
-        return gpus, Reading(subject="makers.gpus", source="rocminfo", problem=problem)
-    agents = agents_of(output.stdout)
-    value = ", ".join(f"{name} ({target})" for name, target in agents)
-    reading = Reading(subject="makers.gpus", source="rocminfo", value=value or "no GPU")
-    if len(agents) != len(gpus):
-        return gpus, reading
-    named = [
-        Gpu(
-            name=name or gpu.name,
-            maker=AMD.id,
-            target=target,
-            pci_bus_id=gpu.pci_bus_id,
-            memory_total_bytes=gpu.memory_total_bytes,
-        )
-        for gpu, (name, target) in zip(gpus, agents, strict=True)
-    ]
-    return named, reading
-
-
-def agents_of(text: str) -> list[tuple[str, str]]:
-    """The name and target of each GPU that `rocminfo` prints.
-
-    >>> agents_of("  Name:   gfx1100\\n  Marketing Name:  AMD Radeon RX 7900 XTX\\n")
-    [('AMD Radeon RX 7900 XTX', 'gfx1100')]
-    """
-    agents = []
-    pattern = r"^ *Name: +(gfx\w{3,5}) *$(?:(?!^ *Name:).){0,400}?^ *Marketing Name: *(.{0,80}?) *$"
-    for target, name in re.findall(pattern, text, re.MULTILINE | re.DOTALL):
-        if TARGET.fullmatch(target):
-            agents.append((name, target))
-    return agents
 
 
 def rocm_version(system: System) -> str | None:

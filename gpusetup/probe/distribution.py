@@ -1,12 +1,8 @@
-"""The Linux distribution: its name, id, version and related distributions. The only module that
-imports `distro`."""
+"""The Linux distribution: its name, id, version and related distributions, from os-release(5)."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
-import distro
+import shlex
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.system import System, read_or_none
@@ -14,16 +10,9 @@ from gpusetup.system.system import System, read_or_none
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 """The paths of os-release, in the order of preference that os-release(5) specifies."""
 
-OLDER_FILES = (
-    *("/etc/redhat-release", "/etc/centos-release", "/etc/SuSE-release"),
-    *("/etc/debian_version", "/etc/alpine-release", "/etc/gentoo-release", "/etc/arch-release"),
-)
-"""The release files of systems older than os-release (such as CentOS 6), and Debian's exact point
-release, which os-release does not contain."""
-
 
 class OsRelease(Frozen):
-    """The distribution according to its release files; values that they lack are None."""
+    """The distribution according to its os-release; values that the file lacks are None."""
 
     name: str | None = None
     """The name that the distribution gives itself, such as `Debian GNU/Linux 12 (bookworm)`."""
@@ -34,57 +23,36 @@ class OsRelease(Frozen):
     """os-release's ID_LIKE, the closest relative first: a derived distribution can use their
     packages."""
     source: str = OS_RELEASE[0]
-    """The first release file that exists."""
     problem: str | None = None
     """The reason why there is no name."""
 
 
 def read_distribution(system: System) -> OsRelease:
-    """The distribution according to its release files, which `distro` parses.
-
-    `distro` only reads files below a root folder. The machine may be a recording, so the files are
-    read through `system` and written below a temporary folder, which then is that root.
-    """
-    release_files: dict[str, str] = {}
-    for path in (*OS_RELEASE, *OLDER_FILES):
+    """The distribution according to the first os-release that exists."""
+    for path in OS_RELEASE:
         text = read_or_none(system, path)
         if text:
-            release_files[path] = text
-    if not release_files:
-        return OsRelease(problem="no os-release file in /etc or /usr/lib")
-    source = next(iter(release_files))
-    try:
-        with tempfile.TemporaryDirectory(prefix="gpusetup-") as root:
-            write_below(Path(root), release_files)
-            return parse_below(root, source)
-    # OSError: the system is read-only and has no temporary folder. ValueError: a quote is never
-    # closed.
-    except (OSError, ValueError) as problem:
-        return OsRelease(source=source, problem=f"{source} could not be parsed: {problem}")
+            return _parsed(text, path)
+    return OsRelease(problem="no os-release file in /etc or /usr/lib")
 
 
-def write_below(root: Path, files: dict[str, str]) -> None:
-    """Write files, given by absolute paths, below another root folder."""
-    for path, text in files.items():
-        copy = root / path.lstrip("/")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(text, encoding="utf-8", errors="replace")
-
-
-def parse_below(root: str, source: str) -> OsRelease:
-    """The distribution described by the release files below a root; `source` is the first of these
-    files."""
-    linux = distro.LinuxDistribution(
-        include_lsb=False, include_uname=False, include_oslevel=False, root_dir=root
-    )
-    # Use the id as it is in the file, like our tables: `distro.id()` would turn `ol` into `oracle`.
-    distribution_id = linux.os_release_attr("id") or linux.id()
-    name = linux.name(pretty=True).strip()
+def _parsed(text: str, source: str) -> OsRelease:
+    """The distribution described by an os-release. Its values are quoted as in a shell."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, is_set, value = line.strip().partition("=")
+        if not is_set or name.startswith("#"):
+            continue
+        try:
+            values[name] = " ".join(shlex.split(value))
+        except ValueError as problem:
+            return OsRelease(source=source, problem=f"{source} could not be parsed: {problem}")
+    title = values.get("PRETTY_NAME") or values.get("NAME")
     return OsRelease(
-        name=name or None,
-        id=distribution_id.lower() or None,
-        version=linux.version() or None,
-        like=tuple(linux.like().lower().split()),
+        name=title or None,
+        id=values.get("ID", "").lower() or None,
+        version=values.get("VERSION_ID") or None,
+        like=tuple(values.get("ID_LIKE", "").lower().split()),
         source=source,
-        problem=None if name else f"{source} names no distribution",
+        problem=None if title else f"{source} names no distribution",
     )

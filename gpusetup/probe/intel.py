@@ -5,14 +5,9 @@ from __future__ import annotations
 from gpusetup.accelerators.intel import KERNEL_DRIVERS, intel_device
 from gpusetup.accelerators.makers import INTEL
 from gpusetup.accelerators.other_gpus import has_xpu
-from gpusetup.model.machine import Gpu, MakerStack, PciDevice, Reading, Snapshot
+from gpusetup.model.machine import Gpu, MakerStack, PciDevice, Snapshot
 from gpusetup.probe.amd import compute_nodes, node_readings
 from gpusetup.system.system import System
-
-SYCL_LS_SECONDS = 8.0
-"""sycl-ls's time limit in seconds; it starts each oneAPI runtime once."""
-LEVEL_ZERO = "level_zero"
-"""The runtime through which torch's XPU builds reach a GPU."""
 
 
 def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
@@ -38,9 +33,7 @@ def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
         kernel_driver=next(iter((*bound, *others)), None),
         nodes=nodes,
     )
-    readings = node_readings(nodes)
-    readings.extend(sycl_readings(system))
-    return Snapshot(makers=stack, readings=tuple(readings))
+    return Snapshot(makers=stack, readings=tuple(node_readings(nodes)))
 
 
 def intel_gpu(device: PciDevice) -> Gpu | None:
@@ -56,16 +49,3 @@ def intel_gpu(device: PciDevice) -> Gpu | None:
         maker=INTEL.id,
         pci_bus_id=device.bus_id,
     )
-
-
-def sycl_readings(system: System) -> list[Reading]:
-    """The output of `sycl-ls`, if it is installed. It is shown to the user, but no rule uses it."""
-    if system.which("sycl-ls") is None:
-        return []
-    output = system.run(("sycl-ls",), SYCL_LS_SECONDS)
-    lines = [line.strip() for line in output.stdout.splitlines() if LEVEL_ZERO in line]
-    if not output.ok:
-        problem = output.problem or f"exit {output.exit}"
-        return [Reading(subject="makers.gpus", source="sycl-ls", problem=problem)]
-    values = lines or ["no GPU by Level Zero"]
-    return [Reading(subject="makers.gpus", source="sycl-ls", value=value) for value in values]

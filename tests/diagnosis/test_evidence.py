@@ -61,7 +61,6 @@ def screen_of(answer: DoctorAnswer) -> str:
 REFUTED = [
     # what the text shows, the cause, what is ruled out
     (f"{NO_KERNEL}PyTorch version: 2.9.1+cu128\nRTX 5090\n", "extension-arch-mismatch", True),
-    (f"{NO_KERNEL}torch 2.9.1+cu128, RTX 5090\n", "unknown", True),
     (f"{NO_KERNEL}torch 2.5.1+cu121, RTX 5090\n", "arch-too-new-for-wheel", False),
     (
         f"{CUBLAS}torch 2.5.1+cu124\n$ find / -name 'libcublas*'\n{LISTED}",

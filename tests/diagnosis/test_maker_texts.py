@@ -71,11 +71,6 @@ WAYS = (
         "library-not-mapped", "patchelf --clear-execstack", "noexec",
     ),
     (
-        "Strix Halo (gfx1151), torch 2.10.0+rocm7.1, export HSA_OVERRIDE_GFX_VERSION=11.0.0\n"
-        "RuntimeError: HIP error: invalid device function",
-        "rocm-override-wrong", "unset HSA_OVERRIDE_GFX_VERSION", "pip install",
-    ),
-    (
         "Intel Arc A310. In the LXC container: ls: cannot access '/dev/dri': No such file or "
         "directory\ntorch 2.8.0+xpu: torch.xpu.is_available() is False",
         "container-no-maker-gpu", "Device Passthrough", "docker run",
@@ -267,13 +262,6 @@ def test_an_older_releases_true_is_not_todays() -> None:
     answer = read_report(text)
     assert not any("is True" in refutation for refutation in map(str, answer.ruled_out))
     assert "Arc" not in (machine_facts(answer).get("GPU") or "")
-
-
-def test_a_gpu_that_somebody_wants_is_not_the_machines() -> None:
-    text = (
-        "RuntimeError: PyTorch is not linked with support for xpu devices. I want to use Arc A380"
-    )
-    assert "A380" not in (machine_facts(read_report(text)).get("GPU") or "")
 
 
 def test_a_torch_for_another_processor_is_installed_again_on_a_mac() -> None:

@@ -38,10 +38,6 @@ SID = 'PRETTY_NAME="Debian GNU/Linux forky/sid"\nNAME="Debian GNU/Linux"\nID=deb
         ({"/usr/lib/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
         ({"/etc/os-release": SID}, ("debian", None, "Debian GNU/Linux forky/sid")),
         ({"/etc/os-release": TUXEDO}, ("tuxedo", "24.04", "TUXEDO OS 24.04.3 LTS")),
-        (
-            {"/etc/redhat-release": "CentOS release 6.10 (Final)\n"},
-            ("rhel", "6.10", "CentOS 6.10 (Final)"),
-        ),
         ({"/etc/os-release": 'ID=debian\nNAME="a quote that never closes\n'}, (None, None, None)),
         ({}, (None, None, None)),
     ],

@@ -25,7 +25,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),
     "typing_extensions": ("model/frozen.py", "api.py"),
-    "distro": ("probe/distribution.py",),
     "platformdirs": ("system/own_cache.py", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),

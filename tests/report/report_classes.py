@@ -40,12 +40,8 @@ CLASSES: dict[str, Class] = {
         (
             f"$ docker run -it --rm -v $PWD:/src trainer:latest python train.py\n{NO_GPUS}",
             f"sudo docker run --privileged -ti img bash\nroot@4728a09607c1:/w# python x.py\n{NO_DRIVER}",
-            f'docker run --ipc=host --shm-size 8g repo/app\nTraceback (most recent call last):\n  File "/opt/conda/lib/python3.8/site-packages/torch/cuda/__init__.py", line 214, in _lazy_init\n    torch._C._cuda_init()\n{NO_GPUS}',
         ),
-        (
-            f"docker run --gpus all -it img python train.py\n{NO_IMAGE}",
-            f"docker run --gpus all -it img python train.py\n{NO_GPUS}",
-        ),
+        (f"docker run --gpus all -it img python train.py\n{NO_IMAGE}",),
     ),
     "a program that hides the GPU itself": Class(
         "cuda-visible-devices-hidden",
@@ -53,24 +49,17 @@ CLASSES: dict[str, Class] = {
             f'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "-1"\nimport torch\n>>> torch.cuda.init()\n{NO_GPUS}',
             f'$env:CUDA_VISIBLE_DEVICES = "-1"\n{NO_GPUS}',
         ),
-        (
-            f"CUDA_VISIBLE_DEVICES=0 python train.py\n{NO_IMAGE}",
-            "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
-        ),
+        (f"CUDA_VISIBLE_DEVICES=0 python train.py\n{NO_IMAGE}",),
     ),
     "nvidia-smi alone, whatever the driver": Class(
         "ok",
         (
             "==============NVSMI LOG==============\n\nDriver Version                      : 390.157\nCUDA Version                        : 9.1\n\nAttached GPUs                       : 1\nGPU 00000000:84:00.0\n    Performance State               : P8\n    Clocks Throttle Reasons\n        Idle                        : Active",
             "==============NVSMI LOG==============\n\nDriver Version                      : 440.33.01\nCUDA Version                        : 10.2\n\nAttached GPUs                       : 1\nGPU 00000000:84:00.0\n    Temperature\n        GPU Current Temp            : 37 C",
-            SMI_ONE.replace("570.86.15", "418.87.01")
-            .replace("12.8", "10.1")
-            .replace("RTX 4090", "GTX 1080"),
         ),
         (
             SMI_ONE
             + "RuntimeError: The NVIDIA driver on your system is too old (found version 10010).",
-            "==============NVSMI LOG==============\nDriver Version                      : 550.54.14\nCUDA Version                        : 12.4\nAttached GPUs                       : 1\nGPU 00000000:84:00.0\n    Clocks Event Reasons\n        HW Thermal Slowdown : Active",
         ),
     ),
     "a GPU whose name is followed by words": Class(
@@ -78,23 +67,17 @@ CLASSES: dict[str, Class] = {
         (
             f"Tesla V100 gpu error issue\n{NO_IMAGE}\nTorch version: 2.11.0+cu128",
             f"GTX 1080 Ti card not working any more\n{NO_IMAGE}\n>>> torch.__version__\n'2.9.0+cu130'",
-            f"Tesla P100 fails with the new release\nPyTorch version: 2.10.0+cu128\n{NO_IMAGE}",
         ),
-        (
-            f"RTX 4090 card not working any more\n{NO_IMAGE}\n>>> torch.__version__\n'2.9.0+cu130'",
-            f"one node has V100 and one A100\n{NO_IMAGE}\nTorch version: 2.11.0+cu128",
-        ),
+        (f"RTX 4090 card not working any more\n{NO_IMAGE}\n>>> torch.__version__\n'2.9.0+cu130'",),
     ),
     "a PCIe link that runs slower than it could": Class(
         "pcie-degraded",
         (
             "LnkCap: Port #0, Speed 16GT/s, Width x16, ASPM L1, Exit Latency L1 <16us\nLnkSta: Speed 2.5GT/s (downgraded), Width x16 (ok)",
             "LnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM L0s L1\n\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x16 (ok)",
-            "LnkCap: Port #0, Speed 16GT/s, Width x16\nLnkSta: Speed 16GT/s, Width x4 (downgraded)",
         ),
         (
             f"LnkCap: Port #0, Speed 16GT/s, Width x16\nLnkSta: Speed 2.5GT/s (downgraded), Width x16 (ok)\n{NO_IMAGE}",
-            "LnkCap: Port #0, Speed 16GT/s, Width x16\nLnkSta: Speed 16GT/s (ok), Width x16 (ok)",
         ),
     ),
     "a stub of libcuda that was loaded": Class(
@@ -102,7 +85,6 @@ CLASSES: dict[str, Class] = {
         (
             "numba.cuda.cudadrv.driver.CudaAPIError: [34]\nFinding driver from candidates:\n        libcuda.so\nUsing loader <class 'ctypes.CDLL'>\n        Mapped libcuda.so paths:\n                /usr/local/cuda-12.2/targets/x86_64-linux/lib/stubs/libcuda.so",
             "Mapped libcuda.so paths:\n    /opt/cuda/lib64/stubs/libcuda.so\nCudaSupportError: Error at driver init: CUDA_ERROR_STUB_LIBRARY",
-            "RuntimeError: CUDA error: CUDA driver is a stub library",
         ),
         (
             "Mapped libcuda.so paths:\n                /usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14\nnumba.cuda.cudadrv.driver.CudaAPIError: [100]",
@@ -113,7 +95,6 @@ CLASSES: dict[str, Class] = {
         (
             "OSError: libtorch_hip.so: cannot open shared object file: No such file or directory\nFile ~/venv/lib/python3.8/site-packages/torchaudio/__init__.py:1, in <module>",
             '  File "/x/lib/python3.11/site-packages/torchaudio/_extension/__init__.py", line 67\nOSError: libtorch_cuda_cpp.so: cannot open shared object file: No such file or directory',
-            '  File "/x/site-packages/torchaudio/_extension/utils.py", line 60, in _load_lib\nOSError: libtorch_cuda.so: cannot open shared object file: No such file or directory',
         ),
         (
             '  File "/x/site-packages/mmcv/ops/__init__.py", line 2\nImportError: libtorch_cuda_cu.so: cannot open shared object file: No such file or directory',
@@ -124,19 +105,14 @@ CLASSES: dict[str, Class] = {
         (
             "$ sudo envycontrol -s integrated\n$ lspci | grep VGA\n00:02.0 VGA compatible controller: Intel Corporation Raptor Lake-P [Iris Xe Graphics]",
             "$ supergfxctl -m Integrated\n$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.",
-            "$ sudo prime-select intel\n$ lspci | grep VGA\n00:02.0 VGA compatible controller: Intel Corporation Alder Lake-P GT1 [UHD Graphics]",
         ),
-        (
-            f"$ sudo envycontrol -s integrated\n$ sudo envycontrol -s hybrid\n{SMI_591}",
-            f"$ sudo prime-select intel\n{SMI_591}",
-        ),
+        (f"$ sudo envycontrol -s integrated\n$ sudo envycontrol -s hybrid\n{SMI_591}",),
     ),
     "JAX beside an older cuDNN": Class(
         "ld-library-path-conflict",
         (
             "RuntimeError: Backend 'cuda' failed to initialize: Unable to use CUDA because of the following issues with CUDA components:\nOutdated cuDNN installation found.\nVersion JAX was built against: 8907\nMinimum supported: 9100",
             "CUDA backend failed to initialize: Outdated cuDNN installation found. Installed version: 8902",
-            "jax._src.xla_bridge: Outdated cuDNN installation found.\nThe local installation version must be no lower than 9100.",
         ),
         ("Could not load library libcudnn_ops_infer.so.8",),
     ),
@@ -145,7 +121,6 @@ CLASSES: dict[str, Class] = {
         (
             'Failed to build `apex==0.1`\n  File "/x/builds-v0/.tmpA/setuptools/build_meta.py", line 512, in run_setup\n  File "<string>", line 22, in <module>\nModuleNotFoundError: No module na',
             "Getting requirements to build wheel ... error\n  File \"setup.py\", line 40, in <module>\nKeyError: 'MAX_JOBS_X'",
-            '  File "/x/site-packages/torch/utils/cpp_extension.py", line 3, in load\n  File "x.py", line 1\nValueError: not enough values to unpack',
         ),
         (),
     ),
@@ -154,7 +129,6 @@ CLASSES: dict[str, Class] = {
         (
             "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown",
             "error running prestart hook #0: exit status 1, stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown\n$ nvidia-smi\nFailed to initialize NVML: Driver/library version mismatch",
-            "docker: Error response from daemon: OCI runtime create failed: nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown.",
         ),
         (
             "nvidia-container-cli: initialization error: cgroup subsystem devices not found: unknown",
@@ -168,7 +142,6 @@ CLASSES: dict[str, Class] = {
         ),
         (
             "  Attempting uninstall: torch\n    Found existing installation: torch 2.6.0+cpu\n    Uninstalling torch-2.6.0+cpu:\nSuccessfully installed torch-2.6.0+cu124",
-            "  pytorch  conda-forge::pytorch-2.3.1-cpu_generic_py311h1 --> pytorch::pytorch-2.3.1-py3.11_cuda12.1_cudnn8.9.2_0",
         ),
     ),
     "a UVM that does not start with HMM": Class(
@@ -176,7 +149,6 @@ CLASSES: dict[str, Class] = {
         (
             "| NVIDIA-SMI 575.57.08              Driver Version: 575.57.08      CUDA Version: 12.8     |\n|   0  NVIDIA GeForce RTX 5090        Off |   00000000:01:00.0 Off |                  N/A |\n| 30%   36C    P8             20W /  450W |     413MiB /  24564MiB |      0%      Default |\nRuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.\n$ cat /etc/modprobe.d/uvm.conf\noptions nvidia_uvm uvm_disable_hmm=1",
             'time=2026-02-02T22:42:20.643Z level=INFO source=gpu.go:612 msg="Unable to load cudart library /usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08: cuda driver library init failure: 3"',
-            "cuInit(0) failed: CUDA_ERROR_NOT_INITIALIZED: initialization error\n| NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |\n|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |                  N/A |\n| 30%   36C    P8             20W /  450W |     413MiB /  24564MiB |      0%      Default |\n",
         ),
         (
             "| NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |\n|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |                  N/A |\n| 30%   36C    P8             20W /  450W |     413MiB /  24564MiB |      0%      Default |\ncudaGetDeviceCount returned 35\n-> CUDA driver version is insufficient for CUDA runtime version",
@@ -187,9 +159,6 @@ CLASSES: dict[str, Class] = {
         (
             "Linux ubuntu 5.15.148-tegra #1 SMP aarch64 GNU/Linux\n$ pip3 install torch torchvision\n>>> torch.cuda.is_available()\nFalse\n>>> torch.__version__\n'2.7.1'",
             "Jetson AGX Thor, JetPack 7.0, L4T 38.2\nPyTorch version: 2.8.0+cpu\nCUDA available: False",
-            "# R36 (release), REVISION: 4.3\nAssertionError: Torch not compiled with CUDA enabled",
-            "Jetson AGX Orin 64GB JetPack 7.2\nPyTorch 2.9.0+cu130\nRuntimeError: CUDA error: no kernel image is available for execution on the device",
-            "JetPack 6.1\nTorch version 2.9.1+cu129\nNVIDIA GeForce? no: Orin with CUDA capability sm_87 is not compatible with the current PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_80 sm_90 sm_100 sm_120.",
         ),
         ("NVIDIA DGX Spark, aarch64\nPyTorch version: 2.9.0+cu130\nCUDA available: True",),
     ),
@@ -198,7 +167,6 @@ CLASSES: dict[str, Class] = {
         (
             "  × No solution found when resolving dependencies for split (python_full_version >= '3.12' and sys_platform == 'darwin'):\n  ╰─▶ Because torch==2.7.1+cu128 has no wheels with a matching platform tag (e.g., `macosx_14_0_arm64`) and your project depends on torch==2.7.1+cu128",
             "error: Distribution `torch==2.5.1+cu124 @ registry+https://download.pytorch.org/whl/cu124` can't be installed because it doesn't have a source distribution or wheel for the current platform\n\nhint: You're on macOS (`macosx_15_0_arm64`), but `torch` (v2.5.1+cu124) only has wheels for the following platforms: `linux_x86_64`, `win_amd64`",
-            "error: Distribution `triton==3.2.0 @ registry+https://x/simple` can't be installed because it doesn't have a source distribution or wheel for the current platform\nhint: You're on Windows (`win_amd64`), but `triton` (v3.2.0) only has wheels for the following platform: `manylinux_2_17_x86_64`",
         ),
     ),
     "uv, pixi: a conflict": Class(
@@ -206,7 +174,6 @@ CLASSES: dict[str, Class] = {
         (
             "  × No solution found when resolving dependencies:\n  ╰─▶ Because torchvision==0.20.1 depends on torch==2.5.1 and your project depends on torch==2.6.0, we can conclude that your project and torchvision==0.20.1 are incompatible.",
             "Error:   × failed to solve the pypi requirements of environment 'default' for platform 'linux-64'\n  ├─▶ Because vllm==0.9.0 depends on torch==2.7.0 and torch==2.6.0, we can conclude that vllm==0.9.0 cannot be used.",
-            "ERROR: Cannot install torch==2.6.0 and xformers==0.0.28 because these package versions have conflicting dependencies.\nThe conflict is caused by:\n    The user requested torch==2.6.0\n    xformers 0.0.28 depends on torch==2.4.1",
         ),
     ),
     "pixi: no CUDA on this machine": Class(
@@ -214,7 +181,6 @@ CLASSES: dict[str, Class] = {
         (
             "Error:   × failed to solve requirements of environment 'gpu' for platform 'linux-64'\n  ╰─▶ Cannot solve the request because of: The following packages are incompatible\n      └─ pytorch-gpu * can be installed with any of the following options:\n         └─ pytorch-gpu 2.6.0 would require\n            └─ __cuda *, for which no candidates were found.",
             "  × The platform you are running on should at least have the virtual package __cuda on version 12.0, build_string: 0\n",
-            "Error:   × Cannot install environment: the machine does not meet the minimum requirements: virtual package '__cuda >=12.4' not available on this system",
         ),
     ),
     "a hosted notebook without a GPU": Class(
@@ -222,7 +188,6 @@ CLASSES: dict[str, Class] = {
         (
             "/content/drive/MyDrive/x\nRuntimeError: Found no NVIDIA driver on your system.",
             '  File "/kaggle/working/train.py", line 12\nRuntimeError: No CUDA GPUs are available',
-            "/bin/bash: line 1: nvidia-smi: command not found\n/content/ComfyUI",
         ),
     ),
     "a scheduler that gave no GPU": Class(
@@ -230,7 +195,6 @@ CLASSES: dict[str, Class] = {
         (
             "$ srun -p cpu --pty bash\n$ python -c 'import torch; print(torch.cuda.is_available())'\nFalse\nSLURM_JOB_GPUS is unset\nCUDA_VISIBLE_DEVICES=NoDevFiles",
             "#SBATCH --gres=gpu:1\nsbatch: error: Batch job submission failed: Requested node configuration is not available",
-            "sbatch: error: Batch job submission failed: Invalid generic resource (gres) specification",
         ),
     ),
     "a toolkit's refusal: cgroup, filter, rpc": Class(
@@ -238,11 +202,9 @@ CLASSES: dict[str, Class] = {
         (
             "docker: Error response from daemon: failed to create task for container: OCI runtime create failed: error running hook #0: exit status 1, stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: mount error: failed to add device rules: unable to find any existing device filters attached to the cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown.",
             "nvidia-container-cli: mount error: failed to add device rules: unable to generate new device filter program from existing programs: unable to create new device filters program: load program: invalid argument: last insn is not an exit or jmp",
-            "nvidia-container-cli: initialization error: nvml error: insufficient permissions",
         ),
         (
             "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown",
-            "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
         ),
     ),
     "CDI refused": Class(
@@ -250,7 +212,6 @@ CLASSES: dict[str, Class] = {
         (
             'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [[gpu]]',
             "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
-            "failed to create container: CDI device injection failed: unresolvable CDI devices runtime.nvidia.com/gpu=all",
         ),
     ),
     "AMD: no access to the device nodes": Class(
@@ -258,7 +219,6 @@ CLASSES: dict[str, Class] = {
         (
             '$ rocminfo\nROCk module is loaded\nUnable to open /dev/kfd read-write: Permission denied\nuser is not member of "render" group, the default DRM access group.',
             "torch 2.9.1+rocm6.4\n>>> torch.cuda.is_available()\nFalse\nls -l /dev/kfd\ncrw-rw---- 1 root render 236, 0 /dev/kfd",
-            "hipErrorNoDevice: no ROCm-capable device is detected",
         ),
     ),
     "AMD: gfx not built for": Class(
@@ -266,7 +226,6 @@ CLASSES: dict[str, Class] = {
         (
             "HSA_OVERRIDE_GFX_VERSION=10.3.0 python main.py\nRuntimeError: HIP error: the operation cannot be performed in the present state",
             "rocBLAS error: Cannot read /x/rocblas/library/TensileLibrary.dat: No such file or directory for GPU arch : gfx1036",
-            'C:\\Users\\me> pip install torch --index-url https://repo.amd.com/rocm/whl/gfx1151/\nOSError: [WinError 126] Error loading "C:\\x\\torch\\lib\\amdhip64.dll" or one of its dependencies.\nRadeon 8060S, ROCm 7.1',
         ),
     ),
     "Intel: nothing of Level Zero": Class(
@@ -288,7 +247,6 @@ CLASSES: dict[str, Class] = {
         (
             ">>> torch.xpu.is_available()\nTrue\nIntel(R) Arc(TM) A770 Graphics\nKeyError: 'labels'",
             "ggml_cuda_init: found 1 ROCm devices:\n  Device 0: AMD Radeon RX 7900 XTX, gfx1100\nmain: error: failed to open grammar file 'json.gbnf'",
-            "PyTorch version: 2.4.0+rocm6.1\nRuntimeError: HIP error: an illegal memory access was encountered",
         ),
         ("Mac mini M4\nUsing device: mps\nAssertionError: Torch not compiled with CUDA enabled",),
     ),
@@ -311,7 +269,6 @@ CLASSES: dict[str, Class] = {
         (
             "macOS 14.5, Apple M1 Pro\ntorch.backends.mps.is_available() -> False",
             "Placeholder storage has not been allocated on MPS device!",
-            "BFloat16 is not supported on MPS\nmacOS 13",
         ),
         ("MPS client failed to connect to the MPS control daemon or the MPS server",),
     ),
@@ -320,31 +277,14 @@ CLASSES: dict[str, Class] = {
         (
             "ValueError: The checkpoint you are trying to load has model type `qwen3_moe` but Transformers does not recognize this architecture.",
             "File 'x.py', line 3\nhuggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1)",
-            "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.json'",
-            "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens\nray.exceptions.ActorDiedError: The actor died because of an error raised in its creation task",
-            "PyTorch version: 2.6.0+cu126 (GPU)\nGPU type: NVIDIA H20\nKeyError: 'qwen3_next'",
-            "sbatch: error: Batch job submission failed: Requested node configuration is not available",
-            "Error: listen tcp 127.0.0.1:11434: bind: address already in use",
-            "Traceback (most recent call last):\nModuleNotFoundError: No module named 'wandb'",
-            "aio.cpp:2:10: fatal error: libaio.h: No such file or directory\nerror: command 'gcc' failed with exit code 1",
-            "ImportError: cannot import name 'DTensor' from 'torch.distributed.tensor' (/x/torch/distributed/tensor/__init__.py)",
         ),
-        (
-            "RuntimeError: CUDA error: invalid argument",
-            "RuntimeError: Engine core initialization failed. See root cause above.",
-            "ValueError: No valid attention backend found for cuda with head_size 64",
-            "Getting requirements to build wheel ... error\n  File 'setup.py', line 40\nKeyError: 'MAX_JOBS_X'",
-            "ERROR: Failed building wheel for diff_gaussian_rasterization",
-            "my.cu:3: error: identifier 'my_name' is undefined",
-            "it ends with an error, and I do not know why",
-        ),
+        ("RuntimeError: CUDA error: invalid argument",),
     ),
     "build-time dependencies": Class(
         "program-failed unknown",
         (
             "  × Failed to build `flash-attn==2.8.3`\n  ├─▶ The build backend returned an error\n      ModuleNotFoundError: No module named 'wheel'\n      hint: This error likely indicates that `flash-attn@2.8.3` depends on `wheel`, but doesn't declare it as a build dependency.",
             "Collecting insightface\n  Preparing metadata (pyproject.toml) ... error\n      ModuleNotFoundError: No module named 'numpy'\n  note: This error originates from a subprocess, and is likely not a problem with pip.",
-            "Building wheel for dlib (setup.py) ... error\n      ERROR: CMake must be installed to build dlib",
         ),
     ),
     "a wheel fetch that fell back to a build": Class(
@@ -352,7 +292,6 @@ CLASSES: dict[str, Class] = {
         (
             "Guessing wheel URL:  https://github.com/Dao-AILab/flash-attention/releases/download/v2.7.4.post1/flash_attn-2.7.4.post1+cu12torch2.9cxx11abiTRUE-cp312-cp312-linux_x86_64.whl\nPrecompiled wheel not found. Building from source...\nOSError: CUDA_HOME environment variable is not set.",
             "urllib.error.HTTPError: HTTP Error 404: Not Found\nGuessing wheel URL: https://github.com/state-spaces/mamba/releases/download/v2.2.4/mamba_ssm-2.2.4+cu12torch2.9cxx11abiTRUE-cp312-cp312-linux_x86_64.whl error HTTP Error 404: Not Found\nPrecompiled wheel not found. Building from source...\nFileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
-            "mamba_ssm was requested, but nvcc was not found.  Are you sure your environment has nvcc available?\nNameError: name 'bare_metal_version' is not defined",
         ),
     ),
     "one-line no kernel image": Class(
@@ -360,7 +299,6 @@ CLASSES: dict[str, Class] = {
         (
             "CUDA error: no kernel image is available for execution on the device",
             "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-            "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
         ),
     ),
     "one-line no kernel image, new GPU": Class(
@@ -368,7 +306,6 @@ CLASSES: dict[str, Class] = {
         (
             "RTX 5090: CUDA error: no kernel image is available for execution on the device, torch 2.5.1+cu124",
             "CUDA error: no kernel image is available for execution on the device (RTX 5070 Ti)",
-            "NVIDIA GeForce RTX 5080 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
         ),
     ),
     "DCGM, gpu-burn, nccl-tests, sinfo results": Class(
@@ -376,19 +313,14 @@ CLASSES: dict[str, Class] = {
         (
             "$ gpu_burn 60\n10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C\nTested 1 GPUs:\n\tGPU 0: FAULTY",
             "Tested 8 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n\tGPU 2: FAULTY",
-            "| Memory            | Fail - GPU: 3                                  |\n| Warning           | GPU 3 had uncorrectable memory errors\n$ dcgmi diag -r 3",
         ),
-        (
-            "Tested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK",
-            "$ dcgmi diag -r 1\n| Memory            | Pass - All |\n| PCIe | Pass - All |",
-        ),
+        ("Tested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK",),
     ),
     "healthy results": Class(
         "ok",
         (
             "Tested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK",
             "# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728\n#  Rank  0 Group  0 Pid  1821 on node1 device  0 [0000:0f:00] NVIDIA H100 80GB HBM3\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 312.4",
-            "$ dcgmi diag -r 1\nSuccessfully ran diagnostic for group.\n| Deployment      |\n| Denylist | Pass |\n| Memory            | Pass - All |",
         ),
     ),
     "a kernel that went to a wrong address": Class(
@@ -396,23 +328,17 @@ CLASSES: dict[str, Class] = {
         (
             "RuntimeError: CUDA error: misaligned address\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
             "E CUDA error: an illegal memory access was encountered\nE   current device: 1, in function ggml_backend_cuda_synchronize at ggml-cuda.cu:2900",
-            "[rank1]: Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered",
         ),
-        (
-            "RuntimeError: CUDA error: out of memory",
-            "NVRM: Xid (PCI:0000:06:00): 79, pid=1, GPU has fallen off the bus.",
-        ),
+        ("RuntimeError: CUDA error: out of memory",),
     ),
     "memory that does not suffice, by other programs": Class(
         "out-of-memory",
         (
             "ValueError: To serve at least one request with the models's max seq len (40960), (5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB).",
             "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
-            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes",
         ),
         (
             "OOM when allocating tensor with shape[128,256] on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu",
-            "grpc: RESOURCE_EXHAUSTED: quota",
         ),
     ),
     "a library that a program loads by its own words": Class(
@@ -420,7 +346,6 @@ CLASSES: dict[str, Class] = {
         (
             'Error loading "C:\\x\\onnxruntime\\capi\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing. (Error 126: "The specified module could not be found.")',
             "bitsandbytes library load error: Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so",
-            "RuntimeError: Failed to load the native library: libbitsandbytes_cuda130.so: cannot open shared object file\nbitsandbytes library load error: Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so",
         ),
     ),
     "a notebook that is lent, of somebody who sits at a Mac": Class(
@@ -428,7 +353,6 @@ CLASSES: dict[str, Class] = {
         (
             "I run the notebook on Google Colab and import torch exits with code 1\nOperating system\nmacOS (Apple Silicon)",
             "SystemExit: FAILED: import torch (exit code 1) in Google Colab\nHTTP Error 500: Internal Server Error\n### Operating system\nmacOS (Apple Silicon)",
-            "The cell fails in my Kaggle notebook\n### Operating system\nmacOS",
         ),
         (
             "On Google Colab it works; on my Mac: AssertionError: Torch not compiled with CUDA enabled\nOS: macOS 14.5 (arm64)",
@@ -439,7 +363,6 @@ CLASSES: dict[str, Class] = {
         (
             "$ docker exec outer podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi -L\nFailed to initialize NVML: N/A",
             "root@4f2e1d0c9b8a:/workspace# nvidia-smi\nFailed to initialize NVML: N/A",
-            "$ docker exec -it train nvidia-smi\nFailed to initialize NVML: N/A",
         ),
         ("root@4f2e1d0c9b8a:/workspace# nvidia-smi\nFailed to initialize NVML: Unknown Error",),
     ),
@@ -448,7 +371,6 @@ CLASSES: dict[str, Class] = {
         (
             f"Requirement already satisfied: torch in c:\\python311\\lib\\site-packages (from flash-attn) (2.1.0+cu121)\n{X86_BUILD}",
             f"Guessing wheel URL:  https://host/flash_attn-2.5.9+cu122torch2.1cxx11abiFALSE-cp311-cp311-win_amd64.whl\nPrecompiled wheel not found. Building from source...\n{X86_BUILD}",
-            f"Requirement already satisfied: torch in c:\\site-packages (from mamba-ssm) (2.6.0)\n{X86_BUILD}",
         ),
         (
             f"{X86_BUILD}\nERROR: Could not find a version that satisfies the requirement torch (from versions: none)",
@@ -459,7 +381,6 @@ CLASSES: dict[str, Class] = {
         (
             "It does not start: HTTP Error 500: Internal Server Error",
             "I get HTTP Error 304: Not Modified and it does not start",
-            "the backend answers error 401: Unauthorized and the model is not loaded",
         ),
         ("CUDA initialization failed: Error 802: system not yet initialized",),
     ),
@@ -469,29 +390,21 @@ CLASSES: dict[str, Class] = {
             "Because the GPU memory is exhausted, the speed is very low",
             "my VRAM gets exhausted after a few frames",
         ),
-        (
-            "If the GPU memory is exhausted, layers go to the CPU",
-            "the system RAM keeps running out of memory, the GPU idles",
-        ),
+        ("If the GPU memory is exhausted, layers go to the CPU",),
     ),
     "a torch that has no CUDA, as people say it": Class(
         "torch-cpu-build",
         (
             "Torch does not have CUDA\nI updated the program on Windows, there is an RTX 3090",
             "after the update my pytorch doesn't have CUDA support anymore",
-            "pytorch does not have GPU support, and it had CUDA before",
         ),
-        (
-            "If torch does not have CUDA, the CPU is used",
-            "torch does not have CUDA kernels for this operator",
-        ),
+        ("If torch does not have CUDA, the CPU is used",),
     ),
     "xformers' refusal, and a message that was cut": Class(
         "extension-arch-mismatch",
         (
             "RuntimeError: Your device is too old. We require compute capability >= 50",
             'File "site-packages/xformers/ops/fmha/cutlass.py", line 106\nRuntimeError: Your device is too old. We require compute capability >= 50',
-            "xformers: Your device is too old. We require compute capability >= 70",
         ),
         ("Your device is too old. We require Android 12",),
     ),
@@ -500,7 +413,6 @@ CLASSES: dict[str, Class] = {
         (
             "$ uv pip install torch==2.3.0 --index-url https://download.pytorch.org/whl/cu121\nDEBUG Using Python 3.13.0 environment at .venv\nDEBUG No compatible version found for: torch\n  × No solution found when resolving dependencies:",
             "$ uv pip install torch==2.3.0\nDEBUG Found `cpython-3.13.0-windows-x86_64-none`\nDEBUG Using Python 3.13.0 environment at .venv\nDEBUG No compatible version found for: torch\n  × No s",
-            "uv pip install torch==2.1.0\nDEBUG Using Python 3.13.1 environment at .venv\nDEBUG No compatible version found for: torch\n  x No sol",
         ),
         (
             "DEBUG Using Python 3.12.0 environment at .venv\nDEBUG No compatible version found for: torch\nDEBUG Searching for a compatible version of torchvision",
@@ -511,7 +423,6 @@ CLASSES: dict[str, Class] = {
         (
             "the kernel does not launch; with CUDA error functions one sees a PTX mismatch",
             "nvcc add.cu: it ends with a PTX mismatch on the T4",
-            "It was a PTX mismatch between nvcc and the driver of this notebook",
         ),
         ("compile for the GPU itself to avoid a PTX mismatch",),
     ),
@@ -520,7 +431,6 @@ CLASSES: dict[str, Class] = {
         (
             "ValueError: Could not find the operator torchvision::nms. Please make sure you have already registered the operator",
             "Could not find the operator torchvision::nms",
-            "File torch/_custom_op/impl.py:1052\nCould not find the operator torchvision::nms. Please make sure",
         ),
         ("Could not find the operator mylib::nms",),
     ),
@@ -529,11 +439,9 @@ CLASSES: dict[str, Class] = {
         (
             "Driver Version: 575.64.03   CUDA Version: 12.9\nPyTorch version: 2.6.0+cu124\nRuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
             "driver 550.163.01\ntorch 2.5.1+cu121\nUserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).",
-            "torch 2.9.1+cu130, nvidia driver 580.95.05\ncudaErrorInsufficientDriver",
         ),
         (
             "Driver Version: 470.256.02   CUDA Version: 11.4\nPyTorch version: 2.6.0+cu124\nRuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
-            "driver 575.64.03\ntorch 2.9.1+cu130\nRuntimeError: The NVIDIA driver on your system is too old (found version 12090).",
         ),
     ),
     "a GPU that is older than every torch": Class(
@@ -541,7 +449,6 @@ CLASSES: dict[str, Class] = {
         (
             "PyTorch version: 1.2.0\nCUDA used to build PyTorch: 10.0\nIs CUDA available: No\nGPU models and configuration: GPU 0: GeForce GTX 680\nNvidia driver version: 341.44",
             "GPU: GeForce GTX 680, driver 340.108, torch 1.10.0+cu113\ntorch.cuda.is_available() False",
-            "Device is GTX 770\ntorch.cuda.is_available() returns False",
         ),
         (
             "GeForce GTX 780\nDriver Version: 391.35\nAssertionError: The NVIDIA driver on your system is too old (found version 9010).",
@@ -552,7 +459,6 @@ CLASSES: dict[str, Class] = {
         (
             "On a CPU-only machine it fails too\nLoss.cu:250: nll_loss: block: [0,0,0], thread: [5,0,0] **Assertion `t >= 0 && t < n_classes` failed.**\nCUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
             "Assertion `srcIndex < srcSelectDimSize` failed.\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-            "I only have a CPU at home\nRuntimeError: CUDA error: device-side assert triggered\nCUDA out of memory",
         ),
         (
             "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\nI only have a CPU at home",
@@ -563,11 +469,7 @@ CLASSES: dict[str, Class] = {
         (
             "RuntimeError: Found no NVIDIA driver on your system. (AMD Linux, was working before)",
             "[Bug] AMD: RuntimeError: Found no NVIDIA driver on your system",
-            "Running on an AMD system (ROCm): Found no NVIDIA driver on your system",
         ),
-        (
-            "RuntimeError: Found no NVIDIA driver on your system.\nAMD Ryzen 7 5800X, Ubuntu 22.04",
-            "AMD Linux, and an RTX 3060\nRuntimeError: Found no NVIDIA driver on your system.",
-        ),
+        ("RuntimeError: Found no NVIDIA driver on your system.\nAMD Ryzen 7 5800X, Ubuntu 22.04",),
     ),
 }
